@@ -1,0 +1,46 @@
+# Two commands from a fresh clone: `make run` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+OUT ?= runs/wordnet
+
+.PHONY: run test test-slow check format bench install clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
+	@$(BIN)/pip install --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	@$(BIN)/pip install --quiet -c constraints.txt -e ".[ogb,dev]"
+	@touch $@
+
+run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
+	@for method in finetune tem joint; do \
+	  $(BIN)/evergraph run --dataset wordnet --method $$method --out $(OUT)/$$method --resume || exit $$?; \
+	done
+	@$(BIN)/evergraph report $(OUT)
+
+check: $(STAMP)  ## lint, format, types, floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+test: check  ## the whole suite, slow claims excepted
+	$(BIN)/python -m pytest -q
+
+test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
+	$(BIN)/python -m pytest -q -m slow
+
+bench: $(STAMP)  ## every figure of benchmarks/results
+	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/reach.py
+	$(BIN)/python benchmarks/stream.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv runs build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

@@ -1,0 +1,1 @@
+"""evergraph: node classification that keeps up with a growing graph and forgets nothing."""

@@ -1,0 +1,36 @@
+"""Choosing where tensors live, and telling how much memory was used."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from evergraph.core.errors import DeviceError, UnknownNameError
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return the device called ``name``; ``auto`` takes a GPU where there is one.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    if name not in DEVICES:
+        raise UnknownNameError("device", name, DEVICES)
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DeviceError(
+            "device 'cuda' was asked for, but torch sees no CUDA device here: use 'cpu' or 'auto'"
+        )
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def peak_rss_bytes() -> int:
+    """Return the largest resident size this process has had so far."""
+    import resource  # not on Windows, where the figure is simply not given
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)

@@ -1,0 +1,65 @@
+"""Every exception a user can meet.
+
+    EvergraphError
+    ├── ConfigurationError      a parameter breaks its rule
+    │   └── UnknownNameError    a name that no component has; lists the names that exist
+    ├── DataError               a graph or a file is not what it should be
+    │   └── DownloadError       a dataset could not be fetched
+    ├── ResultsError            a results folder holds something else than expected
+    ├── TaskClosedError         a learner reached for a task that is over
+    └── DeviceError             the device asked for is not there
+
+A message is one sentence that names the parameter or file, the rule and the value.
+The command line prints it and exits with ``EXIT_CODE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+EXIT_CODE = 2
+
+
+class EvergraphError(Exception):
+    """Base of every error raised on purpose by evergraph."""
+
+
+class ConfigurationError(EvergraphError):
+    """A parameter breaks its rule."""
+
+
+class UnknownNameError(ConfigurationError):
+    """A name that no registered component has.
+
+    >>> raise UnknownNameError("sampler", "coverge", ["coverage", "uniform"])
+    Traceback (most recent call last):
+    evergraph.core.errors.UnknownNameError: unknown sampler 'coverge': did you mean 'coverage'? \
+choose one of coverage, uniform
+    """
+
+    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+        known = sorted(choices)
+        close = get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
+
+
+class DataError(EvergraphError):
+    """A graph or a file is not what it should be."""
+
+
+class DownloadError(DataError):
+    """A dataset could not be fetched."""
+
+
+class ResultsError(EvergraphError):
+    """A results folder holds something else than expected."""
+
+
+class TaskClosedError(EvergraphError):
+    """A learner reached for the data of a task that is over."""
+
+
+class DeviceError(EvergraphError):
+    """The device asked for is not there."""

@@ -1,0 +1,64 @@
+"""Which classes a node may be given: the one place that tells class-IL from task-IL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import UnknownNameError
+
+Setting = Literal["class-il", "task-il"]
+SETTINGS: tuple[str, ...] = get_args(Setting)
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """The classes met so far, task by task, and what a node of each task may be called.
+
+    Classes are numbered in the order in which they arrive: task 0 has classes 0..k-1, and so on.
+
+    >>> space = LabelSpace("task-il", (2, 2))
+    >>> space.allowed(torch.tensor([0, 1])).int()
+    tensor([[1, 1, 0, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    >>> LabelSpace("class-il", (2, 2)).allowed(torch.tensor([0, 1])) is None
+    True
+    """
+
+    setting: Setting
+    sizes: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.setting not in SETTINGS:
+            raise UnknownNameError("setting", self.setting, SETTINGS)
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes have been met."""
+        return sum(self.sizes)
+
+    def grown(self, new_classes: int) -> LabelSpace:
+        """Return the space after one more task."""
+        return LabelSpace(self.setting, (*self.sizes, new_classes))
+
+    def allowed(self, tasks: Tensor) -> Tensor | None:
+        """Return for each row's task the classes it may be given, or None where all are.
+
+        tasks: int64 [n] -> bool [n, num_classes]
+        """
+        if self.setting == "class-il":
+            return None
+        sizes = torch.tensor(self.sizes, device=tasks.device)
+        owner = torch.repeat_interleave(torch.arange(len(self.sizes), device=tasks.device), sizes)
+        return owner[None, :] == tasks[:, None]
+
+    def terms(self, tasks: Tensor) -> Tensor:
+        """Return the loss term each row belongs to: one in all, or one per task.  [n] -> [n]
+
+        In class-IL the paper's loss is one weighted mean over current and stored nodes together;
+        in task-IL it is the sum of such means, one for each task.
+        """
+        return torch.zeros_like(tasks) if self.setting == "class-il" else tasks

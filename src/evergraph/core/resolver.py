@@ -1,0 +1,85 @@
+"""From a name in a config to a class, and from keyword arguments to an instance."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Resolver(Generic[T]):
+    """Classes of one kind by their ``name`` attribute.
+
+    A component registers by decorating its class; nothing else in the library has to change.
+
+    >>> class Shape: name = "?"
+    >>> shapes = Resolver[Shape]("shape")
+    >>> @shapes.register
+    ... class Square(Shape):
+    ...     "Four equal sides."
+    ...     name = "square"
+    ...     def __init__(self, *, side: float = 1.0) -> None: self.side = side
+    >>> shapes.make("square", side=2.0).side
+    2.0
+    >>> shapes.make("square", sides=2.0)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: shape 'square' has no parameter 'sides': it takes side
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._classes: dict[str, type[T]] = {}
+        self._aliases: dict[str, str] = {}
+
+    def register(self, cls: type[T]) -> type[T]:
+        """Make ``cls`` known under its ``name``, and under its ``aliases`` where it has some."""
+        name: str = cls.name  # type: ignore[attr-defined]
+        assert name not in self._classes, f"two {self.kind}s are called {name!r}"
+        self._classes[name] = cls
+        for alias in getattr(cls, "aliases", ()):
+            self._aliases[alias] = name
+        return cls
+
+    def names(self) -> list[str]:
+        """Return the registered names, sorted."""
+        return sorted(self._classes)
+
+    def resolve(self, name: str) -> type[T]:
+        """Return the class called ``name``, or raise with the names that exist."""
+        cls = self._classes.get(self._aliases.get(name, name))
+        if cls is None:
+            raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
+        return cls
+
+    def parameters(self, name: str) -> list[str]:
+        """Return the keyword parameters that the constructor of ``name`` takes."""
+        signature = inspect.signature(self.resolve(name))
+        return [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+    def check(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """Raise if ``name`` takes none of these parameters."""
+        known = self.parameters(name)
+        for parameter in parameters:
+            if parameter not in known:
+                takes = ", ".join(known) or "none"
+                raise ConfigurationError(
+                    f"{self.kind} {name!r} has no parameter {parameter!r}: it takes {takes}"
+                )
+
+    def make(self, name: str, **parameters: Any) -> T:
+        """Return an instance of ``name``."""
+        self.check(name, parameters)
+        return self.resolve(name)(**parameters)
+
+    def summaries(self) -> dict[str, str]:
+        """Return each name with the first line of its docstring."""
+        return {name: first_line(self._classes[name]) for name in self.names()}
+
+
+def first_line(cls: type) -> str:
+    """Return the first line of a class's docstring."""
+    return (inspect.getdoc(cls) or "").split("\n")[0]
