@@ -1,0 +1,35 @@
+"""What a dataset is, and where the registered ones are found."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from evergraph.core.resolver import Resolver
+from evergraph.graphs import Graph
+
+
+class Dataset(ABC):
+    """A graph that can be loaded by name.
+
+    ``load`` returns the graph as published, directed where it is; the caller symmetrises.
+    Constructors take keyword hyper-parameters only (most datasets have none).
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def load(self, cache: Path) -> Graph:
+        """Return the graph, keeping anything fetched or computed under ``cache``."""
+
+
+datasets = Resolver[Dataset]("dataset")
+
+
+def default_cache() -> Path:
+    """Return where datasets are kept: ``$EVERGRAPH_CACHE``, or the user's cache folder."""
+    if chosen := os.environ.get("EVERGRAPH_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "evergraph"
