@@ -44,6 +44,23 @@ class LabelSpace:
         """Return the space after one more task."""
         return LabelSpace(self.setting, (*self.sizes, new_classes))
 
+    def newest(self) -> range:
+        """Return the classes of the task that arrived last.
+
+        >>> LabelSpace("class-il", (2, 3)).newest()
+        range(2, 5)
+        """
+        return range(self.num_classes - self.sizes[-1], self.num_classes)
+
+    def task_of(self, labels: Tensor) -> Tensor:
+        """Return the task that brought each class.  int64 [n] -> int64 [n]
+
+        >>> LabelSpace("class-il", (2, 3)).task_of(torch.tensor([0, 1, 2, 4]))
+        tensor([0, 0, 1, 1])
+        """
+        ends = torch.tensor(self.sizes, device=labels.device).cumsum(0)
+        return torch.searchsorted(ends, labels, right=True)
+
     def allowed(self, tasks: Tensor) -> Tensor | None:
         """Return for each row's task the classes it may be given, or None where all are.
 

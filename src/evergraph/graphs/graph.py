@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -182,9 +183,7 @@ class Graph:
             sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
         indptr, indices = build_csr(targets, sources, nodes)
         features = features.float() if features.dtype != torch.float32 else features
-        return cls(
-            indptr, indices, features, labels.long(), None if time is None else time.long()
-        )
+        return cls(indptr, indices, features, labels.long(), None if time is None else time.long())
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
@@ -243,7 +242,9 @@ def as_csr(matrix: Tensor) -> Tensor:
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
-    return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
 def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
@@ -274,7 +275,8 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
         wrong = ((edge_index < 0) | (edge_index >= nodes)).any(0).nonzero()[0, 0]
         source, target = edge_index[:, wrong].tolist()
         raise DataError(
-            f"edge {int(wrong)} joins {source} and {target}, but nodes are numbered 0 to {nodes - 1}"
+            f"edge {int(wrong)} joins {source} and {target}, but nodes are numbered "
+            f"0 to {nodes - 1}"
         )
 
 
@@ -289,5 +291,9 @@ def check_features(features: Tensor, nodes: int) -> None:
     if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
         bad = (~values.isfinite()).nonzero()
         if len(bad):
-            where = f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
-            raise DataError(f"features hold NaN or infinity, first in {where}: expected finite numbers")
+            where = (
+                f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
+            )
+            raise DataError(
+                f"features hold NaN or infinity, first in {where}: expected finite numbers"
+            )

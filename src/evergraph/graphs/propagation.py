@@ -33,7 +33,8 @@ def propagate(
             [11.]])
     """
     if add is None and scale == 1.0 and stays_sparse(features):
-        return torch.sparse.mm(matrix, features)
+        sparse: Tensor = torch.sparse.mm(matrix, features)
+        return sparse
     features = densify(features)
     if add is None:
         product = matrix @ features

@@ -20,7 +20,7 @@ BLOCK_WALKS = 1 << 24
 def reach_blocks(
     graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
-    """Yield, block by block, which nodes each of ``nodes`` reaches within ``hops``, itself included.
+    """Yield, block by block, which nodes each of ``nodes`` reaches within ``hops``, itself too.
 
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
     that none expands more than ``block_walks`` walks; an N x N matrix never exists.

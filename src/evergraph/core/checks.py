@@ -1,0 +1,34 @@
+"""Rules for parameters, with messages that name the parameter, the rule and the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Integral, Real
+
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+
+
+def check_integer(name: str, value: object, *, least: int) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``.
+
+    >>> check_integer("hops", -1, least=0)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: hops must be an integer of at least 0, not -1
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ConfigurationError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+
+def check_number(name: str, value: object, *, least: float, most: float = math.inf) -> None:
+    """Raise unless ``value`` is a finite number within [least, most]."""
+    sound = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    if not sound or not least <= float(value) <= most:  # type: ignore[arg-type]
+        rule = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
+        raise ConfigurationError(f"{name} must be a number {rule}, not {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise UnknownNameError(name, value, choices)

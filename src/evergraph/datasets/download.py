@@ -1,0 +1,99 @@
+"""Checksums of raw files, and what to say when they cannot be fetched.
+
+The SHA-256 of every raw file is recorded after the first successful load, in the format of the
+``sha256sum`` tool, and compared on each later load. Files are hashed in full every time: that
+reads about 1 GB a second, a small part of what loading the largest graphs takes, and cannot be
+misled by a file's date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+
+from evergraph.core.errors import DataError, DownloadError
+from evergraph.datasets.written_aside import written_aside
+
+SUMS = "SHA256SUMS"
+
+# What the publishers' own readers raise when the network or a raw file fails them.
+FAILURES = (
+    OSError,  # also URLError, timeouts, TLS, a full disk
+    HTTPException,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def record(root: Path, files: Iterable[str]) -> None:
+    """Write the checksums of ``files`` (paths below ``root``) to ``root/SHA256SUMS``."""
+    lines = [f"{sha256(root / file)}  {file}\n" for file in files]
+    with written_aside(root / SUMS) as sums:
+        sums.write("".join(lines).encode())
+
+
+def recorded(root: Path) -> dict[str, str]:
+    """Return the checksums that ``root/SHA256SUMS`` holds, none where there is no such file."""
+    path = root / SUMS
+    if not path.exists():
+        return {}
+    lines = path.read_text("utf-8").splitlines()
+    return {file.strip(): digest for digest, _, file in (line.partition("  ") for line in lines)}
+
+
+def verify(root: Path, files: Iterable[str], pinned: Mapping[str, str]) -> None:
+    """Raise unless every file has its pinned checksum, or the recorded one where none is."""
+    known = {**recorded(root), **pinned}
+    for file in files:
+        if file in known and (found := sha256(root / file)) != known[file]:
+            raise DataError(
+                f"{root / file}: its SHA-256 is {found}, but {known[file]} was expected: "
+                f"delete {root} to download it again"
+            )
+
+
+def present(root: Path, files: Iterable[str]) -> bool:
+    """Whether every file is there."""
+    return all((root / file).is_file() for file in files)
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where it has none."""
+    return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
+
+
+def not_fetched(
+    name: str, source: str, root: Path, files: Iterable[str], error: BaseException
+) -> DownloadError:
+    """Return the error that says what could not be fetched, from where, and what to do."""
+    return DownloadError(
+        f"dataset {name!r} could not be fetched from {source} ({reason(error)}): "
+        f"try again with a network, or put {', '.join(files)} under {root}"
+    )
+
+
+def not_readable(name: str, root: Path, error: BaseException) -> DataError:
+    """Return the error that says that raw files are there but are not what they should be."""
+    return DataError(
+        f"the raw files of dataset {name!r} under {root} cannot be read ({reason(error)}): "
+        f"delete that folder to download them again"
+    )

@@ -1,0 +1,92 @@
+"""A graph by the name of a dataset or by the path of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.datasets.base import datasets, default_cache
+from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.npz_file import read_npz
+from evergraph.datasets.pt_file import read_pt
+from evergraph.datasets.table_folder import read_table_folder
+from evergraph.graphs import Graph
+
+READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
+
+
+def load(
+    source: str | Path, *, undirected: bool = True, cache: Path | None = None, **parameters: Any
+) -> Graph:
+    """Return a graph by name or path, every edge running both ways unless ``undirected=False``.
+
+    Args:
+        source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
+            folder with tables of nodes and edges. A name wins over a file of that name.
+        undirected: whether to add the reverse of every edge.
+        cache: where datasets are kept; ``default_cache()`` if not given.
+        parameters: go to the dataset's constructor; a path takes none.
+
+    >>> import evergraph.datasets.synthetic
+    >>> load("synthetic", nodes=100, classes=4, features=8)
+    Graph(nodes=100, edges=1000, features=8, classes=4)
+    """
+    if isinstance(source, str) and is_registered(source):
+        return load_named(source, undirected=undirected, cache=cache, **parameters)
+    if isinstance(source, str) and not looks_like_path(source):
+        raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
+    if parameters:
+        raise ConfigurationError(
+            f"parameter {next(iter(parameters))!r} was given with the path {source}: "
+            f"a path takes none"
+        )
+    graph = read_path(Path(source))
+    return graph.to_undirected() if undirected else graph
+
+
+def load_named(name: str, *, undirected: bool, cache: Path | None, **parameters: Any) -> Graph:
+    """Return a registered dataset, held to the catalogue's facts where it has its usual form."""
+    dataset = datasets.make(name, **parameters)
+    graph = dataset.load(default_cache() if cache is None else cache)
+    facts = catalogue().get(dataset.name)
+    if not parameters:
+        check_facts(dataset.name, graph)
+    if not undirected or (facts is not None and not facts.directed):
+        return graph  # the largest graphs are published symmetric: no need to sort them again
+    return graph.to_undirected()
+
+
+def read_path(path: Path) -> Graph:
+    """Return the graph of a file or folder, edges as listed."""
+    path = path.expanduser()
+    if path.is_dir():
+        return read_table_folder(path)
+    if not path.exists():
+        raise DataError(f"no such file or folder: {path}")
+    if path.suffix not in READERS:
+        raise DataError(
+            f"{path}: files ending in {path.suffix or 'nothing'!r} are not read: expected "
+            f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
+        )
+    return READERS[path.suffix](path)
+
+
+def is_registered(name: str) -> bool:
+    """Whether a dataset has this name or alias."""
+    try:
+        datasets.resolve(name)
+    except UnknownNameError:
+        return False
+    return True
+
+
+def looks_like_path(text: str) -> bool:
+    """Whether a string that is no dataset's name is meant as a path.
+
+    >>> looks_like_path("graphs/mine.npz"), looks_like_path("mine.npz"), looks_like_path("cora")
+    (True, True, False)
+    """
+    path = Path(text)
+    return len(path.parts) > 1 or "/" in text or bool(path.suffix) or path.exists()

@@ -1,0 +1,192 @@
+"""WordNet 3.0, bundled: every synset a node, every pointer an edge."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import io
+import logging
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.seeding import seeded
+from evergraph.datasets.base import Dataset, datasets
+from evergraph.datasets.latent_features import tf_idf, truncated_svd
+from evergraph.graphs import Graph
+
+logger = logging.getLogger(__name__)
+
+IntArray = npt.NDArray[np.integer[Any]]
+Arrays = Mapping[str, IntArray]
+
+BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet.npz"
+# Every way in which zipfile and numpy say that a file is not what it should be.
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    LookupError,
+    ValueError,
+    MemoryError,
+)
+# Raise it when features are computed in another way: it keeps older cached ones from being read.
+RECIPE = 1
+
+
+@datasets.register
+class WordNet(Dataset):
+    """WordNet 3.0: 117,659 synsets, 367,578 pointer entries, 45 lexicographer files as classes.
+
+    Miller, "WordNet: a lexical database for English", CACM 1995. Nodes stand in the order of the
+    publisher's files noun, verb, adj, adv; edges run both ways. Features are the TF-IDF of the
+    words of a synset's gloss (definition and examples), reduced by truncated SVD to ``dims``
+    numbers; nothing else goes into them. ``scripts/build_wordnet.py`` makes the bundled file and
+    says how. The publisher's order puts each class in one run, so a split must not go by number.
+
+    The features take some seconds the first time and are kept in the cache.
+    """
+
+    name = "wordnet"
+
+    def __init__(self, *, dims: int = 256) -> None:
+        if not isinstance(dims, int) or dims < 1:
+            raise ConfigurationError(f"dims must be a whole number of 1 or more: got {dims!r}")
+        self.dims = dims
+
+    def load(self, cache: Path) -> Graph:
+        """Return the graph, with its features from ``cache`` where they are there."""
+        content = _bundled_content()
+        arrays = _unpack(content)
+        nodes = len(arrays["labels"])
+        file = cache / f"wordnet-{self.dims}-{_fingerprint(content)}.npy"
+        features = _cached(file, shape=(nodes, self.dims))
+        if features is None:
+            features = _compute_features(arrays, self.dims)
+            _keep(features, file)
+        labels = torch.from_numpy(arrays["labels"].astype(np.int64))
+        return Graph.from_edges(
+            _edge_index(arrays), features=features, labels=labels, undirected=True
+        )
+
+
+def _bundled_content() -> bytes:
+    try:
+        return BUNDLED.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
+        ) from error
+
+
+def _fingerprint(content: bytes) -> str:
+    """Return what tells features of this file and recipe from those of another."""
+    return hashlib.sha256(b"recipe %d\n" % RECIPE + content).hexdigest()[:12]
+
+
+def _unpack(content: bytes) -> Arrays:
+    """Return the arrays of the bundled file, gaps undone."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {
+                "labels": stored["labels"],
+                "edge_lengths": stored["edge_lengths"],
+                "edges": _from_gaps(stored["edge_lengths"], stored["edge_gaps"]),
+                "word_lengths": stored["word_lengths"],
+                "words": _from_gaps(stored["word_lengths"], stored["word_gaps"]),
+                "word_counts": stored["word_counts"],
+            }
+    except DAMAGE as error:
+        raise DataError(
+            f"the bundled file {BUNDLED} is damaged ({error}): expected the npz that "
+            "scripts/build_wordnet.py writes, so reinstall evergraph"
+        ) from error
+
+
+def _from_gaps(lengths: IntArray, gaps: IntArray) -> IntArray:
+    """Turn differences within rows back into numbers.  [rows], [entries] -> int64 [entries]
+
+    >>> _from_gaps(np.array([2, 0, 1]), np.array([3, 2, 1]))
+    array([3, 5, 1])
+    """
+    total = np.concatenate([[0], np.cumsum(gaps, dtype=np.int64)])
+    begins = np.cumsum(lengths, dtype=np.int64) - lengths
+    numbers: IntArray = total[1:] - np.repeat(total[begins], lengths)
+    return numbers
+
+
+def _edge_index(arrays: Arrays) -> Tensor:
+    """Return each pair of linked nodes once.  int64 [2, pairs]"""
+    lengths = arrays["edge_lengths"]
+    sources = np.repeat(np.arange(len(lengths)), lengths)
+    return torch.from_numpy(np.stack([sources, arrays["edges"]]))
+
+
+def _word_counts(arrays: Arrays) -> scipy.sparse.csr_matrix:
+    """Return how often each gloss has each word.  [nodes, words]"""
+    words = arrays["words"].astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(arrays["word_lengths"], dtype=np.int32)])
+    shape = (len(indptr) - 1, int(words.max(initial=0)) + 1)
+    return scipy.sparse.csr_matrix((arrays["word_counts"].astype(float), words, indptr), shape)
+
+
+def _compute_features(arrays: Arrays, dims: int) -> Tensor:
+    """Return the features of every node.  float32 [nodes, dims]"""
+    generator = seeded(0, "wordnet", "features")
+    return truncated_svd(tf_idf(_word_counts(arrays)), dims=dims, generator=generator)
+
+
+def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
+    """Return the features kept in ``file``, or None where it has none that are sound."""
+    try:
+        kept = np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except DAMAGE as error:
+        logger.warning("%s cannot be read (%s): the features are computed again", file, error)
+        return None
+    if not _sound(kept, shape):
+        logger.warning("%s holds other than the features: they are computed again", file)
+        return None
+    return torch.from_numpy(kept)
+
+
+def _sound(kept: object, shape: tuple[int, int]) -> bool:
+    """Whether what was read is a finite float32 array of this shape."""
+    if not isinstance(kept, np.ndarray) or kept.shape != shape or kept.dtype != np.float32:
+        return False
+    return bool(np.isfinite(kept.sum()))
+
+
+def _keep(features: Tensor, file: Path) -> None:
+    """Write the features aside, then in place at once; without a place for them go on."""
+    aside = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as target:
+            np.save(target, features.numpy())
+            target.flush()
+            os.fsync(target.fileno())  # a power cut must not leave the new name on empty blocks
+        aside.replace(file)
+    except OSError as error:
+        logger.warning("the features of wordnet cannot be kept in %s (%s)", file, error)
+        _remove(aside)
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:  # the folder that would not take it: there is nothing to remove
+        logger.debug("%s could not be removed", file)

@@ -1,0 +1,56 @@
+"""How many embeddings a class may keep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from evergraph.core.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+Budget = int | float
+
+
+def check_budget(budget: Budget) -> None:
+    """Raise unless the budget is a whole number per class or a fraction of the dataset.
+
+    >>> check_budget(1.5)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: budget must be an integer of at least 0 (per class) \
+or a fraction between 0 and 1 (of the dataset), not 1.5
+    """
+    whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
+    fraction = isinstance(budget, float) and 0.0 < budget < 1.0
+    if not whole and not fraction:
+        raise ConfigurationError(
+            "budget must be an integer of at least 0 (per class) or a fraction between 0 and 1 "
+            f"(of the dataset), not {budget!r}"
+        )
+
+
+def class_budgets(
+    budget: Budget, sizes: Mapping[int, int], available: Mapping[int, int]
+) -> dict[int, int]:
+    """Return how many nodes each class keeps.
+
+    A whole number counts per class. A fraction is of the class's nodes, training or not, at least
+    one: over all classes this makes the same fraction of the dataset. No class can keep more than
+    the training nodes it has; that is allowed, and said.
+
+    sizes: nodes of each class; available: training nodes of each class.
+
+    >>> class_budgets(0.1, {0: 50, 1: 4}, {0: 30, 1: 2})
+    {0: 5, 1: 1}
+    """
+    wanted = {
+        label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
+        for label in available
+    }
+    for label, count in available.items():
+        if wanted[label] > count:
+            logger.info(
+                "class %d has %d training nodes, fewer than its budget of %d: all are kept",
+                label, count, wanted[label],
+            )  # fmt: skip
+    return {label: min(wanted[label], count) for label, count in available.items()}

@@ -1,0 +1,122 @@
+"""TEM: the memory of topology-aware embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph, covered_nodes
+from evergraph.memory.budget import Budget, check_budget, class_budgets
+from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
+from evergraph.memory.samplers.base import best_per_class
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """What a method keeps between tasks: float values, and bytes in all."""
+
+    floats: int = 0
+    bytes: int = 0
+
+
+class EmbeddingMemory:
+    """TEM ← TEM ∪ sampler({e_v | v ∈ V_τ}, n): one vector for each node kept, O(n) in all.
+
+    Args:
+        budget: n, an integer per class or a fraction of the dataset.
+        sampler: which embeddings to keep.
+
+    Attributes:
+        embeddings_: float32 [kept, dims].
+        labels_: their classes.  int64 [kept]
+    """
+
+    def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
+        check_budget(budget)
+        self.budget = budget
+        self.sampler = sampler if sampler is not None else CoverageSampler()
+        self.embeddings_ = torch.empty(0, 0)
+        self.labels_ = torch.empty(0, dtype=torch.int64)
+        self.nodes_ = torch.empty(0, dtype=torch.int64)
+        self.ranks_ = torch.empty(0, dtype=torch.float64)
+        self.covered_ = torch.zeros(2, dtype=torch.int64)  # nodes covered, nodes met
+
+    def __len__(self) -> int:
+        return len(self.labels_)
+
+    def store(
+        self, candidates: Candidates, sizes: dict[int, int], *, generator: torch.Generator
+    ) -> None:
+        """Keep the best of some candidates; a class may come in several batches.
+
+        sizes: how many nodes each class has in the whole task, for fractional budgets.
+        """
+        new = candidates.labels.unique().tolist()
+        stored = torch.isin(self.labels_, torch.tensor(new, dtype=torch.int64))
+        if bool(stored.any()) and not self.sampler.mergeable:
+            raise ConfigurationError(
+                f"sampler {self.sampler.name!r} must see a class whole, but class "
+                f"{int(self.labels_[stored][0])} came in a second batch: use 'uniform', "
+                "'coverage' or 'degree'"
+            )
+        budgets = self._budgets(candidates, sizes, stored)
+        ranks = self.sampler.rank(candidates, budgets, generator=generator)
+        self._merge(candidates, ranks, stored, budgets)
+
+    def _budgets(
+        self, candidates: Candidates, sizes: dict[int, int], stored: Tensor
+    ) -> dict[int, int]:
+        labels = torch.cat([self.labels_[stored], candidates.labels.cpu()])
+        values, counts = labels.unique(return_counts=True)
+        available = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        return class_budgets(self.budget, sizes, available)
+
+    def _merge(
+        self, candidates: Candidates, ranks: Tensor, stored: Tensor, budgets: dict[int, int]
+    ) -> None:
+        """Keep the best-ranked of what is stored for these classes and what is new."""
+        width = candidates.embeddings.shape[1]
+        old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
+        labels = torch.cat([self.labels_, candidates.labels.cpu()])
+        every_rank = torch.cat([self.ranks_, ranks])
+        contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
+        rows = contested.nonzero().flatten()
+        best = rows[best_per_class(every_rank[rows], labels[rows], budgets)]
+        keep = torch.cat([(~contested).nonzero().flatten(), best])
+        from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
+        self.embeddings_ = torch.cat([old[from_old], candidates.embeddings[from_new]])
+        self.nodes_ = torch.cat([self.nodes_, candidates.nodes.cpu()])[keep]
+        self.labels_, self.ranks_ = labels[keep], every_rank[keep]
+
+    def measure(self, graph: Graph, own: Tensor, labels: range, *, hops: int) -> None:
+        """Count how many of a task's nodes its stored embeddings cover.
+
+        own: positions in ``graph`` of the task's nodes; labels: the task's classes.
+        """
+        chosen = (self.labels_ >= labels.start) & (self.labels_ < labels.stop)
+        covered = covered_nodes(graph, self.nodes_[chosen], hops=hops)[own.cpu()]
+        self.covered_ = self.covered_ + torch.tensor([int(covered.sum()), len(own)])
+
+    @property
+    def coverage_ratio(self) -> float:
+        """R_c: the share of all nodes met that lie in a stored node's ego-subnetwork, 0..1."""
+        covered, met = self.covered_.tolist()
+        return covered / met if met else 0.0
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """Floats as the paper counts them (the embeddings), and the bytes of all that is kept."""
+        return MemoryUsage(self.embeddings_.numel(), sum(t.nbytes for t in self.state().values()))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything stored, by name."""
+        names = ("embeddings", "labels", "nodes", "ranks", "covered")
+        return {name: getattr(self, f"{name}_") for name in names}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        for name, value in state.items():
+            setattr(self, f"{name}_", value)

@@ -1,0 +1,19 @@
+"""Which embeddings are worth keeping."""
+
+from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.memory.samplers.coverage import CoverageSampler
+from evergraph.memory.samplers.degree import DegreeSampler
+from evergraph.memory.samplers.greedy_coverage import GreedyCoverageSampler
+from evergraph.memory.samplers.mean_feature import MeanFeatureSampler
+from evergraph.memory.samplers.uniform import UniformSampler
+
+__all__ = [
+    "Candidates",
+    "CoverageSampler",
+    "DegreeSampler",
+    "GreedyCoverageSampler",
+    "MeanFeatureSampler",
+    "Sampler",
+    "UniformSampler",
+    "samplers",
+]

@@ -1,0 +1,104 @@
+"""What a sampler is: a ranking of candidates, of which each class keeps the first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from evergraph.core.resolver import Resolver
+from evergraph.core.seeding import exponential
+from evergraph.graphs import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Nodes that may be stored.
+
+    Attributes:
+        graph: the task's graph.
+        nodes: positions in ``graph``.  int64 [n]
+        labels: their classes.  int64 [n]
+        embeddings: their topology-aware embeddings.  float32 [n, dims]
+        hops: how far an embedding looks: the radius of an ego-subnetwork.
+    """
+
+    graph: Graph
+    nodes: Tensor
+    labels: Tensor
+    embeddings: Tensor
+    hops: int
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def take(self, rows: Tensor | slice) -> Candidates:
+        """Return some of the candidates."""
+        return Candidates(
+            self.graph, self.nodes[rows], self.labels[rows], self.embeddings[rows], self.hops
+        )
+
+
+class Sampler(ABC):
+    """Chooses which candidates a memory keeps.
+
+    A sampler gives every candidate a rank (a number, smaller is better) and a class keeps its
+    best ``budget``. Where ranks of different batches can be compared (``mergeable``), a task may
+    arrive in batches: the memory keeps the ranks of what it stores, and the best of old and new
+    together are exactly what one look at the whole task would have kept.
+    """
+
+    name: ClassVar[str]
+    mergeable: ClassVar[bool] = False
+
+    @abstractmethod
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        """Return a rank for every candidate, smaller is better.  -> float64 [n]"""
+
+    def select(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        """Return which candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
+        ranks = self.rank(candidates, budgets, generator=generator)
+        return best_per_class(ranks, candidates.labels.cpu(), budgets)
+
+
+class WeightedSampler(Sampler):
+    """Draws without replacement, the chance of a candidate proportional to its weight.
+
+    One draw after the other, each proportional to the weights of what is left (the paper's
+    Algorithm 1), has the same law as a race: candidate i finishes after an exponential time with
+    rate w_i, and the first n win (Efraimidis and Spirakis 2006). Finishing times do not depend
+    on the other candidates, so batches merge: this is weighted reservoir sampling.
+    """
+
+    mergeable = True
+
+    @abstractmethod
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return positive weights.  -> float64 [n]"""
+
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        """Return each candidate's finishing time: Exp(1) / weight."""
+        return exponential(len(candidates), generator=generator) / self.weigh(candidates)
+
+
+def best_per_class(ranks: Tensor, labels: Tensor, budgets: Mapping[int, int]) -> Tensor:
+    """Return the rows with the smallest ranks, ``budgets[c]`` of each class c, ascending."""
+    kept = []
+    for label, budget in budgets.items():
+        rows = (labels == label).nonzero().flatten()
+        best = ranks[rows].argsort(stable=True)[:budget]
+        kept.append(rows[best])
+    return torch.cat(kept).sort().values if kept else torch.empty(0, dtype=torch.int64)
+
+
+samplers = Resolver[Sampler]("sampler")

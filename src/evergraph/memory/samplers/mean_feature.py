@@ -1,0 +1,28 @@
+"""The most typical nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+
+
+@samplers.register
+class MeanFeatureSampler(Sampler):
+    """Mean of features: the embeddings nearest to their class's mean (iCaRL, ER-GNN)."""
+
+    name = "mean-feature"
+
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        """Return each embedding's distance from the mean of its class."""
+        classes, owner = candidates.labels.unique(return_inverse=True)
+        sums = candidates.embeddings.new_zeros(len(classes), candidates.embeddings.shape[1])
+        sums.index_add_(0, owner, candidates.embeddings)
+        means = sums / torch.bincount(owner).unsqueeze(1)
+        distances: Tensor = (candidates.embeddings - means[owner]).norm(dim=1)
+        return distances.double().cpu()

@@ -1,0 +1,82 @@
+"""What a decoupled learner trains on during a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.label_space import LabelSpace
+from evergraph.nn.losses import class_balanced, term_weights
+
+Weighting = Literal["class-balanced", "plain", "current-balanced"]
+WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Embeddings with their classes and weights in the loss.
+
+    Attributes:
+        embeddings: float32 [n, dims]
+        targets: int64 [n]
+        weights: float32 [n], so scaled that the loss is the mean of weight x cross-entropy
+        allowed: bool [n, classes], or None where every class is
+    """
+
+    embeddings: Tensor
+    targets: Tensor
+    weights: Tensor
+    allowed: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+def example_weights(
+    weighting: Weighting,
+    targets: Tensor,
+    stored: Tensor,
+    terms: Tensor,
+    *,
+    replay_weight: float = 1.0,
+) -> Tensor:
+    """Return each example's weight in the loss.
+
+    class-balanced: 1/n_c, n_c counted on current and stored examples together; a weighted mean
+    per term (the paper's re-scaling by class sizes). plain: 1, and λ = ``replay_weight`` for
+    stored ones (the paper's eq. with a λ chosen by hand). current-balanced: 1/n_c for the current
+    task's examples and 1 for stored ones, as the released code does in task-IL.
+
+    targets, terms: int64 [n]; stored: bool [n]; -> float32 [n]
+    """
+    if weighting == "plain":
+        return torch.where(stored, replay_weight, 1.0).to(torch.float32)
+    weights = class_balanced(targets)
+    if weighting == "current-balanced":
+        weights = torch.where(stored, torch.ones_like(weights), weights)
+    return term_weights(weights, terms)
+
+
+def make_examples(
+    embeddings: Tensor,
+    targets: Tensor,
+    *,
+    label_space: LabelSpace,
+    stored: int = 0,
+    weighting: Weighting = "class-balanced",
+    replay_weight: float = 1.0,
+) -> Examples:
+    """Assemble examples, of which the last ``stored`` come from memory."""
+    tasks = label_space.task_of(targets)
+    from_memory = torch.arange(len(targets), device=targets.device) >= len(targets) - stored
+    weights = example_weights(
+        weighting,
+        targets,
+        from_memory,
+        label_space.terms(tasks),
+        replay_weight=replay_weight,
+    )
+    return Examples(embeddings, targets, weights, label_space.allowed(tasks))

@@ -1,0 +1,44 @@
+"""The one loss that every setting and weighting goes through."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+def masked_cross_entropy(
+    logits: Tensor, targets: Tensor, *, weights: Tensor, allowed: Tensor | None = None
+) -> Tensor:
+    """Return the mean of ``weights · CE`` over rows, classes outside ``allowed`` left out.
+
+    logits: [n, classes]; targets: int64 [n]; weights: [n]; allowed: bool [n, classes] or None.
+
+    >>> loss = masked_cross_entropy(torch.zeros(1, 4), torch.tensor([1]), weights=torch.ones(1),
+    ...                             allowed=torch.tensor([[True, True, False, False]]))
+    >>> round(float(loss.exp()), 4)  # two equally likely classes are left
+    2.0
+    """
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -torch.inf)
+    return torch.dot(weights, cross_entropy(logits, targets, reduction="none")) / len(targets)
+
+
+def term_weights(weights: Tensor, terms: Tensor) -> Tensor:
+    """Rescale weights so that the mean of ``w_i · l_i`` is Σ_g Σ_{i∈g} w_i l_i / Σ_{i∈g} w_i.
+
+    Each term g is a weighted mean of its own rows; their sum is the loss. The rescaled weights
+    belong to the whole training set, so a mini-batch's mean estimates the same sum without bias.
+
+    weights: [n]; terms: int64 [n]; -> [n]
+    """
+    if not len(weights):
+        return weights
+    totals = torch.zeros(int(terms.max()) + 1, dtype=weights.dtype, device=weights.device)
+    totals.index_add_(0, terms, weights)
+    return weights * (len(weights) / totals[terms])
+
+
+def class_balanced(targets: Tensor) -> Tensor:
+    """Return 1 / n_c for each row's class c, counted on these rows.  int64 [n] -> float32 [n]"""
+    return torch.bincount(targets).float().clamp_min(1.0).reciprocal()[targets]

@@ -1,0 +1,65 @@
+"""Which classes arrive together, and when."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.seeding import seeded
+
+logger = logging.getLogger(__name__)
+
+ClassOrder = Literal["label", "shuffled"] | Sequence[int]
+
+
+def order_classes(
+    sizes: Tensor, *, per_task: int, order: ClassOrder = "label", min_size: int = 2, seed: int = 0
+) -> list[tuple[int, ...]]:
+    """Group classes into tasks of ``per_task``, in the order they are to arrive.
+
+    Classes of fewer than ``min_size`` nodes are dropped, and so is a single class left over at
+    the end (a task needs two to tell apart, unless ``per_task`` is 1).
+
+    sizes: int64 [classes], nodes of each class. order: ``label``, ``shuffled`` by ``seed``, or the
+    classes themselves in the order wanted.
+
+    >>> order_classes(torch.tensor([5, 5, 1, 5, 5, 5]), per_task=2)
+    [(0, 1), (3, 4)]
+    """
+    check_integer("classes_per_task", per_task, least=1)
+    large = [c for c, size in enumerate(sizes.tolist()) if size >= min_size]
+    if dropped := sorted(set(range(len(sizes))) - set(large)):
+        logger.info("classes %s have fewer than %d nodes and are dropped", dropped, min_size)
+    classes = _arrange(large, order, seed)
+    tasks = [tuple(classes[i : i + per_task]) for i in range(0, len(classes), per_task)]
+    if tasks and len(tasks[-1]) == 1 and per_task > 1:
+        logger.info("class %d is left over alone and is dropped", tasks[-1][0])
+        tasks.pop()
+    if not tasks:
+        raise DataError(
+            f"no task can be made: {len(large)} classes have at least {min_size} nodes, "
+            f"and a task needs {min(per_task, 2)}"
+        )
+    return tasks
+
+
+def _arrange(classes: list[int], order: ClassOrder, seed: int) -> list[int]:
+    if order == "label":
+        return classes
+    if order == "shuffled":
+        shuffle = torch.randperm(len(classes), generator=seeded(seed, "class order"))
+        return [classes[i] for i in shuffle.tolist()]
+    if isinstance(order, str):
+        raise ConfigurationError(f"order must be 'label', 'shuffled' or classes, not {order!r}")
+    given = list(order)
+    if len(set(given)) != len(given) or not set(given) <= set(classes):
+        raise ConfigurationError(
+            f"order must name each class at most once, out of those large enough, not {given}"
+        )
+    return given

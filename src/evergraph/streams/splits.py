@@ -1,0 +1,72 @@
+"""Training, validation and test nodes, class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.seeding import seeded
+
+SHARES = (0.6, 0.2, 0.2)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Node numbers, ascending and disjoint.  3 x int64 [nodes]"""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def split_classes(
+    labels: Tensor,
+    classes: tuple[int, ...],
+    *,
+    shares: tuple[float, float, float] = SHARES,
+    seed: int = 0,
+) -> Split:
+    """Split the nodes of some classes at random, each class in the same shares.
+
+    Every class gives at least one node to each part. The draw for a class depends on ``seed`` and
+    the class alone, not on the order in which classes arrive.
+
+    labels: int64 [nodes]
+    """
+    check_shares(shares)
+    parts: list[list[Tensor]] = [[], [], []]
+    for label in classes:
+        nodes = (labels == label).nonzero().flatten()
+        shuffle = torch.randperm(len(nodes), generator=seeded(seed, "split", label))
+        for part, chosen in zip(parts, _cut(nodes[shuffle], label, shares), strict=True):
+            part.append(chosen)
+    return Split(*(torch.cat(part).sort().values for part in parts))
+
+
+def check_shares(shares: tuple[float, float, float]) -> None:
+    """Raise unless the three shares are positive and sum to one."""
+    for share in shares:
+        check_number("split", share, least=0.0, most=1.0)
+    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ConfigurationError(
+            f"split must be three positive shares that sum to 1, not {list(shares)}"
+        )
+
+
+def _cut(
+    nodes: Tensor, label: int, shares: tuple[float, float, float]
+) -> tuple[Tensor, Tensor, Tensor]:
+    count = len(nodes)
+    if count < 3:
+        raise DataError(
+            f"class {label} has {count} nodes, too few to split into training, validation and "
+            f"test: at least 3 are needed (min_class_size = 3 drops such classes)"
+        )
+    validation = max(1, int(shares[1] * count))
+    test = max(1, int(shares[2] * count))
+    train = count - validation - test
+    return nodes[:train], nodes[train : train + validation], nodes[train + validation :]

@@ -1,0 +1,204 @@
+"""A graph as a sequence of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice
+from evergraph.core.label_space import LabelSpace, Setting
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.streams.class_order import ClassOrder, order_classes
+from evergraph.streams.splits import SHARES, Split, split_classes
+from evergraph.streams.task import Lease, Task
+
+Edges = Literal["within", "all"]
+Testing = Literal["local", "global"]
+EDGES: tuple[str, ...] = get_args(Edges)
+TESTINGS: tuple[str, ...] = get_args(Testing)
+
+
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """Nodes to classify, and the answers that only the evaluator sees.
+
+    Attributes:
+        graph: the graph to embed them in, without labels.
+        nodes: positions in ``graph``.  int64 [nodes]
+        labels: the right classes.  int64 [nodes]
+        tasks: which task each node belongs to.  int64 [nodes]
+    """
+
+    graph: Graph
+    nodes: Tensor
+    labels: Tensor
+    tasks: Tensor
+
+
+class GraphStream:
+    """Tasks of new classes, cut out of one graph.
+
+    Classes are renumbered in the order in which they arrive; ``classes`` maps back. Unlabelled
+    nodes belong to no task and are left out.
+
+    Args:
+        graph: the whole graph.
+        classes_per_task: how many new classes each task brings.
+        order: ``label``, ``shuffled``, or the classes in the order wanted.
+        edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
+            graph of everything seen so far.
+        setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
+        split: shares of training, validation and test nodes in every class.
+        min_class_size: smaller classes are dropped.
+        seed: of the split and of a shuffled order.
+
+    >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
+    ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
+    >>> stream = GraphStream(ring, classes_per_task=2)
+    >>> [task.label_space.num_classes for task in stream]
+    [2, 4, 6]
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        classes_per_task: int = 2,
+        order: ClassOrder = "label",
+        edges: Edges = "within",
+        setting: Setting = "class-il",
+        split: tuple[float, float, float] = SHARES,
+        min_class_size: int = 2,
+        seed: int = 0,
+    ) -> None:
+        check_choice("edges", edges, EDGES)
+        self._label_space = LabelSpace(setting)
+        self.edges = edges
+        sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
+        self.tasks = order_classes(
+            sizes, per_task=classes_per_task, order=order, min_size=min_class_size, seed=seed
+        )
+        self.splits = [
+            split_classes(graph.labels, classes, shares=split, seed=seed) for classes in self.tasks
+        ]
+        self._labels, self._owner = self._renumber(graph.labels)  # 2 x [all nodes]
+        self._graph = graph.without_labels()
+        self._local: dict[int, Graph] = {}
+        self._union: tuple[int, Graph] | None = None
+        self._lease: Lease | None = None
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self.open(index) for index in range(len(self)))
+
+    @property
+    def classes(self) -> list[int]:
+        """The dataset's label of every class, in order of arrival."""
+        return [label for classes in self.tasks for label in classes]
+
+    @property
+    def setting(self) -> Setting:
+        """class-il or task-il."""
+        return self._label_space.setting
+
+    def open(self, index: int, *, cumulative: bool = False) -> Task:
+        """Return a task and close the one opened before.
+
+        cumulative: with the training nodes of every task so far, which is how ``joint`` sees it.
+        """
+        if self._lease is not None:
+            self._lease.close()
+        nodes = self._nodes(index, cumulative or self.edges == "all")
+        graph = self._task_graph(index, cumulative)
+        self._lease = Lease(graph)
+        parts = [self._part(s, index, cumulative) for s in ("train", "validation")]
+        own = self._nodes(index, cumulative)
+        return Task(
+            index=index,
+            label_space=self.label_space(index),
+            train=_positions(nodes, parts[0]),
+            train_labels=self._labels[parts[0]],
+            validation=_positions(nodes, parts[1]),
+            validation_labels=self._labels[parts[1]],
+            own=_positions(nodes, own),
+            class_sizes=_count(self._labels[own]),
+            lease=self._lease,
+        )
+
+    def label_space(self, index: int) -> LabelSpace:
+        """Return the classes met once task ``index`` has arrived."""
+        return LabelSpace(self.setting, tuple(len(c) for c in self.tasks[: index + 1]))
+
+    def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
+        """Return what is to be classified after task ``index``.
+
+        local: every task's nodes inside their own task's subgraph, an exam a task. global: all of
+        them in the graph of everything seen so far, one exam. part: ``test`` or ``validation``.
+        """
+        if testing == "local":
+            own = [(self._nodes(j, False), self.local_graph(j), j) for j in range(index + 1)]
+            return [
+                self._exam(graph, nodes, getattr(self.splits[j], part)) for nodes, graph, j in own
+            ]
+        check_choice("testing", testing, TESTINGS)
+        asked = self._part(part, index, True)
+        return [self._exam(self.union_graph(index), self._nodes(index, True), asked)]
+
+    def local_graph(self, index: int) -> Graph:
+        """Return the subgraph induced by one task's classes, without labels."""
+        if index not in self._local:
+            self._local[index] = self._graph.subgraph(self._nodes(index, False))
+        return self._local[index]
+
+    def union_graph(self, index: int) -> Graph:
+        """Return the subgraph induced by everything seen after task ``index``, without labels."""
+        if self._union is None or self._union[0] != index:
+            self._union = index, self._graph.subgraph(self._nodes(index, True))
+        return self._union[1]
+
+    def _task_graph(self, index: int, cumulative: bool) -> Graph:
+        if self.edges == "all":
+            return self.union_graph(index)
+        if not cumulative:
+            return self.local_graph(index)
+        owners = self._owner[self._graph.edge_rows()], self._owner[self._graph.indices]
+        return self._graph.subgraph(self._nodes(index, True), keep=owners[0] == owners[1])
+
+    def _nodes(self, index: int, everything: bool) -> Tensor:
+        """Return the nodes of one task, or of every task up to it, ascending.  [nodes]"""
+        first = 0 if everything else index
+        return ((self._owner >= first) & (self._owner <= index)).nonzero().flatten()
+
+    def _part(self, part: str, index: int, everything: bool) -> Tensor:
+        splits: list[Split] = self.splits[0 if everything else index : index + 1]
+        nodes: Tensor = torch.cat([getattr(split, part) for split in splits])
+        return nodes.sort().values
+
+    def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
+        return Exam(graph, _positions(nodes, asked), self._labels[asked], self._owner[asked])
+
+    def _renumber(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return each node's class by arrival and its task; -1 for nodes of no task."""
+        width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+        arrival = torch.full((width,), UNLABELLED)
+        owner = torch.full((width,), UNLABELLED)
+        arrival[self.classes] = torch.arange(len(self.classes))
+        for index, classes in enumerate(self.tasks):
+            owner[list(classes)] = index
+        return arrival[labels], owner[labels]
+
+
+def _positions(nodes: Tensor, wanted: Tensor) -> Tensor:
+    """Return where each of ``wanted`` stands in ``nodes``, which is ascending."""
+    return torch.searchsorted(nodes, wanted)
+
+
+def _count(labels: Tensor) -> dict[int, int]:
+    values, counts = labels.unique(return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))

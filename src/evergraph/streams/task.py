@@ -1,0 +1,62 @@
+"""What a learner is given of the stream: one task, for as long as it lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from evergraph.core.errors import TaskClosedError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import Graph
+
+
+class Lease:
+    """Holds a task's graph until the stream moves on."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph: Graph | None = graph
+
+    def close(self) -> None:
+        """Let the graph go."""
+        self._graph = None
+
+    def graph(self, index: int) -> Graph:
+        """Return the graph, or refuse once the task is over."""
+        if self._graph is None:
+            raise TaskClosedError(
+                f"task {index} is over: a learner may read only the graph of the current task"
+            )
+        return self._graph
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """New classes and the graph they arrive in.
+
+    The graph carries no labels: those a learner may know stand beside it.
+
+    Attributes:
+        index: 0-based place in the stream.
+        label_space: classes met so far, this task's included.
+        train, validation: positions in ``graph``.  int64 [nodes]
+        train_labels, validation_labels: classes, numbered in order of arrival.  int64 [nodes]
+        own: positions in ``graph`` of the nodes that are new with this task.  int64 [nodes]
+        class_sizes: how many nodes, known label or not, each class of this task has.
+        lease: the graph's keeper.
+    """
+
+    index: int
+    label_space: LabelSpace
+    train: Tensor
+    train_labels: Tensor
+    validation: Tensor
+    validation_labels: Tensor
+    own: Tensor
+    class_sizes: dict[int, int]
+    lease: Lease
+
+    @property
+    def graph(self) -> Graph:
+        """The graph to learn from; refused once the stream has moved on."""
+        return self.lease.graph(self.index)

@@ -1,0 +1,29 @@
+"""Personalised PageRank by power iteration."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from evergraph.graphs import Graph, propagate
+from evergraph.graphs.propagation import densify
+from evergraph.topology.base import TeleportingEncoder, topologies
+
+
+@topologies.register
+class APPNP(TeleportingEncoder):
+    """E = Z_L with Z_0 = X, Z_l = (1-α) Â Z_{l-1} + α X (Klicpera et al. 2019).
+
+    What the released code runs where the paper writes S3 (``ppr``): the walk restarts at the
+    node's own features instead of resting where it is.
+    """
+
+    name = "appnp"
+
+    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        features = densify(graph.features)
+        embeddings = features
+        for _ in range(self.hops):
+            embeddings = propagate(
+                adjacency, embeddings, add=features, scale=1 - self.alpha, add_scale=self.alpha
+            )
+        return embeddings

@@ -1,0 +1,55 @@
+"""What an f_topo is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from evergraph.core.checks import check_integer, check_number
+from evergraph.core.resolver import Resolver
+from evergraph.graphs import Graph, normalised
+from evergraph.graphs.propagation import densify
+
+
+class TopologyEncoder(ABC):
+    """f_topo of the paper: compresses each node's L-hop ego-subnetwork into one vector.
+
+    It has no trainable parameters, so an embedding stays valid for as long as its graph does.
+
+    Args:
+        hops: L, how far an embedding looks.
+        self_loops: whether a node counts among its own neighbours in Â.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, *, hops: int = 2, self_loops: bool = True) -> None:
+        check_integer("hops", hops, least=0)
+        self.hops = hops
+        self.self_loops = self_loops
+
+    def encode(self, graph: Graph) -> Tensor:
+        """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]"""
+        return densify(self._embed(graph, normalised(graph, self_loops=self.self_loops)))
+
+    @abstractmethod
+    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        """Return the embeddings, given Â as CSR  [nodes, nodes]."""
+
+
+class TeleportingEncoder(TopologyEncoder):
+    """An f_topo that mixes a share ``alpha`` of a node's own features back in.
+
+    Args:
+        alpha: the share, between 0 (neighbours only) and 1 (own features only).
+    """
+
+    def __init__(self, *, hops: int = 2, alpha: float = 0.1, self_loops: bool = True) -> None:
+        super().__init__(hops=hops, self_loops=self_loops)
+        check_number("alpha", alpha, least=0.0, most=1.0)
+        self.alpha = alpha
+
+
+topologies = Resolver[TopologyEncoder]("topology")

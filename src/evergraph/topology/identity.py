@@ -1,0 +1,24 @@
+"""No topology at all."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from evergraph.graphs import Graph
+from evergraph.topology.base import TopologyEncoder, topologies
+
+
+@topologies.register
+class Identity(TopologyEncoder):
+    """E = X: the features as they are, to see what topology adds.
+
+    ``hops`` is 0 whatever is asked for: such an embedding covers only its own node.
+    """
+
+    name = "identity"
+
+    def __init__(self, *, hops: int = 0, self_loops: bool = True) -> None:
+        super().__init__(hops=0, self_loops=self_loops)
+
+    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        return graph.features

@@ -1,0 +1,28 @@
+"""Strategy S3 of the paper, as its formula is printed."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from evergraph.graphs import Graph, propagate
+from evergraph.graphs.propagation import densify
+from evergraph.topology.base import TeleportingEncoder, topologies
+
+
+@topologies.register
+class PPR(TeleportingEncoder):
+    """S3: E = ((1-α) Â + α I)^L X, a lazy walk that stays put with probability α.
+
+    The released code runs APPNP's recursion under this name, which is another matrix: see
+    ``appnp``.
+    """
+
+    name = "ppr"
+
+    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        embeddings = densify(graph.features)
+        for _ in range(self.hops):
+            embeddings = propagate(
+                adjacency, embeddings, add=embeddings, scale=1 - self.alpha, add_scale=self.alpha
+            )
+        return embeddings

@@ -1,0 +1,29 @@
+"""Strategy S1 of the paper."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from evergraph.graphs import Graph, walk
+from evergraph.topology.base import TopologyEncoder, topologies
+
+
+@topologies.register
+class SGC(TopologyEncoder):
+    """S1: E = Â^L X (simple graph convolution, Wu et al. 2019).
+
+    >>> import torch
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
+    ...                         labels=torch.tensor([0, 0]), undirected=True)
+    >>> SGC(hops=1).encode(pair)  # each node: the mean of both
+    tensor([[2.0000],
+            [2.0000]])
+    """
+
+    name = "sgc"
+
+    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        embeddings = graph.features
+        for step in walk(adjacency, graph.features, hops=self.hops):
+            embeddings = step
+        return embeddings

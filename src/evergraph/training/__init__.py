@@ -1,0 +1,7 @@
+"""Floor 5: the learner's contract and the only epoch loop."""
+
+from evergraph.training.batches import Batch, batches
+from evergraph.training.learner import Learner
+from evergraph.training.trainer import Trainer
+
+__all__ = ["Batch", "Learner", "Trainer", "batches"]

@@ -1,0 +1,130 @@
+"""The only epoch loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.device import choose_device
+from evergraph.streams import Task
+from evergraph.training.batches import batches
+
+if TYPE_CHECKING:
+    from evergraph.training.learner import Learner
+
+Momentum = Literal["carried", "fresh"]
+Schedule = Literal["constant", "cosine"]
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class Trainer:
+    """Runs Adam over a learner's loss, task after task.
+
+    Args:
+        epochs: passes over a task's examples.
+        lr: learning rate.
+        weight_decay: L2 penalty, inside Adam as the released code has it.
+        batch_size: examples a step; None for all at once.
+        momentum: ``carried`` keeps Adam's moments from task to task (the released code's one
+            optimiser for the whole sequence), ``fresh`` starts each task anew.
+        schedule: ``constant``, or ``cosine`` from ``lr`` to 0 within each task.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        on_epoch: called with (task, epoch) after every epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        epochs: int = 200,
+        lr: float = 0.005,
+        weight_decay: float = 0.0,
+        batch_size: int | None = None,
+        momentum: Momentum = "carried",
+        schedule: Schedule = "constant",
+        device: str = "auto",
+        on_epoch: Callable[[int, int], None] | None = None,
+    ) -> None:
+        check_integer("epochs", epochs, least=1)
+        check_number("lr", lr, least=0.0)
+        check_number("weight_decay", weight_decay, least=0.0)
+        if batch_size is not None:
+            check_integer("batch_size", batch_size, least=1)
+        check_choice("momentum", momentum, ("carried", "fresh"))
+        check_choice("schedule", schedule, ("constant", "cosine"))
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.momentum = momentum
+        self.schedule = schedule
+        self.device = choose_device(device)
+        self.on_epoch = on_epoch
+        self.moments_: dict[str, Tensor] = {}
+
+    def fit(self, learner: Learner, task: Task) -> None:
+        """Train a learner on one task."""
+        count = learner.begin_task(task)
+        parameters = learner.named_parameters()
+        optimiser = self._optimiser(parameters)
+        for epoch in range(self.epochs):
+            self._set_rate(optimiser, epoch)
+            for batch in batches(
+                count, self.batch_size, generator=learner.generator, device=self.device
+            ):
+                optimiser.zero_grad(set_to_none=True)
+                learner.loss(batch).backward()
+                learner.adjust_gradients()
+                optimiser.step()
+            if self.on_epoch is not None:
+                self.on_epoch(task.index, epoch)
+        self._keep_moments(optimiser, parameters)
+        learner.end_task(task)
+
+    def _optimiser(self, parameters: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
+        optimiser = torch.optim.Adam(
+            parameters.values(), lr=self.lr, weight_decay=self.weight_decay, fused=True
+        )
+        for name, parameter in parameters.items():
+            if f"{name}.step" in self.moments_:
+                step, first, second = (self.moments_[f"{name}.{kind}"] for kind in _MOMENTS)
+                optimiser.state[parameter] = {
+                    "step": step.to(parameter.device),
+                    "exp_avg": _padded(first, parameter),
+                    "exp_avg_sq": _padded(second, parameter),
+                }
+        return optimiser
+
+    def _set_rate(self, optimiser: torch.optim.Adam, epoch: int) -> None:
+        if self.schedule == "cosine":
+            share = torch.tensor(torch.pi * epoch / self.epochs).cos().add(1).div(2).item()
+            optimiser.param_groups[0]["lr"] = self.lr * share
+
+    def _keep_moments(
+        self, optimiser: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
+    ) -> None:
+        if self.momentum == "fresh":
+            return
+        self.moments_ = {
+            f"{name}.{kind}": optimiser.state[parameter][kind].detach().cpu()
+            for name, parameter in parameters.items()
+            for kind in _MOMENTS
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """Return Adam's moments by parameter."""
+        return dict(self.moments_)
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self.moments_ = dict(state)
+
+
+def _padded(moment: Tensor, parameter: nn.Parameter) -> Tensor:
+    """Return a moment at the size its parameter has grown to, zero where it is new."""
+    padded = torch.zeros_like(parameter)
+    padded[tuple(slice(size) for size in moment.shape)] = moment.to(parameter.device)
+    return padded

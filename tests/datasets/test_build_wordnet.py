@@ -1,0 +1,193 @@
+"""The script that builds the bundled dataset, on a WordNet of six synsets."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError
+from evergraph.datasets import wordnet
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_wordnet.py"
+REAL = [Path("/usr/share/wordnet"), Path("/tmp/wn/usr/share/wordnet")]
+
+HEADER = "  1 A licence that asks to be kept,  \n  2   \n  3 with an empty line in it.  \n"
+# Six synsets, each pointer type and count as the publisher writes them. Nodes are, in order:
+# 0 and 1 (noun), 2 (verb), 3 and 4 (adj, the second a satellite), 5 (adv).
+LINES = {
+    "data.noun": [
+        # sixteen words (hexadecimal 10): the pointer count comes after the sixteenth
+        "00001740 03 n 10 " + "".join(f"w{i} 0 " for i in range(16)) + "002 ~ 00001930 n 0000 "
+        '+ 00001740 v 0101 | the RED dog; "a dog\'s dog"  ',
+        # a double of the hyponym above, the other way; and a pointer to itself
+        "00001930 05 n 01 dog 0 002 @ 00001740 n 0000 + 00001930 n 0101 | a red-hot dog  ",
+    ],
+    "data.verb": [
+        # the same offset as the first noun; the frames after the pointers are no pointers
+        "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  ",
+    ],
+    "data.adj": [
+        "00001740 00 a 01 able 0 001 & 00002098 a 0000 | zebra  ",
+        # a pointer that names the adjective before by the satellite's letter, and one to the noun
+        "00002098 00 s 01 fit(p) 0 002 & 00001740 s 0000 = 00001930 n 0000 |  the  ",
+    ],
+    "data.adv": ["00001740 02 r 01 a_cappella 0 000 | without |  a pipe  "],
+}
+PAIRS = [[0, 1], [0, 2], [1, 4], [3, 4]]
+LABELS = [3, 5, 29, 0, 0, 2]
+# Glosses that have each word: dog 0 1 2, red 0 1 2, the 0 2 4, a 0 1 5; others fewer than three.
+VOCABULARY = ["a", "dog", "red", "the"]
+COUNTS = [[1, 3, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_wordnet", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["build_wordnet"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+script = load_script()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, lines in LINES.items():
+        (tmp_path / name).write_text(HEADER + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def stored(content: bytes) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def test_nodes_come_in_the_order_of_the_files(folder: Path) -> None:
+    keys = [synset.key for synset in script.read_synsets(folder)]
+    assert keys == [
+        ("n", "00001740"),
+        ("n", "00001930"),
+        ("v", "00001740"),
+        ("a", "00001740"),
+        ("a", "00002098"),
+        ("r", "00001740"),
+    ]
+
+
+def test_labels_are_the_lexicographer_files(folder: Path) -> None:
+    assert stored(script.build(folder))["labels"].tolist() == LABELS
+
+
+def test_edges_are_pointers_without_doubles_directions_or_loops(folder: Path) -> None:
+    assert script.undirected_pairs(script.read_synsets(folder)).tolist() == PAIRS
+
+
+def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:
+    synsets = script.read_synsets(folder)
+    assert synsets[0].words == ("the", "red", "dog", "a", "dog", "s", "dog")
+    assert synsets[1].words == ("a", "red", "hot", "dog")
+    assert synsets[5].words == ("without", "a", "pipe")
+
+
+def test_vocabulary_has_words_of_three_glosses(folder: Path) -> None:
+    synsets = script.read_synsets(folder)
+    assert script.choose_vocabulary(synsets) == VOCABULARY
+    assert "zebra" in script.choose_vocabulary(synsets, min_glosses=1)
+
+
+def test_vocabulary_begins_with_the_words_of_most_glosses() -> None:
+    glosses = [("b",), ("b", "b"), ("b", "a"), ("a", "c", "c", "c")]
+    synsets = [script.Synset(("n", str(i)), 0, (), words) for i, words in enumerate(glosses)]
+    assert script.choose_vocabulary(synsets, min_glosses=1) == ["b", "a", "c"]
+
+
+def test_dataset_reads_what_the_script_writes(folder: Path) -> None:
+    content = script.build(folder)
+    arrays = wordnet._unpack(content)
+    assert wordnet._edge_index(arrays).T.tolist() == PAIRS
+    assert wordnet._word_counts(arrays).toarray().tolist() == COUNTS
+    assert stored(content)["vocabulary"].tobytes().decode().split("\n") == VOCABULARY
+
+
+def test_licence_travels_with_the_file(folder: Path) -> None:
+    licence = stored(script.build(folder))["licence"].tobytes().decode()
+    assert licence == "A licence that asks to be kept,\n\nwith an empty line in it.\n"
+
+
+@given(st.lists(st.sets(st.integers(0, 100_000)).map(sorted)))
+def test_gaps_can_be_undone(rows: list[list[int]]) -> None:
+    lengths, gaps = script.gaps(rows)
+    assert lengths.tolist() == [len(row) for row in rows]
+    assert wordnet._from_gaps(lengths, gaps).tolist() == [n for row in rows for n in row]
+
+
+def test_gaps_are_small_numbers() -> None:
+    lengths, gaps = script.gaps([[300, 301], [], [7]])
+    assert (lengths.tolist(), gaps.tolist()) == ([2, 0, 1], [300, 1, 7])
+    assert (lengths.dtype, gaps.dtype) == (np.dtype("u1"), np.dtype("<u2"))
+
+
+def test_rebuilding_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    # in processes of their own, with other hash seeds: the order of a set must not get in
+    files = [tmp_path / "first.npz", tmp_path / "second.npz"]
+    for seed, out in enumerate(files, start=1):
+        command = [sys.executable, str(SCRIPT), "--wordnet", str(folder), "--out", str(out)]
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+    assert files[0].read_bytes() == files[1].read_bytes() == script.build(folder)
+
+
+def test_missing_wordnet_names_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.npz"
+    assert script.main(["--wordnet", str(tmp_path / "none"), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "apt-get install wordnet-base" in said.err
+    assert said.err.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "00000001 03 n 01 word 0 002 @ 00001740 n 0000 | fewer pointers than announced",
+        "00000001 03 n zz word 0 000 | no count",
+        "00000001",
+    ],
+)
+def test_broken_line_is_named(folder: Path, line: str) -> None:
+    with (folder / "data.noun").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DataError, match=r"line 6 of .*data\.noun"):
+        script.read_synsets(folder)
+
+
+def test_pointer_to_nowhere_is_named(folder: Path) -> None:
+    with (folder / "data.adv").open("a") as file:
+        file.write("00009999 02 r 01 lost 0 001 ! 00005555 r 0101 | astray\n")
+    with pytest.raises(DataError, match="00005555"):
+        script.build(folder)
+
+
+@pytest.mark.slow
+def test_bundled_file_is_what_the_script_builds() -> None:
+    found = [folder for folder in REAL if (folder / "data.noun").is_file()]
+    if not found:
+        pytest.skip("needs WordNet 3.0: apt-get install wordnet-base")
+    rebuilt, bundled = script.build(found[0]), wordnet.BUNDLED.read_bytes()
+    np.testing.assert_equal(stored(rebuilt), stored(bundled))
+    assert rebuilt == bundled, "the arrays agree, so another zlib must have packed them"

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import evergraph.datasets.gnpz
+import evergraph.datasets.synthetic  # noqa: F401
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.loading import load, read_path
+from evergraph.datasets.npz_file import write_npz
+from evergraph.graphs import Graph
+
+FACTS = Facts(
+    title="tiny", nodes=3, edges=4, features=3, classes=2, tasks=1, directed=False, source="there"
+)
+
+
+def as_folder(graph: Graph, path: Path) -> None:
+    path.mkdir()
+    rows = zip(graph.labels.tolist(), graph.features.tolist(), strict=True)
+    nodes = [f"{i},{label},{x},{y}" for i, (label, (x, y)) in enumerate(rows)]
+    pairs = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+    (path / "nodes.csv").write_text("\n".join(["id,label,x,y", *nodes]))
+    (path / "edges.csv").write_text("\n".join(["source,target", *(f"{s},{t}" for s, t in pairs)]))
+
+
+WRITERS: dict[str, Callable[[Graph, Path], None]] = {
+    "graph.npz": write_npz,
+    "graph.pt": lambda graph, path: torch.save(graph.to_data(), path),
+    "graph": as_folder,
+}
+
+
+@pytest.fixture
+def timeless(tiny: Graph) -> Graph:
+    return Graph(tiny.indptr, tiny.indices, tiny.features, tiny.labels)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_graph(
+    tmp_path: Path, timeless: Graph, assert_same: Any, name: str
+) -> None:
+    WRITERS[name](timeless, tmp_path / name)
+    assert_same(load(tmp_path / name, undirected=False), timeless)
+    assert_same(load(str(tmp_path / name)), timeless.to_undirected())
+
+
+def test_a_registered_name_wins_over_a_file(
+    tmp_path: Path, timeless: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    as_folder(timeless, tmp_path / "synthetic")
+    as_folder(timeless, tmp_path / "mine")
+    assert load("synthetic", nodes=50, mean_degree=4.0, classes=2).num_nodes == 50
+    assert load("mine").num_nodes == 4
+    assert load(Path("synthetic")).num_nodes == 4
+
+
+@pytest.mark.parametrize("source", ["no/such/place", "missing.npz", Path("missing")])
+def test_a_missing_path(source: str | Path) -> None:
+    with pytest.raises(DataError, match="no such file or folder: ") as caught:
+        load(source)
+    assert str(source) in str(caught.value)
+
+
+def test_an_unknown_name_lists_the_names() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        load("coraful")
+    message = str(caught.value)
+    assert "unknown dataset, and no file or folder, called 'coraful'" in message
+    assert "did you mean 'corafull'?" in message
+    assert "synthetic" in message
+
+
+def test_an_unknown_suffix_lists_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "graph.mat").write_text("")
+    with pytest.raises(
+        DataError, match=r"'\.mat' are not read: expected \.npz or \.pt, or a folder"
+    ):
+        read_path(tmp_path / "graph.mat")
+
+
+def test_parameters_go_to_datasets_and_not_to_paths(tmp_path: Path, tiny: Graph) -> None:
+    write_npz(tiny, tmp_path / "graph.npz")
+    with pytest.raises(ConfigurationError, match="'nodes' was given with the path"):
+        load(tmp_path / "graph.npz", nodes=3)
+    with pytest.raises(ConfigurationError, match="dataset 'synthetic' has no parameter 'node'"):
+        load("synthetic", node=3)
+
+
+def test_facts_of_a_named_dataset_are_checked(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any
+) -> None:
+    write_gnpz(tmp_path / "photo" / "Photo" / "raw" / "amazon_electronics_photo.npz")
+    set_facts(photo=FACTS)
+    assert load("photo", cache=tmp_path).num_edges == 4
+    set_facts(photo=Facts(**{**vars(FACTS), "edges": 9}))
+    with pytest.raises(DataError, match="edges should be 9 but are 4"):
+        load("photo", cache=tmp_path)  # also when it is read from the cache
+
+
+def test_the_cache_of_the_environment_is_used(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_gnpz(tmp_path / "photo" / "Photo" / "raw" / "amazon_electronics_photo.npz")
+    set_facts(photo=FACTS)
+    monkeypatch.setenv("EVERGRAPH_CACHE", str(tmp_path))
+    assert load("photo").num_nodes == 3
+
+
+def test_readers_import_nothing_heavy() -> None:
+    modules = ["gnpz", "reddit", "ogb", "loading", "synthetic"]
+    code = f"""
+import importlib, sys
+for name in {modules!r}:
+    importlib.import_module("evergraph.datasets." + name)
+heavy = [m for m in ("pyarrow", "torch_geometric", "ogb", "pandas") if m in sys.modules]
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

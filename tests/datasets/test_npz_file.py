@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError
+from evergraph.datasets.npz_file import read_npz, write_npz
+from evergraph.graphs import Graph, homophily
+from evergraph.graphs.graph import as_csr
+
+PLAIN = {
+    "edge_index": np.array([[0, 2], [1, 0]], np.int32),
+    "y": np.array([0, 1, 1], np.int16),
+}
+SPARSE = {
+    "x_indptr": np.array([0, 1, 1, 3]),
+    "x_indices": np.array([1, 0, 3]),
+    "x_shape": np.array([3, 4]),
+}
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    path = folder / "graph.npz"
+    np.savez(path, **{key: array for key, array in arrays.items() if array is not None})
+    return path
+
+
+def test_structure_alone_has_features_of_width_0(tmp_path: Path) -> None:
+    graph = read_npz(saved(tmp_path, **PLAIN))
+    assert graph.features.shape == (3, 0)
+    assert graph.neighbours(0).tolist() == [2]
+    assert graph.neighbours(1).tolist() == [0]
+    assert graph.labels.tolist() == [0, 1, 1]
+    assert graph.time is None
+
+
+def test_csr_features_without_data_are_ones(tmp_path: Path) -> None:
+    graph = read_npz(saved(tmp_path, **PLAIN, **SPARSE))
+    assert graph.features.layout == torch.sparse_csr
+    assert graph.features.to_dense().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1]]
+
+
+def test_csr_data_and_year_are_read(tmp_path: Path) -> None:
+    year = np.array([1999, 2000, 2001], np.int16)
+    path = saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2, 3, 4]), year=year)
+    graph = read_npz(path)
+    assert graph.features.to_dense()[2].tolist() == [3, 0, 0, 4]
+    assert graph.time is not None
+    assert graph.time.tolist() == [1999, 2000, 2001]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": None}, "has no array 'y': it holds edge_index"),
+        ({"edge_index": None}, "has no array 'edge_index': it holds y"),
+        ({"y": np.array([0.0, 1.0, 1.0])}, "y holds torch.float64: expected integers"),
+        ({"y": np.array([[0, 1, 1]])}, r"y has shape \[1, 3\]: expected \[nodes\]"),
+        ({"y": np.array([0, -2, 1])}, "y is -2 at node 1: expected a class from 0 up"),
+        ({"y": np.array(["a", "b", "c"])}, "array 'y' holds <U1: expected numbers"),
+        ({"y": np.array([0, "b", None], object)}, "array 'y' cannot be read without pickle"),
+        (
+            {"edge_index": np.array([[0], [3]])},
+            "edge 0 joins 0 and 3, but nodes are numbered 0 to 2",
+        ),
+        ({"edge_index": np.array([[0.5], [1]])}, "edge_index holds torch.float64"),
+        ({"edge_index": np.array([0, 1, 2])}, r"edge_index has shape \(3,\)"),
+        ({"x": np.ones((4, 2))}, r"features have shape \(4, 2\): expected \[3, dims\]"),
+        ({"x": np.array([[1], [np.nan], [1]])}, "NaN or infinity, first in row 1"),
+        ({"x": np.array([[1], [1], [np.inf]])}, "NaN or infinity, first in row 2"),
+        ({**SPARSE, "x_indptr": np.array([0, 2, 1, 3])}, "row pointers fall after row 1"),
+        ({**SPARSE, "x_indptr": np.array([0, 1, 1, 2])}, "run from 0 to 2: expected 0 to 3"),
+        ({**SPARSE, "x_indptr": np.array([0, 1, 3])}, "have 3 row pointers"),
+        (
+            {**SPARSE, "x_indices": np.array([1, 0, 4])},
+            "index 4 at stored value 2: expected 0 to 3",
+        ),
+        ({**SPARSE, "x_indices": np.array([1, -1, 3])}, "index -1 at stored value 1"),
+        ({**SPARSE, "x_data": np.ones(2)}, "3 column indices and 2 values"),
+        (
+            {**SPARSE, "x_data": np.array([1, np.nan, 1])},
+            "NaN or infinity, first in stored value 1",
+        ),
+        ({**SPARSE, "x_indices": np.array([1.0, 0.0, 3.0])}, "'x_indices' holds float64"),
+        ({**SPARSE, "x_shape": np.array([3])}, r"'x_shape' is \[3\]: expected \[nodes, dims\]"),
+        ({**SPARSE, "x_shape": np.array([-1, 4])}, r"shape \[-1, 4\]"),
+        ({"x_indptr": SPARSE["x_indptr"]}, "holds x_indptr only"),
+        ({"year": np.array([1, 2])}, r"time has shape \(2,\), but the graph has 3 nodes"),
+        ({"year": np.array([1.5, 2, 3])}, "time holds torch.float64: expected integers"),
+    ],
+)
+def test_bad_arrays_are_named_with_their_file(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = saved(tmp_path, **{**PLAIN, **change})
+    with pytest.raises(DataError, match=message) as caught:
+        read_npz(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path, tiny: Graph) -> None:
+    path = tmp_path / "graph.npz"
+    write_npz(tiny, path)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"graph\.npz: is not a whole \.npz file"):
+        read_npz(path)
+
+
+def test_a_flipped_byte_is_found(tmp_path: Path) -> None:
+    path = saved(tmp_path, **PLAIN, x=np.zeros((3, 500), np.float32))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is damaged"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_round_trip(tmp_path: Path, tiny: Graph, assert_same: Any, sparse: bool) -> None:
+    if sparse:
+        features = as_csr(tiny.features)
+        tiny = Graph(tiny.indptr, tiny.indices, features, tiny.labels, tiny.time)
+    write_npz(tiny, tmp_path / "graph.npz")
+    assert_same(read_npz(tmp_path / "graph.npz"), tiny)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.npz"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_any_graph_survives_the_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
+) -> None:
+    nodes = data.draw(st.integers(1, 6))
+    node = st.integers(0, nodes - 1)
+    edges = data.draw(st.lists(st.tuples(node, node), max_size=12))
+    labels = data.draw(st.lists(st.integers(-1, 4), min_size=nodes, max_size=nodes))
+    row = st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=2)
+    graph = Graph.from_edges(
+        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.tensor(data.draw(st.lists(row, min_size=nodes, max_size=nodes))),
+        labels=torch.tensor(labels),
+    )
+    path = tmp_path_factory.mktemp("npz") / "graph.npz"
+    write_npz(graph, path)
+    assert_same(read_npz(path), graph)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"), [("ogbn_arxiv_structure", 0.655), ("cora_full_structure", 0.567)]
+)
+def test_published_homophily(shared: Path, file: str, expected: float) -> None:
+    graph = read_npz(shared / f"{file}.npz")
+    if file.startswith("cora"):  # the paper counts CoraFull's edges both ways, Arxiv's one way
+        graph = graph.to_undirected()
+    assert round(homophily(graph), 3) == expected
+
+
+def test_computers(shared: Path) -> None:
+    graph = read_npz(shared / "amazon_computers.npz")
+    assert (graph.num_nodes, graph.num_classes, graph.num_features) == (13_752, 10, 767)
+    assert graph.to_undirected().num_edges == 491_722

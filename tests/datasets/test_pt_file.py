@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from evergraph.core.errors import DataError
+from evergraph.datasets.pt_file import read_pt
+from evergraph.graphs import Graph
+from evergraph.graphs.graph import as_csr
+
+
+class Bomb:
+    """Writes a file when an unsafe unpickler reads it."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.target,)
+
+
+def saved(folder: Path, content: object) -> Path:
+    torch.save(content, folder / "graph.pt")
+    return folder / "graph.pt"
+
+
+def as_dict(graph: Graph) -> dict[str, Any]:
+    data: dict[str, Any] = graph.to_data().to_dict()
+    return data
+
+
+def test_data_object(tmp_path: Path, tiny: Graph, assert_same: Any) -> None:
+    assert_same(read_pt(saved(tmp_path, tiny.to_data())), tiny)
+
+
+def test_dict(tmp_path: Path, tiny: Graph, assert_same: Any) -> None:
+    assert_same(read_pt(saved(tmp_path, as_dict(tiny))), tiny)
+
+
+def test_file_of_a_pyg_dataset(tmp_path: Path, tiny: Graph, assert_same: Any) -> None:
+    assert_same(read_pt(saved(tmp_path, (as_dict(tiny), None, Data))), tiny)
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+def test_sparse_features(tmp_path: Path, tiny: Graph, assert_same: Any, layout: str) -> None:
+    sparse = Graph(tiny.indptr, tiny.indices, as_csr(tiny.features), tiny.labels, tiny.time)
+    content = as_dict(sparse)
+    if layout == "coo":
+        content["x"] = tiny.features.to_sparse_coo()
+    assert_same(read_pt(saved(tmp_path, content)), sparse)
+
+
+def test_labels_in_a_column_and_no_features(tmp_path: Path, tiny: Graph) -> None:
+    content = as_dict(tiny)
+    del content["x"]
+    content["y"] = content["y"][:, None]
+    content["node_year"] = content.pop("time")[:, None]
+    graph = read_pt(saved(tmp_path, content))
+    assert graph.labels.tolist() == [1, 0, 1, -1]
+    assert graph.features.shape == (4, 0)
+    assert graph.time is not None
+    assert graph.time.tolist() == [2001, 2002, 2003, 2004]
+
+
+@pytest.mark.parametrize("inside_data", [False, True])
+def test_code_in_a_pickle_is_refused_and_not_run(
+    tmp_path: Path, tiny: Graph, inside_data: bool
+) -> None:
+    target = tmp_path / "ran"
+    content: Any = {"x": Bomb(target)}
+    if inside_data:
+        content = tiny.to_data()
+        content.extra = Bomb(target)
+    path = saved(tmp_path, content)
+    with pytest.raises(DataError, match=r"graph\.pt: needs pickled objects that are not safe"):
+        read_pt(path)
+    assert not target.exists()
+
+
+def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path: Path, tiny: Graph) -> None:
+    content = as_dict(tiny)
+    content["x"] = torch.sparse_csr_tensor(
+        torch.tensor([0, 1, 1, 1, 1]),
+        torch.tensor([7]),
+        torch.ones(1),
+        (4, 2),
+        check_invariants=False,
+    )
+    with pytest.raises(DataError, match="column index 7 at stored value 0: expected 0 to 1"):
+        read_pt(saved(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([1, 2], "holds a list: expected torch.save of"),
+        ({"x": torch.ones(2, 2), "y": torch.zeros(2)}, "has no tensor 'edge_index': it holds x, y"),
+        ({}, "has no tensor 'edge_index': it holds none"),
+        (
+            {"edge_index": torch.tensor([[0], [5]]), "y": torch.tensor([0, 1])},
+            "edge 0 joins 0 and 5",
+        ),
+        (
+            {"edge_index": torch.tensor([[0], [1]]), "y": torch.eye(2)},
+            r"y has shape \[2, 2\]: expected \[nodes\]",
+        ),
+    ],
+)
+def test_bad_content(tmp_path: Path, content: object, message: str) -> None:
+    path = saved(tmp_path, content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_pt(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a pickle", b"PK\x03\x04 cut short"])
+def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "graph.pt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"graph\.pt: .*expected torch.save of"):
+        read_pt(path)

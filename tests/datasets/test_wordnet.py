@@ -1,0 +1,335 @@
+"""The bundled dataset: its facts, its features and their cache."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.seeding import seeded
+from evergraph.datasets import datasets, latent_features, wordnet
+from evergraph.datasets.latent_features import tf_idf, truncated_svd
+from evergraph.graphs import Graph
+
+NOTICE = Path(__file__).resolve().parents[2] / "NOTICE"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def graph(cache: Path) -> Graph:
+    return datasets.make("wordnet").load(cache)
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a graph of four nodes and three words where the bundled file is; return its cache."""
+    file = tmp_path / "small.npz"
+    file.write_bytes(packed())
+    monkeypatch.setattr(wordnet, "BUNDLED", file)
+    return tmp_path / "cache"
+
+
+def packed(**changed: Any) -> bytes:
+    arrays = {
+        "labels": [0, 1, 1, 0],
+        "edge_lengths": [2, 0, 1, 0],  # 0-1 0-3 2-3
+        "edge_gaps": [1, 2, 3],
+        "word_lengths": [2, 1, 1, 2],  # words 0 1, 1, 2, 0 2
+        "word_gaps": [0, 1, 1, 2, 0, 2],
+        "word_counts": [1, 2, 1, 3, 1, 1],
+    }
+    content = io.BytesIO()
+    np.savez_compressed(content, **{k: np.array(v) for k, v in (arrays | changed).items()})
+    return content.getvalue()
+
+
+def fail(*_: Any, **__: Any) -> None:
+    raise AssertionError("the features were computed again")
+
+
+# The bundled file
+
+
+def test_facts(graph: Graph) -> None:
+    assert graph.num_nodes == 117_659
+    assert graph.num_edges == 367_578
+    assert graph.labels.unique().tolist() == list(range(45))
+    assert graph.features.shape == (117_659, 256)
+    assert graph.features.dtype == torch.float32
+    assert bool(graph.features.isfinite().all())
+
+
+def test_edges_run_both_ways(graph: Graph) -> None:
+    rows, columns = graph.edge_rows(), graph.indices.long()
+    forward = rows * graph.num_nodes + columns
+    backward = columns * graph.num_nodes + rows
+    assert torch.equal(forward, backward.sort().values)
+    assert not bool((rows == columns).any())
+
+
+def test_first_synset_is_entity(graph: Graph) -> None:
+    # data.noun begins: 00001740 03 n 01 entity 0 003 ~ 00001930 n ~ 00002137 n ~ 04424418 n
+    assert graph.labels[0] == 3
+    assert graph.neighbours(0).tolist()[:2] == [1, 2]
+    assert len(graph.neighbours(0)) == 3
+
+
+def test_bundled_file_is_small() -> None:
+    assert len(wordnet.BUNDLED.read_bytes()) < 4_000_000
+
+
+def test_licence_is_in_the_file_and_in_the_notice() -> None:
+    with np.load(io.BytesIO(wordnet.BUNDLED.read_bytes()), allow_pickle=False) as arrays:
+        licence = arrays["licence"].tobytes().decode()
+    assert "WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved." in licence
+    assert licence in NOTICE.read_text()
+
+
+def test_features_hold_neither_labels_nor_edges(small: Path, tmp_path: Path) -> None:
+    before = wordnet.WordNet(dims=2).load(small)
+    (tmp_path / "small.npz").write_bytes(
+        packed(labels=[5, 6, 7, 8], edge_lengths=[0, 0, 0, 0], edge_gaps=[])
+    )
+    after = wordnet.WordNet(dims=2).load(small)
+    assert after.labels.tolist() == [5, 6, 7, 8]
+    assert after.num_edges == 0
+    assert torch.equal(before.features, after.features)
+
+
+def test_small_graph_by_hand(small: Path) -> None:
+    graph = wordnet.WordNet(dims=3).load(small)
+    assert graph.labels.tolist() == [0, 1, 1, 0]
+    assert graph.edge_rows().tolist() == [0, 0, 1, 2, 3, 3]
+    assert graph.indices.tolist() == [1, 3, 0, 3, 0, 2]
+    # all three directions are kept, so that the inner products of the TF-IDF rows are too:
+    # words 0, 1 and 2 are in two rows each and weigh the same; word 1 counts twice in row 0
+    twice = 1 + math.log(2)
+    cosine = twice / math.hypot(1, twice)
+    products = graph.features @ graph.features.T
+    assert products[0, 1].item() == pytest.approx(cosine, abs=1e-5)
+    assert products[0, 2].item() == pytest.approx(0, abs=1e-5)
+    assert products[2, 3].item() == pytest.approx(math.sqrt(0.5), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no npz at all",
+        packed()[:200],
+        packed()[:100] + bytes(20) + packed()[120:],
+        packed(edge_lengths=[9, 9, 9, 9]),
+        packed(word_gaps=[]),
+    ],
+)
+def test_damaged_bundled_file_is_named(small: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "small.npz").write_bytes(content)
+    with pytest.raises(DataError, match=r"small\.npz is damaged"):
+        wordnet.WordNet(dims=2).load(small)
+
+
+def test_missing_bundled_file_is_named(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.npz").unlink()
+    with pytest.raises(DataError, match=r"small\.npz cannot be read"):
+        wordnet.WordNet(dims=2).load(small)
+
+
+@pytest.mark.parametrize("dims", [0, -1, 2.5, "256"])
+def test_dims_must_be_a_positive_whole_number(dims: Any) -> None:
+    with pytest.raises(ConfigurationError, match="dims"):
+        wordnet.WordNet(dims=dims)
+
+
+def test_more_dims_than_words_are_refused(small: Path) -> None:
+    with pytest.raises(ConfigurationError, match="between 1 and 3"):
+        wordnet.WordNet(dims=4).load(small)
+
+
+# The cache
+
+
+def test_second_load_takes_the_features_from_the_cache(
+    graph: Graph, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wordnet, "truncated_svd", fail)
+    assert torch.equal(wordnet.WordNet().load(cache).features, graph.features)
+
+
+def test_nothing_but_the_features_is_left_in_the_cache(small: Path) -> None:
+    wordnet.WordNet(dims=2).load(small)
+    names = [file.name for file in small.iterdir()]
+    assert len(names) == 1
+    assert names[0].startswith("wordnet-2-")
+    assert names[0].endswith(".npy")
+
+
+def test_other_dims_other_file_and_other_recipe_have_their_own_features(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wordnet.WordNet(dims=2).load(small)
+    wordnet.WordNet(dims=1).load(small)
+    assert len(list(small.iterdir())) == 2
+    monkeypatch.setattr(wordnet, "RECIPE", wordnet.RECIPE + 1)
+    wordnet.WordNet(dims=1).load(small)
+    assert len(list(small.iterdir())) == 3
+    (tmp_path / "small.npz").write_bytes(packed(word_counts=[9, 9, 9, 9, 9, 9]))
+    wordnet.WordNet(dims=1).load(small)
+    assert len(list(small.iterdir())) == 4
+
+
+def as_npy(array: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"junk",
+        as_npy(np.zeros((4, 2), np.float32))[:-5],
+        as_npy(np.zeros((4, 3), np.float32)),
+        as_npy(np.zeros((4, 2), np.float64)),
+        as_npy(np.full((4, 2), np.nan, np.float32)),
+        packed(),
+    ],
+)
+def test_corrupt_cache_is_computed_again(
+    small: Path, content: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = wordnet.WordNet(dims=2).load(small).features
+    (kept,) = small.iterdir()
+    kept.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert torch.equal(wordnet.WordNet(dims=2).load(small).features, first)
+    assert "computed again" in caplog.text
+    monkeypatch.setattr(wordnet, "truncated_svd", fail)  # and the sound ones are kept
+    assert torch.equal(wordnet.WordNet(dims=2).load(small).features, first)
+
+
+def test_unwritable_cache_is_tolerated(
+    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = wordnet.WordNet(dims=2).load(small).features
+    # below a file no folder can be made, not even by root, whom permissions do not stop
+    blocked = tmp_path / "small.npz" / "cache"
+    with caplog.at_level(logging.WARNING):
+        assert torch.equal(wordnet.WordNet(dims=2).load(blocked).features, expected)
+    assert "cannot be kept" in caplog.text
+
+
+def test_failed_write_leaves_nothing_behind(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Any, _: np.ndarray) -> None:
+        file.write(b"half of it")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    wordnet.WordNet(dims=2).load(small)
+    assert list(small.iterdir()) == []
+
+
+# TF-IDF and SVD
+
+
+def test_tf_idf_by_hand() -> None:
+    # two rows; word 0 is in both, words 1 and 2 in one: idf 1 + ln(3/3) = 1 and 1 + ln(3/2)
+    counts = scipy.sparse.csr_matrix(np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0]]))
+    rare = 1 + math.log(1.5)
+    first = np.array([1.0, (1 + math.log(2)) * rare, 0.0])
+    second = np.array([1 + math.log(3), 0.0, rare])
+    expected = np.stack([first / np.linalg.norm(first), second / np.linalg.norm(second)])
+    np.testing.assert_allclose(tf_idf(counts).toarray(), expected, rtol=1e-6)
+
+
+def test_tf_idf_of_plain_counts_by_hand() -> None:
+    counts = scipy.sparse.csr_matrix(np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0]]))
+    rare = 1 + math.log(1.5)
+    expected = [1 / math.hypot(1, 2 * rare), 2 * rare / math.hypot(1, 2 * rare), 0]
+    np.testing.assert_allclose(tf_idf(counts, sublinear=False).toarray()[0], expected, rtol=1e-6)
+
+
+def test_tf_idf_leaves_its_input_and_empty_rows_alone() -> None:
+    counts = scipy.sparse.csr_matrix(np.array([[0.0, 0.0], [2.0, 5.0]]))
+    weights = tf_idf(counts)
+    assert counts.toarray().tolist() == [[0, 0], [2, 5]]
+    assert weights.toarray()[0].tolist() == [0, 0]
+    assert np.linalg.norm(weights.toarray()[1]) == pytest.approx(1)
+
+
+def decaying(rows: int, columns: int, *, ratio: float = 0.8) -> np.ndarray:
+    """Return a matrix with singular values 1, ratio, ratio², ..."""
+    random = np.random.default_rng(0)
+    rank = min(rows, columns)
+    left = np.linalg.qr(random.normal(size=(rows, rank)))[0]
+    right = np.linalg.qr(random.normal(size=(columns, rank)))[0]
+    return (left * ratio ** np.arange(rank)) @ right.T
+
+
+@pytest.mark.parametrize("shape", [(90, 60), (60, 90)])
+def test_truncated_svd_agrees_with_numpy(shape: tuple[int, int]) -> None:
+    matrix = decaying(*shape)
+    found = truncated_svd(scipy.sparse.csr_matrix(matrix), dims=6, generator=seeded(0)).numpy()
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    signs = np.sign(right[np.arange(6), np.abs(right[:6]).argmax(1)])
+    np.testing.assert_allclose(found, left[:, :6] * values[:6] * signs, atol=1e-3)
+
+
+def test_truncated_svd_converges_with_power_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latent_features, "OVERSAMPLING", 0)
+    matrix = decaying(90, 60, ratio=0.95)
+    best = (0.95 ** np.arange(6))[:6]
+
+    def captured(iterations: int) -> float:
+        found = truncated_svd(
+            scipy.sparse.csr_matrix(matrix),
+            dims=6,
+            generator=seeded(0),
+            power_iterations=iterations,
+        )
+        return float(found.square().sum()) / float((best**2).sum())
+
+    assert captured(0) < captured(2) < captured(20) <= 1 + 1e-5
+    assert captured(20) > 0.99
+
+
+def test_truncated_svd_follows_its_generator_only() -> None:
+    matrix = scipy.sparse.csr_matrix(decaying(50, 40))
+    torch.manual_seed(1)
+    first = truncated_svd(matrix, dims=4, generator=seeded(3))
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    assert torch.equal(truncated_svd(matrix, dims=4, generator=seeded(3)), first)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_truncated_svd_points_the_same_way_from_another_start() -> None:
+    matrix = scipy.sparse.csr_matrix(decaying(50, 40, ratio=0.6))
+    first = truncated_svd(matrix, dims=4, generator=seeded(0))
+    second = truncated_svd(matrix, dims=4, generator=seeded(1))
+    torch.testing.assert_close(first, second, atol=1e-4, rtol=0)
+
+
+def test_truncated_svd_restores_the_number_of_threads() -> None:
+    threads = torch.get_num_threads()
+    truncated_svd(scipy.sparse.csr_matrix(decaying(50, 40)), dims=4, generator=seeded(0))
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("dims", [0, 41])
+def test_truncated_svd_refuses_dims_outside_the_matrix(dims: int) -> None:
+    matrix = scipy.sparse.csr_matrix(decaying(50, 40))
+    with pytest.raises(ConfigurationError, match=f"between 1 and 40.*got {dims}"):
+        truncated_svd(matrix, dims=dims, generator=seeded(0))

@@ -1,0 +1,146 @@
+"""Every f_topo against numbers worked out by hand, and the properties that all of them share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.graphs import Graph, reach
+from evergraph.topology import EmbeddingCache, topologies
+
+#  0 - 1 - 2   and 3 apart; degrees with self-loops 2, 3, 2, 1
+PATH = Graph.from_edges(
+    torch.tensor([[0, 1], [1, 2]]),
+    features=torch.tensor([[1.0], [2.0], [4.0], [8.0]]),
+    labels=torch.tensor([0, 0, 1, 1]),
+    undirected=True,
+)
+S6 = 6**-0.5
+
+
+def random_graph(seed: int, nodes: int = 12, edges: int = 20, dims: int = 3) -> Graph:
+    generator = torch.Generator().manual_seed(seed)
+    return Graph.from_edges(
+        torch.randint(nodes, (2, edges), generator=generator),
+        features=torch.randn(nodes, dims, generator=generator),
+        labels=torch.randint(3, (nodes,), generator=generator),
+        undirected=True,
+    )
+
+
+# One hop of Â x by hand: row 0 = x0/2 + x1/√6, row 1 = x0/√6 + x1/3 + x2/√6, and so on.
+def hop(x: list[float]) -> list[float]:
+    return [
+        x[0] / 2 + x[1] * S6,
+        x[0] * S6 + x[1] / 3 + x[2] * S6,
+        x[1] * S6 + x[2] / 2,
+        x[3],
+    ]
+
+
+ONE = hop([1, 2, 4, 8])
+TWO = hop(ONE)
+
+
+def mix(a: float, x: list[float], b: float, y: list[float]) -> list[float]:
+    return [a * p + b * q for p, q in zip(x, y, strict=True)]
+
+
+X = [1.0, 2.0, 4.0, 8.0]
+PPR1 = mix(0.75, ONE, 0.25, X)
+HAND = {
+    "identity": [X],
+    "sgc": [TWO],
+    "s2gc": [mix(0.5, mix(0.75, ONE, 0.25, X), 0.5, mix(0.75, TWO, 0.25, X))],
+    "ppr": [mix(0.75, hop(PPR1), 0.25, PPR1)],
+    "appnp": [mix(0.75, hop(PPR1), 0.25, X)],
+    "mixhop": [X, ONE, TWO],
+    # means over the neighbours {1}, {0, 2}, {1}, {}; at distance two are only 0 and 2
+    "h2gcn": [X, [2.0, 2.5, 2.0, 0.0], [4.0, 0.0, 1.0, 0.0]],
+}
+
+
+@pytest.mark.parametrize("name", sorted(HAND))
+def test_embeddings_equal_the_hand_computed_ones(name: str) -> None:
+    teleports = {"alpha": 0.25} if "alpha" in topologies.parameters(name) else {}
+    encoder = topologies.make(name, hops=2, **teleports)
+    expected = torch.tensor(HAND[name]).T
+    torch.testing.assert_close(encoder.encode(PATH), expected)
+
+
+def test_reservoir_equals_its_formula_written_out() -> None:
+    encoder = topologies.make("reservoir", hops=1, dims=2)
+    own, others = encoder.weights(0, 1)
+    # Without self-loops Â weighs both edges of the path 1/√2.
+    gathered = torch.tensor([[2.0], [5.0], [2.0], [0.0]]) / 2**0.5
+    expected = torch.tanh(PATH.features @ own + gathered @ others)
+    torch.testing.assert_close(encoder.encode(PATH), expected)
+    assert encoder.weights(0, 1)[0].equal(own)
+
+
+def test_every_registered_topology_has_a_hand_computed_case() -> None:
+    assert set(topologies.names()) == {*HAND, "reservoir"}
+
+
+@pytest.mark.parametrize("name", topologies.names())
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_permutation_equivariance(name: str, seed: int) -> None:
+    graph = random_graph(seed)
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    encoder = topologies.make(name)
+    torch.testing.assert_close(
+        encoder.encode(graph.subgraph(order)), encoder.encode(graph)[order], atol=1e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", topologies.names())
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
+def test_an_embedding_depends_on_its_ego_subnetwork_only(name: str, seed: int, hops: int) -> None:
+    graph = random_graph(seed, nodes=14, edges=12)
+    encoder = topologies.make(name, hops=hops)
+    ego = reach(graph, torch.tensor([0]), hops=encoder.hops)[0]
+    outside = torch.ones(graph.num_nodes, dtype=torch.bool)
+    outside[ego] = False
+    features = graph.features.clone()
+    features[outside] += 100.0
+    rows, columns = graph.edge_rows(), graph.indices.long()
+    kept = ~(outside[rows] & outside[columns])  # every edge that does not touch the ego goes
+    changed = Graph.from_edges(
+        torch.stack([columns[kept], rows[kept]]), features=features, labels=graph.labels
+    )
+    torch.testing.assert_close(encoder.encode(changed)[0], encoder.encode(graph)[0])
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_sparse_features_give_the_embeddings_of_dense_ones(name: str) -> None:
+    graph = random_graph(3, nodes=60, edges=80, dims=50)
+    thin = graph.features * (torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) > 0.99)
+    dense = Graph(graph.indptr, graph.indices, thin, graph.labels)
+    sparse = Graph(graph.indptr, graph.indices, thin.to_sparse_csr(), graph.labels)
+    encoder = topologies.make(name)
+    torch.testing.assert_close(encoder.encode(sparse), encoder.encode(dense))
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_inputs_come_back_unchanged_and_edgeless_graphs_work(name: str) -> None:
+    lonely = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long),
+        features=torch.eye(3),
+        labels=torch.tensor([0, 1, 2]),
+    )
+    embeddings = topologies.make(name).encode(lonely)
+    assert embeddings.shape[0] == 3
+    assert embeddings.isfinite().all()
+    assert lonely.features.equal(torch.eye(3))
+
+
+def test_a_graph_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = topologies.make("sgc")
+    cache = EmbeddingCache(encoder)
+    first = cache(PATH)
+    monkeypatch.setattr(encoder, "encode", lambda graph: pytest.fail("encoded twice"))
+    assert cache(PATH) is first
