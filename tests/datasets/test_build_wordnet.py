@@ -37,7 +37,7 @@ LINES = {
         "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  ",
     ],
     "data.adj": [
-        "00001740 00 a 01 able 0 001 & 00002098 a 0000 | zebra  ",
+        "00001740 00 a 01 able 0 001 & 00002098 a 0000 | hot zebra  ",
         # a pointer that names the adjective before by the satellite's letter, and one to the noun
         "00002098 00 s 01 fit(p) 0 002 & 00001740 s 0000 = 00001930 n 0000 |  the  ",
     ],
@@ -45,7 +45,7 @@ LINES = {
 }
 PAIRS = [[0, 1], [0, 2], [1, 4], [3, 4]]
 LABELS = [3, 5, 29, 0, 0, 2]
-# Glosses that have each word: dog 0 1 2, red 0 1 2, the 0 2 4, a 0 1 5; others fewer than three.
+# Glosses that have each word: dog 0 1 2, red 0 1 2, the 0 2 4, a 0 1 5; hot 1 3; others one.
 VOCABULARY = ["a", "dog", "red", "the"]
 COUNTS = [[1, 3, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
 
