@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import DataError
+from evergraph.core.written_aside import written_aside
 from evergraph.datasets.download import SUMS, record, recorded, sha256, verify
-from evergraph.datasets.written_aside import written_aside
 
 FILES = ("raw/a.bin", "raw/b.bin")
 

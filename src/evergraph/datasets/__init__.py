@@ -1,5 +1,10 @@
 """Floor 2: graphs by name or by path."""
 
+from evergraph.datasets import gnpz, ogb, reddit, synthetic, wordnet  # noqa: F401  (they register)
 from evergraph.datasets.base import Dataset, datasets, default_cache
+from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.loading import load
+from evergraph.datasets.synthetic import Synthetic
+from evergraph.datasets.wordnet import WordNet
 
-__all__ = ["Dataset", "datasets", "default_cache"]
+__all__ = ["Dataset", "Facts", "Synthetic", "WordNet", "datasets", "default_cache", "load"]

@@ -16,7 +16,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from evergraph.core.errors import DataError, DownloadError
-from evergraph.datasets.written_aside import written_aside
+from evergraph.core.written_aside import written_aside
 
 SUMS = "SHA256SUMS"
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.written_aside import written_aside
 from evergraph.datasets.assembly import assemble, checked_csr, naming
-from evergraph.datasets.written_aside import written_aside
 from evergraph.graphs import Graph
 
 KEYS = ("edge_index", "y", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year")

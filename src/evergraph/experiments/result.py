@@ -1,0 +1,129 @@
+"""What a run found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evergraph.evaluation import (
+    AVERAGES,
+    AccuracyMatrix,
+    average_accuracy,
+    average_accuracy_curve,
+    average_forgetting,
+)
+from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.evaluation.evaluator import AccuracyRows
+from evergraph.experiments.config import RunConfig
+from evergraph.streams.stream import TESTINGS
+
+PHASES = ("embed", "train", "evaluate")
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One repeat: the rows of its accuracy matrices and what it cost.
+
+    Attributes:
+        seed: the repeat's seed.
+        rows: one entry a task, see ``AccuracyRows``.
+        seconds: by phase.
+        coverage_ratio: of the memory at the end, None without one.
+        floats, bytes: what is kept between tasks at the end.
+    """
+
+    seed: int
+    rows: list[AccuracyRows]
+    seconds: dict[str, float]
+    coverage_ratio: float | None
+    floats: int
+    bytes: int
+
+    def matrix(self, testing: str, average: str) -> AccuracyMatrix:
+        """Return the accuracy matrix of one way of testing and averaging.  [tasks, tasks]"""
+        return matrix_of([row[testing][average] for row in self.rows])
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """All repeats of an experiment.
+
+    Attributes:
+        config: the whole resolved configuration.
+        seeds: one result a repeat.
+        total_seconds: of everything, loading included.
+        peak_rss_bytes: the largest resident size of the process.
+        dataset: facts of the graph that was learned.
+        versions: of evergraph, torch and the rest.
+    """
+
+    config: RunConfig
+    seeds: list[SeedResult]
+    total_seconds: float
+    peak_rss_bytes: int
+    dataset: dict[str, Any]
+    versions: dict[str, str]
+
+    def average_accuracy(self, testing: str = "local", average: str = "balanced") -> float:
+        """Return AA after the last task, the mean over seeds.  0..1"""
+        return float(np.mean([average_accuracy(s.matrix(testing, average)) for s in self.seeds]))
+
+    def average_forgetting(self, testing: str = "local", average: str = "balanced") -> float:
+        """Return AF after the last task, the mean over seeds; negative means forgotten."""
+        return float(np.mean([average_forgetting(s.matrix(testing, average)) for s in self.seeds]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values; accuracies are fractions."""
+        ratios = [s.coverage_ratio for s in self.seeds if s.coverage_ratio is not None]
+        seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
+        return {
+            "average_accuracy": self._summary(average_accuracy),
+            "average_forgetting": self._summary(average_forgetting),
+            "average_accuracy_curve": self._curves(),
+            "accuracy_matrix": [self._matrices(s) for s in self.seeds],
+            "coverage_ratio": float(np.mean(ratios)) if ratios else None,
+            "memory": {
+                "floats": max(s.floats for s in self.seeds),
+                "bytes": max(s.bytes for s in self.seeds),
+            },
+            "seconds": seconds | {"total": self.total_seconds},
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "dataset": self.dataset,
+            "config": self.config.to_dict(),
+            "versions": self.versions,
+        }
+
+    def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:
+        return _each_way(
+            lambda testing, average: spread(
+                [metric(s.matrix(testing, average)) for s in self.seeds]
+            )
+        )
+
+    def _curves(self) -> dict[str, Any]:
+        def mean_curve(testing: str, average: str) -> list[float]:
+            curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
+            return [float(value) for value in np.mean(curves, axis=0)]
+
+        return _each_way(mean_curve)
+
+    def _matrices(self, seed: SeedResult) -> dict[str, Any]:
+        rows = _each_way(lambda testing, average: [row[testing][average] for row in seed.rows])
+        return {"seed": seed.seed} | rows
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return the mean and the sample standard deviation (0 for a single value).
+
+    >>> spread([0.5, 0.7])["mean"]
+    0.6
+    """
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(np.mean(values)), "std": deviation}
+
+
+def _each_way(make: Callable[[str, str], Any]) -> dict[str, Any]:
+    return {testing: {name: make(testing, name) for name in AVERAGES} for testing in TESTINGS}

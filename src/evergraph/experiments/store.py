@@ -1,0 +1,161 @@
+"""The results folder: written whole or not at all, so that any run can go on where it stopped.
+
+DIR/config.toml                  the resolved configuration
+DIR/result.json                  once every seed is done
+DIR/seed-0/progress.json         rows and seconds of the finished tasks
+DIR/seed-0/state-0007.safetensors  the learner after the last finished task
+DIR/seed-0/accuracy.npz          the accuracy matrices, once the seed is done
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
+
+from evergraph.core.errors import ResultsError
+from evergraph.core.written_aside import written_aside
+from evergraph.evaluation import AVERAGES
+from evergraph.experiments.config import RunConfig, read_toml
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.result import RunResult, SeedResult
+from evergraph.streams.stream import TESTINGS
+
+CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
+
+
+class ResultStore:
+    """One results folder.
+
+    ``open`` refuses a folder that holds anything else than an unfinished or finished run of the
+    same configuration, before anything is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, config: RunConfig, *, resume: bool) -> None:
+        """Claim the folder for a configuration."""
+        known = self.folder / CONFIG
+        if known.exists():
+            if not resume:
+                raise ResultsError(
+                    f"{self.folder} holds results already: use --resume to go on with them, "
+                    "or another --out"
+                )
+            self._check_same(config, read_toml(known))
+        elif self.folder.exists() and (self.folder.is_file() or any(self.folder.iterdir())):
+            raise ResultsError(f"{self.folder} is not an empty folder nor one of our results")
+        else:
+            _write(known, config.to_toml().encode())
+
+    def _check_same(self, config: RunConfig, stored: dict[str, Any]) -> None:
+        ours, theirs = _flat(config.to_dict()), _flat(stored)
+        for key in sorted(ours.keys() | theirs.keys()):
+            if key != "device" and ours.get(key) != theirs.get(key):
+                raise ResultsError(
+                    f"{self.folder} holds another configuration: {key} is {theirs.get(key)!r} "
+                    f"there and {ours.get(key)!r} here"
+                )
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the stored result of a finished run."""
+        path = self.folder / RESULT
+        return _read_json(path) if path.exists() else None
+
+    def keep_result(self, result: RunResult) -> None:
+        """Write the result, which marks the run as finished."""
+        text = json.dumps(result.to_dict(), indent=1, allow_nan=False)
+        _write(self.folder / RESULT, text.encode())
+
+    def seed(self, seed: int) -> SeedStore:
+        """Return the part of the folder that belongs to one repeat."""
+        return SeedStore(self.folder / f"seed-{seed}", seed)
+
+
+class SeedStore:
+    """The part of a results folder that belongs to one repeat."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+
+    def progress(self) -> tuple[list[TaskReport], SeedResult | None]:
+        """Return the reports of the finished tasks, and the result if all are."""
+        path = self.folder / PROGRESS
+        if not path.exists():
+            return [], None
+        stored = _read_json(path)
+        reports = [TaskReport(**report) for report in stored["reports"]]
+        return reports, SeedResult(**stored["result"]) if stored["result"] else None
+
+    def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor]) -> None:
+        """Write the learner after a task, then the progress that refers to it."""
+        current = self._state_path(len(reports) - 1)
+        contiguous = {name: value.contiguous() for name, value in state.items()}
+        _write(current, tensors_to_bytes(contiguous))
+        self._write_progress(reports, None)
+        self._drop_states(keep=current)
+
+    def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
+        """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
+        arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in AVERAGES}
+        with written_aside(self.folder / ARRAYS) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        self._write_progress(reports, result)
+        self._drop_states(keep=None)
+
+    def state_after(self, index: int) -> dict[str, Tensor]:
+        """Return the learner's state after a task."""
+        path = self._state_path(index)
+        try:
+            return tensors_from_bytes(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise ResultsError(f"{path} cannot be read to go on from: {error}") from None
+
+    def _write_progress(self, reports: list[TaskReport], result: SeedResult | None) -> None:
+        content = {
+            "reports": [asdict(report) for report in reports],
+            "result": None if result is None else asdict(result),
+        }
+        _write(self.folder / PROGRESS, json.dumps(content).encode())
+
+    def _state_path(self, index: int) -> Path:
+        return self.folder / f"state-{index:04d}.safetensors"
+
+    def _drop_states(self, *, keep: Path | None) -> None:
+        for path in self.folder.glob("state-*.safetensors"):
+            if path != keep:
+                path.unlink()
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        with written_aside(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {error}") from None
+    return content
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables as one, keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat
