@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Collection
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.experiments.config import RunConfig
+from evergraph.experiments.config import Component, HeadConfig, RunConfig
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, samplers
 from evergraph.methods import methods
@@ -31,7 +33,10 @@ def build_stream(config: RunConfig, graph: Graph, seed: int) -> GraphStream:
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
     """Make the configured f_topo."""
-    return _make(topologies.make, config.topology.name, config.topology.parameters)
+    topology: TopologyEncoder = _make(
+        topologies.make, config.topology.name, config.topology.parameters
+    )
+    return topology
 
 
 def build_memory(config: RunConfig) -> EmbeddingMemory:
@@ -57,16 +62,34 @@ def build_learner(
     name = config.method.name
     taken = {key: part for key, part in parts.items() if key in methods.parameters(name)}
     trainer = Trainer(**training, device=config.device, on_epoch=on_epoch)
-    return _make(
-        methods.make,
-        name,
-        {
-            **taken,
-            **config.method.parameters,
-            "trainer": trainer,
-            "generator": seeded(seed, "learner"),
-        },
+    own = {**config.method.parameters, "trainer": trainer, "generator": seeded(seed, "learner")}
+    learner: Learner = _make(methods.make, name, taken | own)
+    return learner
+
+
+def resolved(config: RunConfig) -> RunConfig:
+    """Return the configuration with the default of every component's parameter spelled out."""
+    parts = {"trainer", "generator", "memory", "topology", *HeadConfig.model_fields}
+    sampler = _spelled_out(samplers, config.memory.sampler)
+    return config.model_copy(
+        update={
+            "topology": _spelled_out(topologies, config.topology),
+            "method": _spelled_out(methods, config.method, leave_out=parts),
+            "memory": config.memory.model_copy(update={"sampler": sampler}),
+        }
     )
+
+
+def _spelled_out(
+    resolver: Resolver[Any], component: Component, *, leave_out: Collection[str] = ()
+) -> Component:
+    signature = inspect.signature(resolver.resolve(component.name))
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature.parameters.items()
+        if name not in leave_out and parameter.default not in (parameter.empty, None)
+    }
+    return Component(name=component.name, **{**defaults, **component.parameters})
 
 
 def check(config: RunConfig) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.device import peak_rss_bytes
-from evergraph.experiments.build import build_learner, build_stream, check, load_graph
+from evergraph.core.errors import DataError
+from evergraph.experiments.build import (
+    build_learner,
+    build_stream,
+    check,
+    load_graph,
+    resolved,
+)
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
@@ -25,9 +32,27 @@ from evergraph.training import Learner
 class Observer:
     """What to call while a run goes on; each does nothing unless given."""
 
-    on_loaded: Callable[[Graph, GraphStream], None] = lambda graph, stream: None
     on_epoch: Callable[[int, int], None] = lambda task, epoch: None
     on_task: Callable[[int, TaskReport], None] = lambda seed, report: None
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRun:
+    """An experiment whose data is loaded, whose parts are known to fit, whose folder is claimed.
+
+    Attributes:
+        config: with every parameter spelled out.
+        graph: the whole graph.
+        stream: the first seed's.
+        store: where results go, None for nowhere.
+        started: when it was opened, on the performance counter.
+    """
+
+    config: RunConfig
+    graph: Graph
+    stream: GraphStream
+    store: ResultStore | None
+    started: float
 
 
 def run(
@@ -46,32 +71,51 @@ def run(
             uninterrupted run gives.
         observer: called as the run goes on.
     """
-    config = RunConfig() if config is None else config
-    observer = Observer() if observer is None else observer
-    start = time.perf_counter()
+    opened = open_run(RunConfig() if config is None else config, out=out, resume=resume)
+    return complete(opened, observer=observer)
+
+
+def open_run(config: RunConfig, *, out: Path | None = None, resume: bool = False) -> OpenedRun:
+    """Load the data and claim the folder; whatever is wrong is said before anything is written."""
+    started = time.perf_counter()
+    config = resolved(config)
     check(config)
     graph = load_graph(config)
-    first = build_stream(config, graph, config.seeds[0])
+    if graph.num_features == 0:
+        raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
+    stream = build_stream(config, graph, config.seeds[0])
     store = None if out is None else ResultStore(out)
     if store is not None:
         store.open(config, resume=resume)
-    observer.on_loaded(graph, first)
-    seeds = [
-        run_seed(
-            build_learner(config, seed, on_epoch=observer.on_epoch),
-            first if seed == config.seeds[0] else build_stream(config, graph, seed),
-            seed,
-            store=None if store is None else store.seed(seed),
-            observer=observer,
+    return OpenedRun(config, graph, stream, store, started)
+
+
+def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
+    """Learn what is still to be learned of an opened run."""
+    config, store = opened.config, opened.store
+    observer = Observer() if observer is None else observer
+    worked = 0.0  # seconds of this process's own tasks; those of an earlier one are in the reports
+    seeds = []
+    for seed in config.seeds:
+        start = time.perf_counter()
+        first = seed == config.seeds[0]
+        seeds.append(
+            run_seed(
+                build_learner(config, seed, on_epoch=observer.on_epoch),
+                opened.stream if first else build_stream(config, opened.graph, seed),
+                seed,
+                store=None if store is None else store.seed(seed),
+                observer=observer,
+            )
         )
-        for seed in config.seeds
-    ]
+        worked += time.perf_counter() - start
+    around = time.perf_counter() - opened.started - worked
     result = RunResult(
         config=config,
         seeds=seeds,
-        total_seconds=time.perf_counter() - start,
+        total_seconds=around + sum(sum(s.seconds.values()) for s in seeds),
         peak_rss_bytes=peak_rss_bytes(),
-        dataset=describe(graph, first),
+        dataset=describe(opened.graph, opened.stream),
         versions=versions(),
     )
     if store is not None:

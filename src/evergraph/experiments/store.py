@@ -71,7 +71,9 @@ class ResultStore:
         return _read_json(path) if path.exists() else None
 
     def keep_result(self, result: RunResult) -> None:
-        """Write the result, which marks the run as finished."""
+        """Write the result, which marks the run as finished; one that is there already stays."""
+        if self.finished() is not None:
+            return
         text = json.dumps(result.to_dict(), indent=1, allow_nan=False)
         _write(self.folder / RESULT, text.encode())
 

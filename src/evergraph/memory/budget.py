@@ -47,10 +47,10 @@ def class_budgets(
         label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
         for label in available
     }
-    for label, count in available.items():
-        if wanted[label] > count:
-            logger.info(
-                "class %d has %d training nodes, fewer than its budget of %d: all are kept",
-                label, count, wanted[label],
-            )  # fmt: skip
+    short = [label for label, count in available.items() if wanted[label] > count]
+    if short:
+        logger.info(
+            "budget %s is larger than the training nodes of class %s: all of them are kept",
+            budget, ", ".join(map(str, short)),
+        )  # fmt: skip
     return {label: min(wanted[label], count) for label, count in available.items()}

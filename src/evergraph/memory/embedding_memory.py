@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from evergraph.graphs import Graph, covered_nodes
 from evergraph.memory.budget import Budget, check_budget, class_budgets
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 from evergraph.memory.samplers.base import best_per_class
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class EmbeddingMemory:
 
     def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
         check_budget(budget)
+        if budget == 0:
+            logger.warning("budget 0: nothing is stored, and nothing will be replayed")
         self.budget = budget
         self.sampler = sampler if sampler is not None else CoverageSampler()
         self.embeddings_ = torch.empty(0, 0)

@@ -62,19 +62,17 @@ class _Search:
         self._indices = graph.indices.cpu().numpy()
         self._hops = hops
         self._covered = np.zeros(graph.num_nodes, dtype=bool)
-        self._met = np.zeros(graph.num_nodes, dtype=bool)
 
-    def ego(self, node: int) -> npt.NDArray[np.int64]:
-        """Return the nodes within reach of ``node``."""
-        layers = [np.array([node])]
-        self._met[node] = True
-        for _ in range(self._hops):
-            around = np.unique(self._neighbours(layers[-1]))
-            layers.append(around[~self._met[around]])
-            self._met[layers[-1]] = True
-        ego = np.concatenate(layers)
-        self._met[ego] = False  # cleared node by node: a whole array a call would cost O(nodes)
-        return ego
+    def ego(self, node: int) -> npt.NDArray[np.bool_]:
+        """Return which nodes are within reach of ``node``.  [all nodes]"""
+        met = np.zeros(len(self._covered), dtype=bool)
+        met[node] = True
+        layer = np.array([node])
+        for hop in range(self._hops):
+            before = met.copy() if hop + 1 < self._hops else met
+            met[self._neighbours(layer)] = True
+            layer = np.flatnonzero(met & ~before)
+        return met
 
     def _neighbours(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         starts, lengths = self._indptr[nodes], self._indptr[nodes + 1] - self._indptr[nodes]
@@ -84,8 +82,8 @@ class _Search:
         found: npt.NDArray[np.int32] = self._indices[places]
         return found
 
-    def uncovered(self, ego: npt.NDArray[np.int64]) -> int:
-        return len(ego) - int(self._covered[ego].sum())
+    def uncovered(self, ego: npt.NDArray[np.bool_]) -> int:
+        return int(np.count_nonzero(ego > self._covered))
 
-    def cover(self, ego: npt.NDArray[np.int64]) -> None:
-        self._covered[ego] = True
+    def cover(self, ego: npt.NDArray[np.bool_]) -> None:
+        self._covered |= ego

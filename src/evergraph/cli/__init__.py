@@ -1,0 +1,1 @@
+"""Floor 9: the command line, the only place that knows typer and prints."""

@@ -1,0 +1,71 @@
+"""The command line: ``evergraph``.
+
+Nothing here imports torch before a command needs it, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+from rich.console import Console
+
+from evergraph.cli.info_command import info_command
+from evergraph.cli.list_command import list_command
+from evergraph.cli.report_command import report_command
+from evergraph.cli.run_command import run_command
+from evergraph.core.errors import EXIT_CODE, EvergraphError
+
+LESSON = """\
+[bold]evergraph[/bold] classifies the nodes of a graph that grows, and does not forget.
+
+  [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, the best recipe we know
+  [cyan]evergraph run --method finetune[/cyan]   the same without a memory: watch it forget
+  [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
+  [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
+  [cyan]evergraph info wordnet[/cyan]            what is in a graph
+  [cyan]evergraph list methods[/cyan]            also datasets, topologies, samplers, presets
+  [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
+
+Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
+"""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.command("run")(run_command)
+app.command("info")(info_command)
+app.command("list")(list_command)
+app.command("report")(report_command)
+
+
+@app.callback(invoke_without_command=True)
+def teach(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    """Learn on graphs that grow, and forget nothing."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        typer.echo(version_of("evergraph"))
+    elif context.invoked_subcommand is None:
+        Console().print(LESSON, end="")
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one sentence and exit code 2."""
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    logging.getLogger("evergraph").setLevel(logging.INFO)
+    try:
+        app()
+    except EvergraphError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_CODE)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: finished tasks are kept; the same command with --resume goes on",
+                   err=True)  # fmt: skip
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""``evergraph info``: what is in a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from evergraph.cli.output import print_json, print_table
+from evergraph.cli.progress import spinner
+
+
+def info_command(
+    dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
+    classes_per_task: int = typer.Option(2, help="Classes that arrive together."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Show a graph's nodes, edges, features, classes, homophily and tasks."""
+    with spinner(f"loading {dataset}"):
+        facts = _facts(dataset, classes_per_task)
+    if as_json:
+        print_json(facts)
+        return
+    sizes = facts.pop("class_sizes")
+    print_table(("fact", "value"), [(name, _shown(value)) for name, value in facts.items()])
+    rows = [(label, f"{size:,}") for label, size in sizes.items()]
+    print_table(("class", "nodes"), rows)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
+    import torch
+
+    from evergraph.datasets import load
+    from evergraph.graphs import homophily
+    from evergraph.streams import order_classes
+
+    graph = load(dataset, undirected=False)
+    sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
+    return {
+        "dataset": dataset,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "edges_both_ways": graph.to_undirected().num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "unlabelled_nodes": int((graph.labels < 0).sum()),
+        "homophily": round(homophily(graph), 4),
+        "tasks": len(order_classes(sizes, per_task=classes_per_task)),
+        "classes_per_task": classes_per_task,
+        "class_sizes": {str(label): size for label, size in enumerate(sizes.tolist())},
+    }

@@ -1,0 +1,93 @@
+"""From what was typed to a configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.presets import read_preset
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def overrides(
+    preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
+) -> RunConfig:
+    """Lay options over a preset over the defaults."""
+    values = RunConfig().to_dict()
+    if preset is not None:
+        values = merged(values, read_preset(preset))
+    return RunConfig.of(merged(merged(values, _without_gaps(given)), settings))
+
+
+def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop what was not given, and tables of which nothing was."""
+    kept: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = _without_gaps(value) if isinstance(value, Mapping) else value
+        if inner is not None and inner != {}:
+            kept[key] = inner
+    return kept
+
+
+def parse_budget(text: str | None) -> int | float | None:
+    """Read a budget: a whole number, a fraction or a percentage.
+
+    >>> parse_budget("400"), parse_budget("0.01"), parse_budget("5%")
+    (400, 0.01, 0.05)
+    """
+    if text is None:
+        return None
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return float(text) if "." in text or "e" in text else int(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"budget must be a number per class, a fraction or a percentage, not {text!r}"
+        ) from None
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """Read seeds: whole numbers between commas.
+
+    >>> parse_seeds("0,1,2")
+    [0, 1, 2]
+    """
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(f"seeds must be integers between commas, not {text!r}") from None
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Read ``--set`` options: dotted keys and TOML values (a bare word is text).
+
+    >>> parse_settings(["topology.alpha=0.2", "method=joint"])
+    {'topology': {'alpha': 0.2}, 'method': 'joint'}
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise ConfigurationError(f"--set must be KEY=VALUE, not {setting!r}")
+        table: Any = _value(text)
+        for part in reversed(key.strip().split(".")):
+            table = {part: table}
+        values = merged(values, table)
+    return values
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

@@ -1,0 +1,83 @@
+"""How far a job is, and how long it will still take."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from evergraph.experiments.protocol import TaskReport
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show on stderr that something is going on, where anyone is looking."""
+    with Console(stderr=True).status(text):
+        yield
+
+
+class RunProgress:
+    """A bar over all epochs of all tasks and seeds, on stderr.
+
+    On a terminal the bar moves with every epoch; in a log a line is written after each task, but
+    no more than one in ten seconds, so that long runs show life and short ones stay quiet.
+    """
+
+    def __init__(self, *, label: str, tasks: int, epochs: int, seeds: int) -> None:
+        self._console = Console(stderr=True)
+        self._label = label
+        self._tasks, self._epochs, self._seeds = tasks, epochs, seeds
+        self._done = 0
+        self._started = self._said = time.monotonic()
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._row = self._bar.add_task(label, total=tasks * epochs * seeds)
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_epoch(self, task: int, epoch: int) -> None:
+        """Move the bar by an epoch."""
+        self._bar.advance(self._row)
+
+    def on_task(self, seed: int, report: TaskReport) -> None:
+        """Say what a task came to."""
+        local, union = (report.rows[way]["balanced"] for way in ("local", "global"))
+        accuracy = f"AA {100 * _mean(local):.1f} local, {100 * _mean(union):.1f} global"
+        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {accuracy}"
+        self._done += 1
+        self._bar.update(self._row, description=text, completed=self._done * self._epochs)
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        now = time.monotonic()
+        last = self._done == self._tasks * self._seeds
+        if self._console.is_terminal or (now - self._said < 10 and self._done > 1 and not last):
+            return
+        self._said = now
+        share = self._done / (self._tasks * self._seeds)
+        left = (now - self._started) * (1 - share) / share
+        sys.stderr.write(f"{text}  about {left:.0f} s left\n" if not last else f"{text}\n")
+        sys.stderr.flush()
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

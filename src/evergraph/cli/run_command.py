@@ -1,0 +1,127 @@
+"""``evergraph run``: one experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from evergraph.cli.options import overrides, parse_budget, parse_seeds, parse_settings
+from evergraph.cli.output import print_json, print_table
+from evergraph.cli.progress import RunProgress, spinner
+
+if TYPE_CHECKING:
+    from evergraph.experiments.config import RunConfig
+    from evergraph.experiments.result import RunResult
+
+
+def run_command(
+    dataset: str | None = typer.Option(None, help="A name, or a path.  [default: wordnet]"),
+    method: str | None = typer.Option(None, help="[default: tem]"),
+    setting: str | None = typer.Option(None, help="class-il or task-il."),
+    edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
+    topology: str | None = typer.Option(None, help="f_topo.  [default: sgc]"),
+    hops: int | None = typer.Option(None, help="L, how far an embedding looks.  [default: 2]"),
+    sampler: str | None = typer.Option(None, help="[default: coverage]"),
+    budget: str | None = typer.Option(None, help="400 a class, or 0.01 or 1% of the dataset."),
+    classes_per_task: int | None = typer.Option(None, help="[default: 2]"),
+    epochs: int | None = typer.Option(None, help="Passes over each task."),
+    lr: float | None = typer.Option(None, help="Learning rate."),
+    weight_decay: float | None = typer.Option(None, help="L2 penalty."),
+    batch_size: str | None = typer.Option(None, help="Examples a step, or 'full'."),
+    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2.  [default: 0]"),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
+    ),
+    preset: str | None = typer.Option(None, help="A preset's name, or a TOML file."),
+    out: Path | None = typer.Option(None, help="Results folder.  [default: below runs/]"),
+    resume: bool = typer.Option(False, "--resume", help="Go on with what the folder holds."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Learn a stream of tasks and report accuracy and forgetting.
+
+    Options override the preset, which overrides the defaults.
+    """
+    given = {
+        "dataset": dataset,
+        "undirected": False if directed else None,
+        "method": method,
+        "topology": {"name": topology, "hops": hops},
+        "stream": {"setting": setting, "edges": edges, "classes_per_task": classes_per_task},
+        "memory": {"budget": parse_budget(budget), "sampler": sampler},
+        "training": {
+            "epochs": epochs,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "batch_size": _batch_size(batch_size),
+        },
+        "seeds": parse_seeds(seeds),
+        "device": device,
+    }
+    config = overrides(preset, given, parse_settings(settings))
+    folder = out if out is not None else _default_folder(config, resume)
+    result = _run(config, folder, resume)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print_result(result, folder)
+
+
+def _batch_size(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def _run(config: RunConfig, folder: Path, resume: bool) -> RunResult:
+    with spinner(f"loading torch and {config.dataset.name}"):
+        from evergraph.experiments.runner import Observer, complete, open_run
+
+        opened = open_run(config, out=folder, resume=resume)
+    progress = RunProgress(
+        label=f"{config.method.name} on {config.dataset.name}",
+        tasks=len(opened.stream),
+        epochs=config.training.epochs,
+        seeds=len(config.seeds),
+    )
+    with progress:
+        observer = Observer(on_epoch=progress.on_epoch, on_task=progress.on_task)
+        return complete(opened, observer=observer)
+
+
+def _default_folder(config: RunConfig, resume: bool) -> Path:
+    """Return a fresh folder below runs/, or with ``resume`` the newest one of that name."""
+    dataset = Path(config.dataset.name).stem
+    base = Path("runs", f"{dataset}-{config.method.name}-{config.stream.setting}")
+    number = 1
+    folder = base
+    while folder.exists():
+        number += 1
+        newest, folder = folder, base.with_name(f"{base.name}-{number}")
+    return newest if resume and number > 1 else folder
+
+
+def _print_result(result: RunResult, folder: Path) -> None:
+    from evergraph.reports.table import percent, size
+
+    values = result.to_dict()
+    ways = [(testing, average) for testing in ("local", "global") for average in _AVERAGES]
+    rows = [
+        (
+            f"{testing}, {average}",
+            percent(values["average_accuracy"][testing][average]),
+            percent(values["average_forgetting"][testing][average]),
+        )
+        for testing, average in ways
+    ]
+    title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
+    print_table(("tested", "average accuracy", "average forgetting"), rows, title)
+    seconds: dict[str, Any] = values["seconds"]
+    phases = ", ".join(f"{phase} {spent:.1f} s" for phase, spent in seconds.items())
+    covered = values["coverage_ratio"]
+    said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
+    typer.echo(f"memory {size(values['memory']['bytes'])}{said}; {phases}; results in {folder}")
+
+
+_AVERAGES = ("balanced", "plain")
