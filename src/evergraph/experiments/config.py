@@ -65,9 +65,9 @@ class StreamConfig(Section):
 class HeadConfig(Section):
     """f_out and the scaling of what enters it; see ``DecoupledLearner``."""
 
-    hidden: tuple[int, ...] = (256,)
+    hidden: tuple[int, ...] = (512,)
     bias: bool = True
-    dropout: float = 0.0
+    dropout: float = 0.5
     scaling: str = "unit"
 
 
@@ -81,10 +81,10 @@ class MemoryConfig(Section):
 class TrainingConfig(Section):
     """How the head is trained; see ``Trainer``."""
 
-    epochs: int = 200
+    epochs: int = 20
     lr: float = 0.005
     weight_decay: float = 0.0
-    batch_size: int | Literal["full"] = "full"
+    batch_size: int | Literal["full"] = 512
     momentum: str = "carried"
     schedule: str = "constant"
 

@@ -39,10 +39,10 @@ class Trainer:
     def __init__(
         self,
         *,
-        epochs: int = 200,
+        epochs: int = 20,
         lr: float = 0.005,
         weight_decay: float = 0.0,
-        batch_size: int | None = None,
+        batch_size: int | None = 512,
         momentum: Momentum = "carried",
         schedule: Schedule = "constant",
         device: str = "auto",

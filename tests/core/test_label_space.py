@@ -1,0 +1,79 @@
+"""What a node may be called, in class-IL and in task-IL."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.core.label_space import LabelSpace
+
+sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(tuple)
+
+
+def test_growing_adds_a_task_and_leaves_the_old_space_alone() -> None:
+    before = LabelSpace("task-il")
+    after = before.grown(2).grown(3)
+    assert before.sizes == ()
+    assert before.num_classes == 0
+    assert after == LabelSpace("task-il", (2, 3))
+    assert after.num_classes == 5
+
+
+def test_a_space_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        LabelSpace("class-il").sizes = (2,)  # type: ignore[misc]
+
+
+def test_newest_is_the_last_task() -> None:
+    assert LabelSpace("class-il", (2,)).newest() == range(0, 2)
+    assert LabelSpace("class-il", (2, 3, 1)).newest() == range(5, 6)
+
+
+def test_tasks_of_classes_by_hand() -> None:
+    # classes 0 1 | 2 3 4 | 5
+    tasks = LabelSpace("class-il", (2, 3, 1)).task_of(torch.tensor([5, 0, 1, 2, 4, 3]))
+    assert tasks.tolist() == [2, 0, 0, 1, 1, 1]
+
+
+def test_allowed_by_hand_in_task_il() -> None:
+    allowed = LabelSpace("task-il", (2, 3)).allowed(torch.tensor([1, 0, 1]))
+    assert allowed is not None
+    assert allowed.dtype == torch.bool
+    assert allowed.tolist() == [
+        [False, False, True, True, True],
+        [True, True, False, False, False],
+        [False, False, True, True, True],
+    ]
+
+
+def test_everything_is_allowed_in_class_il() -> None:
+    assert LabelSpace("class-il", (2, 3)).allowed(torch.tensor([1, 0, 1])) is None
+
+
+def test_one_loss_term_in_class_il_and_one_a_task_in_task_il() -> None:
+    tasks = torch.tensor([2, 0, 1, 0])
+    assert LabelSpace("class-il", (2, 2, 2)).terms(tasks).tolist() == [0, 0, 0, 0]
+    assert LabelSpace("task-il", (2, 2, 2)).terms(tasks).tolist() == [2, 0, 1, 0]
+    assert tasks.tolist() == [2, 0, 1, 0]
+
+
+def test_an_unknown_setting_lists_the_two() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown setting 'task': .*class-il, task-il"):
+        LabelSpace("task")  # type: ignore[arg-type]
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=sizes)
+def test_a_class_is_allowed_exactly_where_its_task_is_asked_for(sizes: tuple[int, ...]) -> None:
+    space = LabelSpace("task-il", sizes)
+    owners = [task for task, size in enumerate(sizes) for _ in range(size)]
+    assert space.task_of(torch.arange(sum(sizes))).tolist() == owners
+    allowed = space.allowed(torch.arange(len(sizes)))
+    assert allowed is not None
+    assert allowed.tolist() == [[o == task for o in owners] for task in range(len(sizes))]
+    assert space.newest() == range(sum(sizes[:-1]), sum(sizes))

@@ -1,0 +1,132 @@
+"""Names become classes; wrong names and wrong parameters are told with the right ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.resolver import Resolver, first_line
+from evergraph.memory import samplers
+from evergraph.memory.samplers import CoverageSampler, UniformSampler
+from evergraph.topology import topologies
+
+
+class Shape:
+    name = "?"
+
+
+def shapes() -> Resolver[Shape]:
+    resolver = Resolver[Shape]("shape")
+
+    @resolver.register
+    class Square(Shape):
+        """Four equal sides.
+
+        And more that a list does not show.
+        """
+
+        name = "square"
+        aliases = ("quadrat", "box")
+
+        def __init__(self, *, side: float = 1.0, filled: bool = False) -> None:
+            self.side = side
+            self.filled = filled
+
+    @resolver.register
+    class Dot(Shape):
+        """No side at all."""
+
+        name = "dot"
+
+    return resolver
+
+
+def test_names_are_sorted_and_leave_aliases_out() -> None:
+    assert shapes().names() == ["dot", "square"]
+
+
+def test_a_name_and_each_alias_resolve_to_the_same_class() -> None:
+    resolver = shapes()
+    assert resolver.resolve("square").name == "square"
+    assert resolver.resolve("quadrat") is resolver.resolve("box") is resolver.resolve("square")
+    assert resolver.resolve("dot").name == "dot"
+
+
+def test_register_returns_the_class_itself() -> None:
+    class Line(Shape):
+        name = "line"
+
+    resolver = Resolver[Shape]("shape")
+    assert resolver.register(Line) is Line
+    assert resolver.resolve("line") is Line
+
+
+def test_two_resolvers_do_not_share_classes() -> None:
+    assert shapes().names()
+    assert Resolver[Shape]("shape").names() == []
+
+
+def test_one_name_twice_is_refused() -> None:
+    resolver = shapes()
+    with pytest.raises(AssertionError, match="two shapes are called 'dot'"):
+        resolver.register(type("Point", (Shape,), {"name": "dot"}))
+
+
+def test_an_unknown_name_lists_names_and_aliases_and_guesses() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        shapes().resolve("sqare")
+    message = str(caught.value)
+    assert "unknown shape 'sqare'" in message
+    assert "did you mean 'square'?" in message
+    assert "choose one of box, dot, quadrat, square" in message
+
+
+def test_a_name_like_no_other_gets_no_guess() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        shapes().resolve("zzz")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_parameters_are_the_keyword_ones_in_order() -> None:
+    assert shapes().parameters("square") == ["side", "filled"]
+    assert shapes().parameters("dot") == []
+
+
+def test_make_hands_parameters_over() -> None:
+    made = shapes().make("box", side=3.0)
+    assert vars(made) == {"side": 3.0, "filled": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"), [("square", "it takes side, filled"), ("dot", "it takes none")]
+)
+def test_an_unknown_parameter_is_told_with_those_that_exist(name: str, takes: str) -> None:
+    for use in (shapes().make, lambda name, **kw: shapes().check(name, kw)):
+        with pytest.raises(ConfigurationError) as caught:
+            use(name, sides=2)
+        assert str(caught.value) == f"shape {name!r} has no parameter 'sides': {takes}"
+
+
+def test_check_accepts_a_subset_of_the_parameters() -> None:
+    shapes().check("square", {})
+    shapes().check("square", {"filled": True})
+
+
+def test_summaries_are_first_lines() -> None:
+    assert shapes().summaries() == {"dot": "No side at all.", "square": "Four equal sides."}
+
+
+def test_a_class_without_docstring_has_an_empty_first_line() -> None:
+    assert first_line(type("Bare", (), {})) == ""
+
+
+def test_the_papers_other_names_for_samplers_resolve() -> None:
+    assert samplers.resolve("reservoir") is UniformSampler
+    assert samplers.resolve("weighted-reservoir") is CoverageSampler
+
+
+@pytest.mark.parametrize("resolver", [samplers, topologies], ids=lambda r: r.kind)
+def test_every_registered_class_can_be_made_and_says_what_it_is(resolver: Resolver) -> None:
+    for name, summary in resolver.summaries().items():
+        assert resolver.make(name).name == name
+        assert summary

@@ -1,0 +1,340 @@
+"""The graph record against dense matrices written out from the list of edges."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import Data
+
+from evergraph.core.errors import DataError
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.graph import check_features, take_rows
+
+NODES = 6
+Pairs = list[tuple[int, int]]
+pairs = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=18)
+node_lists = st.permutations(range(NODES)).flatmap(
+    lambda order: st.integers(0, NODES).map(lambda size: order[:size])
+)
+
+
+def edge_index(pairs: Pairs) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+
+
+def graph_of(pairs: Pairs, *, undirected: bool = False, time: Tensor | None = None) -> Graph:
+    return Graph.from_edges(
+        edge_index(pairs),
+        features=torch.arange(2.0 * NODES).reshape(NODES, 2),
+        labels=torch.tensor([0, 1, 2, 0, 1, UNLABELLED]),
+        time=time,
+        undirected=undirected,
+    )
+
+
+def expected_matrix(pairs: Pairs, *, undirected: bool = False) -> Tensor:
+    """A[v, w] = 1 where w flows into v, from the definition alone."""
+    matrix = torch.zeros(NODES, NODES)
+    for source, target in pairs:
+        if source != target:
+            matrix[target, source] = 1
+            if undirected:
+                matrix[source, target] = 1
+    return matrix
+
+
+def matrix_of(graph: Graph) -> Tensor:
+    """Read the record's own arrays, entry by entry; an entry stored twice would count two."""
+    matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
+    for node in range(graph.num_nodes):
+        for other in graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist():
+            matrix[node, other] += 1
+    return matrix
+
+
+def is_sound(graph: Graph) -> bool:
+    """int32, one row a node, neighbours ascending."""
+    rows = [graph.neighbours(node).tolist() for node in range(graph.num_nodes)]
+    return (
+        graph.indptr.dtype == graph.indices.dtype == torch.int32
+        and int(graph.indptr[0]) == 0
+        and int(graph.indptr[-1]) == len(graph.indices)
+        and all(row == sorted(set(row)) for row in rows)
+    )
+
+
+def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
+    graph = graph_of([(0, 1), (2, 1), (1, 3)])
+    assert graph.indptr.tolist() == [0, 0, 2, 2, 3, 3, 3]
+    assert graph.indices.tolist() == [0, 2, 1]
+    assert graph.neighbours(1).tolist() == [0, 2]
+    assert graph.neighbours(0).tolist() == []
+    assert graph.degrees.tolist() == [0, 2, 0, 1, 0, 0]
+    assert graph.edge_rows().tolist() == [1, 1, 3]
+
+
+def test_doubles_and_self_loops_are_dropped() -> None:
+    graph = graph_of([(0, 1), (0, 1), (2, 2), (1, 0)])
+    assert graph.num_edges == 2
+    assert graph.neighbours(1).tolist() == [0]
+    assert graph.neighbours(0).tolist() == [1]
+    assert graph.neighbours(2).tolist() == []
+
+
+def test_undirected_stores_both_ways_once() -> None:
+    graph = graph_of([(0, 1), (1, 0), (1, 2)], undirected=True)
+    assert graph.num_edges == 4
+    assert [graph.neighbours(v).tolist() for v in range(3)] == [[1], [0, 2], [1]]
+
+
+def test_counts_and_words() -> None:
+    graph = graph_of([(0, 1)])
+    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (6, 1, 2, 3)
+    assert repr(graph) == "Graph(nodes=6, edges=1, features=2, classes=3)"
+
+
+def test_types_are_brought_to_the_ones_promised() -> None:
+    graph = Graph.from_edges(
+        torch.tensor([[0], [1]], dtype=torch.int32),
+        features=torch.tensor([[1], [2]]),
+        labels=torch.tensor([0, 1], dtype=torch.int32),
+        time=torch.tensor([5, 6], dtype=torch.int32),
+    )
+    assert graph.features.dtype == torch.float32
+    assert graph.labels.dtype == torch.int64
+    assert graph.time is not None
+    assert graph.time.dtype == torch.int64
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@settings(max_examples=25, deadline=None)
+@given(pairs=pairs)
+def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
+    graph = graph_of(pairs, undirected=undirected)
+    assert is_sound(graph)
+    assert matrix_of(graph).equal(expected_matrix(pairs, undirected=undirected))
+
+
+@settings(max_examples=25, deadline=None)
+@given(pairs=pairs)
+def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
+    graph = graph_of(pairs)
+    both_ways = graph.to_undirected()
+    assert is_sound(both_ways)
+    assert matrix_of(both_ways).equal(expected_matrix(pairs, undirected=True))
+    assert matrix_of(graph).equal(expected_matrix(pairs))
+    assert both_ways.labels.equal(graph.labels)
+    assert both_ways.features.equal(graph.features)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@settings(max_examples=30, deadline=None)
+@given(pairs=pairs, nodes=node_lists)
+def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
+    sparse: bool, pairs: Pairs, nodes: list[int]
+) -> None:
+    whole = graph_of(pairs, time=torch.arange(NODES) + 100)
+    if sparse:
+        whole = Graph(
+            whole.indptr, whole.indices, whole.features.to_sparse_csr(), whole.labels, whole.time
+        )
+    chosen = torch.tensor(nodes, dtype=torch.int64)
+    part = whole.subgraph(chosen)
+    assert is_sound(part)
+    assert matrix_of(part).equal(expected_matrix(pairs)[chosen][:, chosen])
+    features = part.features.to_dense() if sparse else part.features
+    assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
+    assert part.labels.equal(whole.labels[chosen])
+    assert part.time is not None
+    assert part.time.tolist() == [100 + node for node in nodes]
+
+
+@settings(max_examples=30, deadline=None)
+@given(pairs=pairs, nodes=node_lists, data=st.data())
+def test_a_subgraph_drops_the_entries_that_keep_leaves_out(
+    pairs: Pairs, nodes: list[int], data: st.DataObject
+) -> None:
+    whole = graph_of(pairs)
+    flags = data.draw(st.lists(st.booleans(), min_size=whole.num_edges, max_size=whole.num_edges))
+    keep = torch.tensor(flags, dtype=torch.bool)
+    kept = expected_matrix(pairs)
+    for row, column, flag in zip(
+        whole.edge_rows().tolist(), whole.indices.tolist(), flags, strict=True
+    ):
+        if not flag:
+            kept[row, column] = 0
+    chosen = torch.tensor(nodes, dtype=torch.int64)
+    part = whole.subgraph(chosen, keep=keep)
+    assert is_sound(part)
+    assert matrix_of(part).equal(kept[chosen][:, chosen])
+    assert keep.tolist() == flags
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.5]), min_size=12, max_size=12),
+    rows=st.lists(st.integers(0, 3), max_size=7),
+)
+def test_rows_of_a_csr_matrix_equal_rows_of_the_dense_one(
+    values: list[float], rows: list[int]
+) -> None:
+    dense = torch.tensor(values).reshape(4, 3)
+    wanted = torch.tensor(rows, dtype=torch.int64)
+    taken = take_rows(dense.to_sparse_csr(), wanted)
+    assert taken.layout == torch.sparse_csr
+    assert taken.shape == (len(rows), 3)
+    assert taken.to_dense().equal(dense[wanted])
+    assert take_rows(dense, wanted).equal(dense[wanted])
+
+
+def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
+    graph = graph_of([(0, 1)], time=torch.arange(NODES))
+    hidden = graph.without_labels()
+    assert hidden.labels.tolist() == [UNLABELLED] * NODES
+    assert hidden.num_classes == 0
+    assert graph.labels.tolist() == [0, 1, 2, 0, 1, UNLABELLED]
+    other = graph.with_labels(torch.arange(NODES))
+    assert other.labels.tolist() == list(range(NODES))
+    for changed in (hidden, other):
+        assert matrix_of(changed).equal(matrix_of(graph))
+        assert changed.features.equal(graph.features)
+        assert changed.time is graph.time
+
+
+def test_a_graph_stays_where_it_is_on_its_own_device() -> None:
+    graph = graph_of([(0, 1)])
+    assert graph.device == torch.device("cpu")
+    assert graph.to("cpu") is graph
+
+
+def test_a_graph_moves_with_everything_it_has() -> None:
+    moved = graph_of([(0, 1)], time=torch.arange(NODES)).to("meta")
+    tensors = (moved.indptr, moved.indices, moved.features, moved.labels, moved.time)
+    assert all(tensor is not None and tensor.device.type == "meta" for tensor in tensors)
+
+
+def test_no_edges_and_no_nodes_are_graphs_too() -> None:
+    lonely = graph_of([])
+    assert lonely.num_edges == 0
+    assert lonely.indptr.tolist() == [0] * (NODES + 1)
+    assert lonely.to_undirected().num_edges == 0
+    empty = Graph.from_edges(edge_index([]), features=torch.empty(0, 2), labels=torch.empty(0))
+    assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
+
+
+def test_inputs_come_back_unchanged() -> None:
+    edges = edge_index([(3, 1), (0, 1), (0, 1), (2, 2)])
+    features, labels, time = torch.rand(4, 2), torch.tensor([1, 0, 2, -1]), torch.arange(4)
+    inputs = (edges, features, labels, time)
+    before = [tensor.clone() for tensor in inputs]
+    graph = Graph.from_edges(edges, features=features, labels=labels, time=time, undirected=True)
+    parts = [tensor.clone() for tensor in (graph.indptr, graph.indices)]
+    chosen = torch.tensor([3, 0, 1])
+    graph.subgraph(chosen)
+    graph.to_undirected()
+    graph.without_labels()
+    graph.to_data()
+    assert chosen.tolist() == [3, 0, 1]
+    assert all(a.equal(b) for a, b in zip(inputs, before, strict=True))
+    assert all(a.equal(b) for a, b in zip((graph.indptr, graph.indices), parts, strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=pairs)
+def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
+    graph = graph_of(pairs, time=torch.arange(NODES))
+    data = graph.to_data()
+    assert isinstance(data, Data)
+    seen = {(int(s), int(t)) for s, t in data.edge_index.T}
+    assert seen == {(s, t) for s, t in pairs if s != t}  # (source, target), as PyG has it
+    back = Graph.from_data(data)
+    assert matrix_of(back).equal(matrix_of(graph))
+    assert back.features.equal(graph.features)
+    assert back.labels.equal(graph.labels)
+    assert back.time is not None
+    assert back.time.equal(torch.arange(NODES))
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout: str) -> None:
+    dense = torch.tensor([[0.0, 2.0], [0.0, 0.0], [1.0, 0.0]])
+    x = dense.to_sparse_coo() if layout == "coo" else dense.to_sparse_csr()
+    graph = Graph.from_data(Data(x=x, edge_index=edge_index([(0, 1)]), y=torch.tensor([0, 1, 1])))
+    assert graph.features.layout == torch.sparse_csr
+    assert graph.features.to_dense().equal(dense)
+    back = Graph.from_data(graph.to_data())
+    assert back.features.layout == torch.sparse_csr
+    assert back.features.to_dense().equal(dense)
+    assert back.time is None
+
+
+def test_pyg_columns_of_labels_and_years_are_flattened() -> None:
+    data = Data(
+        x=torch.eye(2), edge_index=edge_index([(0, 1)]), y=torch.tensor([[1], [0]]),
+        node_year=torch.tensor([[2013], [2017]]),
+    )  # fmt: skip
+    graph = Graph.from_data(data, undirected=True)
+    assert graph.labels.tolist() == [1, 0]
+    assert graph.time is not None
+    assert graph.time.tolist() == [2013, 2017]
+    assert graph.num_edges == 2
+
+
+@pytest.mark.parametrize("missing", ["x", "edge_index", "y"])
+def test_a_pyg_object_without_a_part_is_refused(missing: str) -> None:
+    parts = {"x": torch.eye(2), "edge_index": edge_index([(0, 1)]), "y": torch.tensor([0, 1])}
+    del parts[missing]
+    with pytest.raises(DataError, match=f"the Data object has no '{missing}'"):
+        Graph.from_data(Data(**parts))
+
+
+EDGE, EYE, LABELS = edge_index([(0, 1)]), torch.eye(2), torch.tensor([0, 1])
+NAN = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
+REFUSED = {
+    "edge 1 joins 1 and 2, but nodes are numbered 0 to 1": (
+        edge_index([(0, 1), (1, 2), (5, 5)]), EYE, LABELS, None,
+    ),
+    "edge 0 joins -1 and 0, but nodes are numbered 0 to 1": (
+        edge_index([(-1, 0)]), EYE, LABELS, None,
+    ),
+    "edge_index has shape (1, 2): expected [2, edges]": (torch.zeros(1, 2), EYE, LABELS, None),
+    "edge_index has shape (4,): expected [2, edges]": (torch.zeros(4), EYE, LABELS, None),
+    "edge_index holds torch.float32: expected integers": (EDGE.float(), EYE, LABELS, None),
+    "features have shape (3, 3): expected [2, dims]": (EDGE, torch.eye(3), LABELS, None),
+    "features have shape (2,): expected [2, dims]": (EDGE, torch.ones(2), LABELS, None),
+    "features hold NaN or infinity, first in row 1": (EDGE, NAN, LABELS, None),
+    "features hold NaN or infinity, first in row 0": (EDGE, torch.inf * EYE[:, :1], LABELS, None),
+    "features hold NaN or infinity, first in stored value 1": (
+        EDGE, NAN.to_sparse_csr(), LABELS, None,
+    ),
+    "labels have shape (2, 1), but the graph has 2 nodes": (EDGE, EYE, LABELS[:, None], None),
+    "time has shape (3,), but the graph has 2 nodes": (EDGE, EYE, LABELS, torch.arange(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_not_a_graph_is_refused_with_the_reason(message: str) -> None:
+    edges, features, labels, time = REFUSED[message]
+    with pytest.raises(DataError, match=re.escape(message)):
+        Graph.from_edges(edges, features=features, labels=labels, time=time)
+
+
+def test_a_record_whose_features_have_other_rows_is_refused() -> None:
+    with pytest.raises(DataError, match="features have 3 rows, but the graph has 6 nodes"):
+        Graph(torch.zeros(7).int(), torch.zeros(0).int(), torch.eye(3), torch.zeros(6).long())
+
+
+def test_finite_features_whose_sum_is_not_are_taken() -> None:
+    check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
+
+
+def test_more_edges_than_int32_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evergraph.graphs.graph._INT32_MAX", 2)
+    graph_of([(0, 1), (1, 2), (0, 1)])
+    with pytest.raises(DataError, match="the graph has 3 edges: at most 2 are supported"):
+        graph_of([(0, 1), (1, 2), (2, 3)])

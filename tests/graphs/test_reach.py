@@ -1,0 +1,147 @@
+"""Ego-subnetworks by hand, and against boolean matrix powers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.graphs import Graph, covered_nodes, reach, reach_sizes
+from evergraph.graphs.reach import reach_blocks
+
+Pairs = list[tuple[int, int]]
+pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
+node_lists = st.lists(st.integers(0, 5), max_size=8)
+
+
+def graph_of(pairs: Pairs, nodes: int = 6, *, undirected: bool = True) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.eye(nodes),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+def walks(pairs: Pairs, hops: int, *, undirected: bool) -> Tensor:
+    """(A + I)^hops, dense: how many walks lead from a row's node to a column's."""
+    matrix = torch.eye(6)
+    for source, target in pairs:
+        if source != target:
+            matrix[target, source] = 1
+            if undirected:
+                matrix[source, target] = 1
+    return torch.linalg.matrix_power(matrix, hops)
+
+
+def lists(found: list[Tensor]) -> list[list[int]]:
+    return [nodes.tolist() for nodes in found]
+
+
+PATH = graph_of([(0, 1), (1, 2), (2, 3), (3, 4)])  # 0 - 1 - 2 - 3 - 4, and 5 apart
+STAR = graph_of([(0, leaf) for leaf in range(1, 6)])  # 1 .. 5 around 0
+ENDS = torch.tensor([4, 0, 5])
+
+
+@pytest.mark.parametrize(
+    ("hops", "expected"),
+    [
+        (0, [[4], [0], [5]]),
+        (1, [[3, 4], [0, 1], [5]]),
+        (2, [[2, 3, 4], [0, 1, 2], [5]]),
+        (9, [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [5]]),
+    ],
+)
+def test_reach_on_a_path(hops: int, expected: list[list[int]]) -> None:
+    found = reach(PATH, ENDS, hops=hops)
+    assert lists(found) == expected
+    assert all(nodes.dtype == torch.int64 for nodes in found)
+    assert reach_sizes(PATH, ENDS, hops=hops).tolist() == [len(nodes) for nodes in expected]
+
+
+def test_sizes_on_a_star() -> None:
+    nodes = torch.arange(6)
+    assert reach_sizes(STAR, nodes, hops=0).tolist() == [1] * 6
+    assert reach_sizes(STAR, nodes, hops=1).tolist() == [6, 2, 2, 2, 2, 2]
+    assert reach_sizes(STAR, nodes, hops=2).tolist() == [6] * 6
+
+
+def test_covered_nodes_by_hand() -> None:
+    ends = torch.tensor([0, 4])
+    assert covered_nodes(PATH, ends, hops=0).tolist() == [1, 0, 0, 0, 1, 0]
+    assert covered_nodes(PATH, ends, hops=1).tolist() == [1, 1, 0, 1, 1, 0]
+    assert covered_nodes(PATH, ends, hops=2).tolist() == [1, 1, 1, 1, 1, 0]
+    assert covered_nodes(PATH, ends, hops=0).dtype == torch.bool
+
+
+def test_a_node_reaches_those_that_flow_into_it() -> None:
+    chain = graph_of([(0, 1), (1, 2)], undirected=False)  # 0 -> 1 -> 2
+    assert lists(reach(chain, torch.tensor([0, 1, 2]), hops=2)) == [[0], [0, 1], [0, 1, 2]]
+    assert covered_nodes(chain, torch.tensor([1]), hops=2).tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_nobody_reaches_nothing() -> None:
+    nobody = torch.empty(0, dtype=torch.int64)
+    assert reach(PATH, nobody, hops=2) == []
+    assert reach_sizes(PATH, nobody, hops=2).tolist() == []
+    assert not covered_nodes(PATH, nobody, hops=2).any()
+
+
+def test_a_graph_without_edges_is_reached_node_by_node() -> None:
+    assert lists(reach(graph_of([]), torch.arange(6), hops=3)) == [[node] for node in range(6)]
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("hops", range(4))
+@settings(max_examples=15, deadline=None)
+@given(pairs=pairs, nodes=node_lists)
+def test_reach_equals_boolean_matrix_powers(
+    undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
+) -> None:
+    graph = graph_of(pairs, undirected=undirected)
+    wanted = torch.tensor(nodes, dtype=torch.int64)
+    within = walks(pairs, hops, undirected=undirected)[wanted] > 0
+    assert lists(reach(graph, wanted, hops=hops)) == [
+        row.nonzero().flatten().tolist() for row in within
+    ]
+    assert reach_sizes(graph, wanted, hops=hops).equal(within.sum(1))
+    assert covered_nodes(graph, wanted, hops=hops).equal(within.any(0))
+    assert wanted.tolist() == nodes
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
+def test_blocks_are_cut_by_cost_and_change_nothing(
+    undirected: bool, pairs: Pairs, hops: int, limit: int
+) -> None:
+    graph, nodes = graph_of(pairs, undirected=undirected), torch.tensor([5, 0, 3, 3, 1, 2, 4])
+    counts = walks(pairs, hops, undirected=undirected)[nodes]
+    blocks = list(reach_blocks(graph, nodes, hops=hops, block_walks=limit))
+    together = scipy.sparse.vstack([members for _, members in blocks]).toarray()
+    assert together.dtype == np.bool_
+    assert (together == (counts > 0).numpy()).all()
+    starts = [block.start for block, _ in blocks]
+    stops = [block.stop for block, _ in blocks]
+    assert starts == [0, *stops[:-1]]
+    assert stops[-1] == len(nodes)
+    costs = counts.sum(1)
+    for block, members in blocks:
+        size = block.stop - block.start
+        assert members.shape == (size, 6)
+        assert size == 1 or costs[block].sum() <= limit
+        # and no block is smaller than it had to be
+        assert block.stop == len(nodes) or costs[block.start : block.stop + 1].sum() > limit
+
+
+def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> None:
+    # 1-hop walks: 6 from the middle, 2 from a leaf; a limit of 4 takes two leaves at a time
+    nodes = torch.tensor([1, 2, 3, 0, 4, 5])
+    blocks = list(reach_blocks(STAR, nodes, hops=1, block_walks=4))
+    cut = [(block.start, block.stop) for block, _ in blocks]
+    assert cut == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert blocks[2][1].toarray().all()

@@ -1,0 +1,131 @@
+"""What every registered method must do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError, TaskClosedError
+from evergraph.core.seeding import seeded
+from evergraph.experiments.protocol import learn_stream
+from evergraph.graphs import Graph
+from evergraph.methods import methods
+from evergraph.streams import GraphStream
+from evergraph.training import Learner, Trainer
+
+
+def make(name: str, *, seed: int = 0, epochs: int = 4, **options: Any) -> Learner:
+    trainer = Trainer(epochs=epochs, batch_size=64, device="cpu")
+    return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)
+
+
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+@pytest.mark.parametrize("edges", ["within", "all"])
+@pytest.mark.parametrize("name", methods.names())
+def test_learns_every_setting_and_both_kinds_of_edges(
+    name: str, edges: Any, setting: Any, small_graph: Graph
+) -> None:
+    stream = GraphStream(small_graph, setting=setting, edges=edges)
+    reports = list(learn_stream(make(name, epochs=8), stream))
+    assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
+    newest = reports[-1].rows["global" if edges == "all" else "local"]["balanced"][-1]
+    assert newest > 0.8  # the current task is learned, whatever became of the others
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_restored_learner_goes_on_to_the_same_bits(name: str, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    whole = make(name)
+    broken = make(name)
+    for learner in (whole, broken):
+        learner.fit_task(stream.open(0, cumulative=learner.cumulative))
+    resumed = make(name, seed=99)  # another seed: everything must come from the state
+    resumed.restore(
+        {key: value.clone() for key, value in broken.state().items()}, stream.label_space(0)
+    )
+    for index in (1, 2):
+        for learner in (whole, resumed):
+            learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+    assert whole.state().keys() == resumed.state().keys()
+    for key, value in whole.state().items():
+        assert value.equal(resumed.state()[key]), key
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_the_same_seed_gives_the_same_learner_and_no_global_randomness_is_used(
+    name: str, small_graph: Graph
+) -> None:
+    before = torch.get_rng_state()
+    states = []
+    for seed in (0, 0, 1):
+        learner = make(name, seed=seed)
+        stream = GraphStream(small_graph)
+        learner.fit_task(stream.open(0, cumulative=learner.cumulative))
+        states.append(learner.state()["model.head.out.weight"])
+    assert states[0].equal(states[1])
+    assert not states[0].equal(states[2])
+    assert torch.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_never_reads_an_earlier_tasks_graph(name: str, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    learner = make(name)
+    earlier = stream.open(0, cumulative=learner.cumulative)
+    learner.fit_task(earlier)
+    learner.fit_task(stream.open(1, cumulative=learner.cumulative))  # would raise if it did
+    with pytest.raises(TaskClosedError, match="task 0 is over"):
+        learner.fit_task(earlier)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_predicting_before_learning_and_without_tasks_in_task_il_is_refused(
+    name: str, small_graph: Graph
+) -> None:
+    learner = make(name)
+    stream = GraphStream(small_graph, setting="task-il")
+    nodes = torch.tensor([0])
+    with pytest.raises(ConfigurationError, match="fit_task first"):
+        learner.predict(small_graph, nodes)
+    learner.fit_task(stream.open(0, cumulative=learner.cumulative))
+    with pytest.raises(ConfigurationError, match="which task"):
+        learner.predict(small_graph, nodes)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_task_il_answers_within_the_nodes_own_task(name: str, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, setting="task-il")
+    learner = make(name, epochs=1)
+    for index in range(3):
+        learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+    for exam in stream.exams(2, "local"):
+        predicted = learner.predict(exam.graph, exam.nodes, exam.tasks)
+        assert (predicted // 2).equal(exam.tasks)  # two classes a task
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> None:
+    lonely = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long),
+        features=small_graph.features,
+        labels=small_graph.labels,
+    )
+    reports = list(learn_stream(make(name, epochs=8), GraphStream(lonely)))
+    assert reports[0].rows["local"]["balanced"][0] > 0.8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("name", methods.names())
+def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    accuracies = []
+    for device in ("cpu", "cuda"):
+        trainer = Trainer(epochs=8, batch_size=None, device=device)
+        learner = methods.make(name, dropout=0.0, trainer=trainer, generator=seeded(0))
+        accuracies.append([r.rows["local"]["balanced"] for r in learn_stream(learner, stream)][-1])
+    torch.testing.assert_close(
+        torch.tensor(accuracies[0]), torch.tensor(accuracies[1]), atol=0.05, rtol=0
+    )

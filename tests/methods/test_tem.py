@@ -1,0 +1,164 @@
+"""What makes ``tem`` what it is, and what would be lost without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import LabelSpace
+from evergraph.core.seeding import seeded
+from evergraph.evaluation import average_accuracy, average_forgetting
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
+from evergraph.experiments.protocol import learn_stream
+from evergraph.graphs import Graph
+from evergraph.memory import EmbeddingMemory, coverage_ratio
+from evergraph.memory.samplers import MeanFeatureSampler, UniformSampler
+from evergraph.methods import TEM, methods
+from evergraph.methods.examples import make_examples
+from evergraph.nn import masked_cross_entropy
+from evergraph.streams import GraphStream
+from evergraph.training import Learner, Trainer
+
+
+def learned(learner: Learner, graph: Graph, **stream: Any) -> AccuracyMatrix:
+    reports = learn_stream(learner, GraphStream(graph, **stream), testings=["local"])
+    return matrix_of([report.rows["local"]["balanced"] for report in reports])
+
+
+def make(name: str = "tem", **options: Any) -> Learner:
+    trainer = Trainer(epochs=10, batch_size=64, device="cpu")
+    return methods.make(name, trainer=trainer, generator=seeded(0, "learner"), **options)
+
+
+def test_replay_prevents_what_finetune_forgets(small_graph: Graph) -> None:
+    forgets, remembers = learned(make("finetune"), small_graph), learned(make(), small_graph)
+    everything = learned(make("joint"), small_graph)
+    assert average_accuracy(forgets) < 0.4  # only the last of three tasks is left
+    assert average_forgetting(forgets) < -0.8
+    assert average_accuracy(remembers) > 0.85
+    assert average_accuracy(everything) > 0.85
+
+
+def test_an_empty_memory_makes_it_finetune(small_graph: Graph) -> None:
+    empty = learned(make(memory=EmbeddingMemory(budget=0)), small_graph)
+    without = learned(make("finetune"), small_graph)
+    assert average_accuracy(empty) == pytest.approx(average_accuracy(without), abs=0.1)
+    assert average_forgetting(empty) < -0.8
+
+
+def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
+    logits = torch.randn(7, 4, generator=generator)
+    examples = make_examples(logits, targets, label_space=LabelSpace("class-il", (2, 2)), stored=3)
+    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=None)
+    sizes = torch.tensor([1.0, 2.0, 3.0, 1.0])  # n_c on the concatenation
+    torch.testing.assert_close(ours, cross_entropy(logits, targets, weight=1 / sizes))
+
+
+def test_the_task_il_loss_is_a_sum_of_terms_one_a_task() -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])
+    logits = torch.randn(7, 4, generator=generator)
+    space = LabelSpace("task-il", (2, 2))
+    examples = make_examples(logits, targets, label_space=space, stored=3)
+    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
+    current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
+    old = cross_entropy(logits[4:, :2], targets[4:], weight=1 / torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(ours, current + old)
+
+
+def test_the_released_codes_task_il_loss_weighs_stored_nodes_alike() -> None:
+    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])
+    logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    space = LabelSpace("task-il", (2, 2))
+    examples = make_examples(
+        logits, targets, label_space=space, stored=3, weighting="current-balanced"
+    )
+    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
+    current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
+    torch.testing.assert_close(ours, current + cross_entropy(logits[4:, :2], targets[4:]))
+
+
+def test_the_plain_loss_weighs_stored_nodes_by_lambda() -> None:
+    targets = torch.tensor([1, 1, 0])
+    logits = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    examples = make_examples(
+        logits, targets, label_space=LabelSpace("class-il", (1, 1)), stored=1,
+        weighting="plain", replay_weight=5.0,
+    )  # fmt: skip
+    ours = masked_cross_entropy(logits, targets, weights=examples.weights)
+    each = cross_entropy(logits, targets, reduction="none")
+    torch.testing.assert_close(ours, (each[0] + each[1] + 5.0 * each[2]) / 3)
+
+
+def test_lambda_zero_forgets_and_a_large_lambda_does_not(small_graph: Graph) -> None:
+    ignored, heeded = (
+        average_accuracy(learned(make(weighting="plain", replay_weight=w), small_graph))
+        for w in (0.0, 3.0)
+    )
+    assert heeded > ignored + 0.3
+
+
+@pytest.mark.parametrize("store", ["after", "before"])
+def test_memory_keeps_the_budget_and_its_coverage_is_the_ratio_of_its_nodes(
+    store: Any, small_graph: Graph
+) -> None:
+    memory = EmbeddingMemory(budget=3, sampler=UniformSampler())
+    learner = make(memory=memory, store=store)
+    stream = GraphStream(small_graph)
+    learner.fit_task(stream.open(0))
+    assert torch.bincount(memory.labels_).tolist() == [3, 3]
+    graph = stream.local_graph(0)
+    assert learner.coverage_ratio == pytest.approx(coverage_ratio(graph, memory.nodes_, hops=2))
+    kept = learner.embeddings(graph)[memory.nodes_]
+    assert memory.embeddings_.equal(kept)
+    learner.fit_task(stream.open(1))
+    assert torch.bincount(memory.labels_).tolist() == [3, 3, 3, 3]
+    assert learner.usage.floats == 12 * small_graph.num_features
+
+
+def test_storing_before_a_task_counts_its_stored_nodes_twice(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    counts = {}
+    for store in ("after", "before"):
+        learner = make(memory=EmbeddingMemory(budget=3), store=store)
+        counts[store] = learner.begin_task(stream.open(0))
+    assert counts["before"] == counts["after"] + 6
+
+
+def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:
+    memory = EmbeddingMemory(budget=5)
+    learner = make(memory=memory, arrivals=4)
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert torch.bincount(memory.labels_).tolist() == [5, 5]
+    whole = make(memory=EmbeddingMemory(budget=5, sampler=MeanFeatureSampler()), arrivals=4)
+    with pytest.raises(ConfigurationError, match="second batch"):
+        whole.fit_task(GraphStream(small_graph).open(0))
+
+
+def test_embeddings_are_computed_once_a_graph(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make()
+    assert isinstance(learner, TEM)
+    encode = learner.topology.encode
+    encoded: list[Graph] = []
+    monkeypatch.setattr(
+        learner.topology, "encode", lambda graph: (encoded.append(graph), encode(graph))[1]
+    )
+    learned(learner, small_graph)
+    assert len(encoded) == 3  # one for each task's graph, over 30 epochs and 6 exams
+
+
+def test_unit_scaling_and_none_differ_as_they_say(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    for scaling, is_unit in (("unit", True), ("none", False)):
+        learner = make(scaling=scaling)
+        assert isinstance(learner, TEM)
+        lengths = learner.embeddings(stream.local_graph(0)).norm(dim=1)
+        assert bool(torch.allclose(lengths, torch.ones_like(lengths))) is is_unit

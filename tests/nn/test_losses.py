@@ -1,0 +1,163 @@
+"""The one loss, against torch's own cross-entropy and against sums written out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from evergraph.core.label_space import LabelSpace
+from evergraph.nn import masked_cross_entropy, term_weights
+from evergraph.nn.losses import class_balanced
+
+seeds = st.integers(0, 10_000)
+SIZES = (2, 3)  # tasks of classes 0 1 and 2 3 4
+
+
+def examples(seed: int, rows: int) -> tuple[Tensor, Tensor]:
+    """Scores and targets over five classes, of which one may well be missing."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(rows, 5, generator=generator, dtype=torch.float64) * 3
+    return logits, torch.randint(5, (rows,), generator=generator)
+
+
+def class_weights(targets: Tensor, classes: int = 5) -> Tensor:
+    """1 / n_c, and anything at all where there is no node of the class."""
+    counts = [int((targets == c).sum()) for c in range(classes)]
+    return torch.tensor([1 / n if n else 99.0 for n in counts], dtype=torch.float64)
+
+
+def loss_of(setting: str, logits: Tensor, targets: Tensor) -> Tensor:
+    space = LabelSpace(setting, SIZES)  # type: ignore[arg-type]
+    tasks = space.task_of(targets)
+    weights = term_weights(class_balanced(targets).double(), space.terms(tasks))
+    return masked_cross_entropy(logits, targets, weights=weights, allowed=space.allowed(tasks))
+
+
+def test_weighted_losses_by_hand() -> None:
+    # softmax of [ln 3, 0] is [3/4, 1/4]
+    logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
+    weights = torch.tensor([2.0, 6.0])
+    loss = masked_cross_entropy(logits, torch.tensor([0, 1]), weights=weights)
+    assert float(loss) == pytest.approx((2 * math.log(4 / 3) + 6 * math.log(4)) / 2)
+
+
+def test_masked_losses_by_hand() -> None:
+    logits = torch.tensor([[math.log(3), 0.0, 50.0]])
+    allowed = torch.tensor([[True, True, False]])
+    loss = masked_cross_entropy(
+        logits, torch.tensor([1]), weights=torch.ones(1), allowed=allowed
+    )
+    assert float(loss) == pytest.approx(math.log(4))
+    assert logits[0, 2] == 50.0
+
+
+def test_classes_that_are_not_allowed_get_no_gradient() -> None:
+    logits = torch.zeros(2, 3, requires_grad=True)
+    allowed = torch.tensor([[True, True, False], [True, False, True]])
+    loss = masked_cross_entropy(
+        logits, torch.tensor([1, 0]), weights=torch.ones(2), allowed=allowed
+    )
+    loss.backward()
+    assert logits.grad is not None
+    # (softmax - one-hot) / rows
+    torch.testing.assert_close(
+        logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]])
+    )
+
+
+def test_class_balanced_weights_by_hand() -> None:
+    assert class_balanced(torch.tensor([3, 0, 3, 3, 3])).tolist() == [0.25, 1, 0.25, 0.25, 0.25]
+
+
+def test_term_weights_by_hand() -> None:
+    # group 0: weights 1 and 3, sum 4; group 2: weight 5; three rows
+    weights = term_weights(torch.tensor([1.0, 5.0, 3.0]), torch.tensor([0, 2, 0]))
+    assert weights.tolist() == pytest.approx([3 / 4, 3.0, 9 / 4])
+    assert term_weights(torch.empty(0), torch.empty(0, dtype=torch.int64)).shape == (0,)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, rows=st.integers(1, 12))
+def test_with_equal_weights_the_loss_is_cross_entropy(seed: int, rows: int) -> None:
+    logits, targets = examples(seed, rows)
+    loss = masked_cross_entropy(logits, targets, weights=torch.ones(rows).double())
+    torch.testing.assert_close(loss, cross_entropy(logits, targets))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, rows=st.integers(1, 12))
+def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
+    seed: int, rows: int
+) -> None:
+    logits, targets = examples(seed, rows)
+    expected = cross_entropy(logits, targets, weight=class_weights(targets))
+    torch.testing.assert_close(
+        loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, rows=st.integers(1, 12))
+def test_in_task_il_the_loss_is_a_sum_of_torchs_one_a_task(seed: int, rows: int) -> None:
+    logits, targets = examples(seed, rows)
+    expected = torch.zeros((), dtype=torch.float64)
+    for first, last in ((0, 2), (2, 5)):
+        own = (targets >= first) & (targets < last)
+        if own.any():
+            expected += cross_entropy(
+                logits[own, first:last],
+                targets[own] - first,
+                weight=class_weights(targets)[first:last],
+            )
+    torch.testing.assert_close(
+        loss_of("task-il", logits, targets), expected, rtol=1e-6, atol=1e-8
+    )
+
+
+positive = st.floats(0.1, 10)
+rows_of_terms = st.lists(st.tuples(positive, st.floats(-5, 5), st.integers(0, 3)), min_size=1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=rows_of_terms)
+def test_the_mean_with_term_weights_is_the_sum_of_weighted_means(
+    rows: list[tuple[float, float, int]],
+) -> None:
+    weights, losses, terms = (torch.tensor(column) for column in zip(*rows, strict=True))
+    weights, losses = weights.double(), losses.double()
+    expected = sum(
+        sum(w * x for w, x, g in rows if g == term) / sum(w for w, _, g in rows if g == term)
+        for term in {g for _, _, g in rows}
+    )
+    mean = float((term_weights(weights, terms) * losses).mean())
+    assert mean == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, batches=st.integers(1, 4), size=st.integers(1, 5))
+def test_mini_batches_of_equal_size_average_to_the_whole_loss(
+    setting: str, seed: int, batches: int, size: int
+) -> None:
+    logits, targets = examples(seed, batches * size)
+    space = LabelSpace(setting, SIZES)  # type: ignore[arg-type]
+    tasks = space.task_of(targets)
+    weights = term_weights(class_balanced(targets).double(), space.terms(tasks))
+    allowed = space.allowed(tasks)
+    shuffle = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
+    parts = [
+        masked_cross_entropy(
+            logits[rows],
+            targets[rows],
+            weights=weights[rows],
+            allowed=None if allowed is None else allowed[rows],
+        )
+        for rows in shuffle.split(size)
+    ]
+    torch.testing.assert_close(torch.stack(parts).mean(), loss_of(setting, logits, targets))

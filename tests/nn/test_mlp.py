@@ -1,0 +1,161 @@
+"""f_out: by hand, and what growing and dropout may and may not change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.nn import MLP
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def head_of(dims: int = 3, classes: int = 2, *, seed: int = 0, **options: object) -> MLP:
+    head = MLP(dims, generator=generator(seed), **options)  # type: ignore[arg-type]
+    head.grow(classes, generator=generator(seed + 1))
+    return head
+
+
+def put(layer: torch.nn.Module, weight: list[list[float]], bias: list[float] | None) -> None:
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(weight))
+        if bias is not None:
+            layer.bias.copy_(torch.tensor(bias))
+
+
+INPUTS = torch.tensor([[1.0, 2.0], [3.0, 1.0], [-1.0, 1.0]])
+
+
+def test_a_forward_pass_by_hand() -> None:
+    head = head_of(2, 2, hidden=(2,))
+    put(head.hidden[0], [[1, 0], [1, -1]], [0, 1])
+    put(head.out, [[2, 3], [-1, 2]], [0.5, 0])
+    # before the ReLU: [1, 0], [3, 3], [-1, -1]
+    assert head(INPUTS).tolist() == [[2.5, -1.0], [15.5, 3.0], [0.5, 0.0]]
+
+
+def test_a_forward_pass_without_bias_by_hand() -> None:
+    head = head_of(2, 1, hidden=(2,), bias=False)
+    put(head.hidden[0], [[1, 0], [1, -1]], None)
+    put(head.out, [[2, 3]], None)
+    # before the ReLU: [1, -1], [3, 2], [-1, -2]
+    assert head(INPUTS).tolist() == [[2.0], [12.0], [0.0]]
+    assert all(not name.endswith("bias") for name, _ in head.named_parameters())
+
+
+def test_without_hidden_layers_the_head_is_linear() -> None:
+    head = head_of(2, 2, hidden=())
+    put(head.out, [[1, -1], [0, 2]], [0, 1])
+    inputs = INPUTS.clone()
+    assert head(inputs).tolist() == [[-1.0, 5.0], [2.0, 3.0], [-2.0, 3.0]]
+    assert inputs.equal(INPUTS)
+    assert len(list(head.parameters())) == 2
+
+
+def test_layers_are_as_wide_as_asked() -> None:
+    head = head_of(3, 4, hidden=(5, 6))
+    shapes = [tuple(p.shape) for name, p in head.named_parameters() if name.endswith("weight")]
+    assert sorted(shapes) == [(4, 6), (5, 3), (6, 5)]
+    assert head(torch.zeros(7, 3)).shape == (7, 4)
+    assert MLP(3, generator=generator()).hidden[0].weight.shape == (256, 3)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_growing_keeps_every_old_row_exactly(bias: bool) -> None:
+    head = head_of(3, 2, hidden=(4,), bias=bias)
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+    inputs = torch.randn(6, 3, generator=generator(5))
+    scores = head(inputs).detach()
+    head.grow(5, generator=generator(9))
+    for name, value in head.state_dict().items():
+        assert value[: len(before[name])].equal(before[name])
+    assert head.out.weight.shape == (5, 4)
+    torch.testing.assert_close(head(inputs)[:, :2].detach(), scores)
+    assert head.out.weight.requires_grad
+
+
+def new_rows(seed: int) -> Tensor:
+    head = head_of(3, 2, hidden=(4,))
+    head.grow(5, generator=generator(seed))
+    return torch.cat([head.out.weight[2:], head.out.bias[2:, None]], 1).detach()
+
+
+def test_new_rows_come_from_the_generator_given() -> None:
+    assert new_rows(3).equal(new_rows(3))
+    assert not (new_rows(3) == new_rows(4)).any()
+    assert new_rows(3).unique().numel() == 3 * 5  # every weight is a draw of its own
+    assert float(new_rows(3).abs().max()) <= 4**-0.5
+
+
+def test_weights_start_uniform_within_one_over_the_root_of_the_fan_in() -> None:
+    head = head_of(16, 40, hidden=(64,))
+    bounds = {"hidden.0.weight": 0.25, "hidden.0.bias": 0.25, "out.weight": 0.125, "out.bias": 0.125}
+    for name, value in head.named_parameters():
+        bound = bounds[name]
+        assert float(value.abs().max()) <= bound
+        # the second moment of a uniform law is bound²/3; 40 draws at the least
+        sigma = bound**2 * (4 / 45 / value.numel()) ** 0.5
+        assert abs(float(value.detach().square().mean()) - bound**2 / 3) < 4 * sigma
+
+
+def test_first_weights_come_from_the_generator_given() -> None:
+    first, again, other = (head_of(seed=seed).hidden[0].weight for seed in (0, 0, 7))
+    assert first.equal(again)
+    assert not first.equal(other)
+
+
+def test_torchs_global_generator_is_never_used() -> None:
+    before = torch.get_rng_state()
+    head = head_of(dropout=0.5)
+    head.grow(4, generator=generator(2))
+    head.train()(torch.ones(3, 3), generator=generator(3)).sum().backward()
+    head.eval()(torch.ones(3, 3))
+    assert torch.get_rng_state().equal(before)
+
+
+def unit_head(dropout: float) -> MLP:
+    """One hidden unit that hands its input on."""
+    head = head_of(1, 1, hidden=(1,), bias=False, dropout=dropout)
+    put(head.hidden[0], [[1]], None)
+    put(head.out, [[1]], None)
+    return head
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+    count, dropout = 20_000, 0.2
+    outputs = unit_head(dropout).train()(torch.ones(count, 1), generator=generator()).detach()
+    assert outputs.unique().tolist() == pytest.approx([0.0, 1.25])  # 1 / 0.8
+    sigma = (dropout * (1 - dropout) / count) ** 0.5
+    assert abs(float((outputs == 0).double().mean()) - dropout) < 4 * sigma
+    assert abs(float(outputs.double().mean()) - 1.0) < 4 * sigma / (1 - dropout)
+
+
+def test_dropout_follows_its_generator() -> None:
+    head, ones = unit_head(0.5).train(), torch.ones(64, 1)
+    assert head(ones, generator=generator(1)).equal(head(ones, generator=generator(1)))
+    assert not head(ones, generator=generator(1)).equal(head(ones, generator=generator(2)))
+
+
+def test_dropout_is_for_training_only() -> None:
+    ones = torch.ones(64, 1)
+    assert unit_head(0.5).eval()(ones).equal(ones)
+    assert unit_head(0.0).train()(ones).equal(ones)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": (4, 0)}, "hidden must be an integer of at least 1, not 0"),
+        ({"dropout": 1.0}, "dropout must be a number from 0.0 to 0.99, not 1.0"),
+        ({"dropout": -0.1}, "dropout must be a number from 0.0 to 0.99, not -0.1"),
+    ],
+)
+def test_widths_and_shares_that_make_no_sense_are_refused(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        head_of(**options)  # type: ignore[arg-type]

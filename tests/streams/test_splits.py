@@ -1,0 +1,125 @@
+"""Training, validation and test nodes of every class."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.streams import Split, split_classes
+
+PARTS = ("train", "validation", "test")
+
+
+def labels_of(*sizes: int) -> Tensor:
+    """Classes of the given sizes, shuffled among each other."""
+    labels = torch.cat([torch.full((size,), label) for label, size in enumerate(sizes)])
+    return labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
+
+
+def counts(split: Split, labels: Tensor, label: int) -> list[int]:
+    return [int((labels[getattr(split, part)] == label).sum()) for part in PARTS]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (3, [1, 1, 1]),  # a fifth of 3 is less than one node, and one is taken all the same
+        (4, [2, 1, 1]),
+        (5, [3, 1, 1]),
+        (9, [7, 1, 1]),  # 1.8 rounds down; what is left trains
+        (10, [6, 2, 2]),
+        (100, [60, 20, 20]),
+    ],
+)
+def test_every_class_is_cut_60_20_20(size: int, expected: list[int]) -> None:
+    labels = labels_of(size, 7)
+    assert counts(split_classes(labels, (0, 1)), labels, 0) == expected
+
+
+def test_other_shares_are_taken_at_their_word() -> None:
+    labels = labels_of(20, 40)
+    split = split_classes(labels, (0, 1), shares=(0.5, 0.25, 0.25))
+    assert counts(split, labels, 0) == [10, 5, 5]
+    assert counts(split, labels, 1) == [20, 10, 10]
+    uneven = split_classes(labels, (0,), shares=(0.25, 0.25, 0.5))
+    assert counts(uneven, labels, 0) == [5, 5, 10]
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.integers(3, 30), min_size=1, max_size=4), seed=st.integers(0, 10_000))
+def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes: list[int], seed: int) -> None:
+    labels = labels_of(*sizes, 5)  # the last class is not asked for
+    classes = tuple(range(len(sizes)))
+    split = split_classes(labels, classes, seed=seed)
+    parts = [getattr(split, part).tolist() for part in PARTS]
+    assert all(part == sorted(part) for part in parts)
+    every = [node for part in parts for node in part]
+    assert len(every) == len(set(every))
+    assert set(every) == set((labels < len(sizes)).nonzero().flatten().tolist())
+    assert all(min(counts(split, labels, label)) >= 1 for label in classes)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), order=st.permutations(range(4)))
+def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed: int, order: list[int]) -> None:
+    labels = labels_of(8, 9, 10, 11)
+    together = split_classes(labels, tuple(order), seed=seed)
+    again = split_classes(labels, (0, 1, 2, 3), seed=seed)
+    for part in PARTS:
+        apart = [getattr(split_classes(labels, (label,), seed=seed), part) for label in order]
+        assert getattr(together, part).equal(torch.cat(apart).sort().values)
+        assert getattr(together, part).equal(getattr(again, part))
+
+
+def test_the_seed_decides_the_cut() -> None:
+    labels = labels_of(30)
+    tests = {tuple(split_classes(labels, (0,), seed=seed).test.tolist()) for seed in range(10)}
+    assert len(tests) == 10
+
+
+def test_classes_are_cut_independently() -> None:
+    # Two classes of one size, node i of one beside node i of the other: cut alike they would
+    # choose the same places.
+    labels = torch.arange(60) % 2
+    split = split_classes(labels, (0, 1))
+    places = [(split.test[labels[split.test] == label] // 2).tolist() for label in (0, 1)]
+    assert places[0] != places[1]
+
+
+def test_every_node_may_land_in_every_part() -> None:
+    labels, runs = labels_of(10), 400
+    tested = torch.zeros(10)
+    for seed in range(runs):
+        tested[split_classes(labels, (0,), seed=seed).test] += 1
+    sigma = (0.2 * 0.8 / runs) ** 0.5
+    assert bool(((tested / runs - 0.2).abs() < 4 * sigma).all())
+
+
+def test_no_global_randomness_and_labels_unchanged() -> None:
+    labels = labels_of(10, 10)
+    kept, before = labels.clone(), torch.get_rng_state()
+    split_classes(labels, (0, 1))
+    assert torch.get_rng_state().equal(before)
+    assert labels.equal(kept)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_a_class_too_small_to_cut_is_named(size: int) -> None:
+    labels = torch.tensor([0] * 5 + [7] * size)
+    with pytest.raises(DataError, match=f"class 7 has {size} nodes, too few to split"):
+        split_classes(labels, (0, 7))
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [(0.6, 0.2, 0.1), (0.8, 0.2, 0.0), (0.5, 0.5), (0.5, 0.2, 0.2, 0.1), (1.2, -0.1, -0.1), ()],
+)
+def test_shares_that_are_not_three_positive_parts_of_one_are_refused(
+    shares: tuple[float, ...],
+) -> None:
+    with pytest.raises(ConfigurationError, match="split must be"):
+        split_classes(labels_of(10), (0,), shares=shares)  # type: ignore[arg-type]

@@ -1,0 +1,353 @@
+"""A stream shows a learner exactly what it may see; checked against the graph it was cut from.
+
+Every node's feature is its own number in the whole graph, so any position can be traced back.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import DataError, TaskClosedError, UnknownNameError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.streams import GraphStream, Task
+
+CLASSES, EACH, NODES = 6, 7, 48
+ORDER = [4, 1, 5, 0, 2, 3]  # tasks (4, 1), (5, 0), (2, 3)
+TASKS = [(4, 1), (5, 0), (2, 3)]
+BOTH_EDGES = pytest.mark.parametrize("edges", ["within", "all"])
+
+
+def whole_graph() -> Graph:
+    """Six classes of seven nodes, mixed up; five nodes without a class and one class of one."""
+    generator = torch.Generator().manual_seed(7)
+    labels = torch.cat([torch.arange(CLASSES).repeat(EACH), torch.full((5,), UNLABELLED)])
+    labels = torch.cat([labels, torch.tensor([CLASSES])])
+    return Graph.from_edges(
+        torch.randint(NODES, (2, 200), generator=generator),  # directed
+        features=torch.arange(float(NODES)).unsqueeze(1),
+        labels=labels[torch.randperm(NODES, generator=generator)],
+    )
+
+
+WHOLE = whole_graph()
+EDGES = {
+    (s, t) for s, t in zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True)
+}
+LABEL = WHOLE.labels.tolist()
+
+
+def stream_of(**options: Any) -> GraphStream:
+    return GraphStream(WHOLE, **{"order": ORDER, **options})
+
+
+def ids(graph: Graph, nodes: Tensor) -> list[int]:
+    return graph.features[nodes, 0].int().tolist()
+
+
+def all_ids(graph: Graph) -> list[int]:
+    return ids(graph, torch.arange(graph.num_nodes))
+
+
+def edges_of(graph: Graph) -> set[tuple[int, int]]:
+    number = all_ids(graph)
+    rows, columns = graph.edge_rows().tolist(), graph.indices.tolist()
+    return {(number[s], number[t]) for s, t in zip(columns, rows, strict=True)}
+
+
+def nodes_of(*classes: int) -> set[int]:
+    return {node for node, label in enumerate(LABEL) if label in classes}
+
+
+def between(nodes: set[int]) -> set[tuple[int, int]]:
+    return {(s, t) for s, t in EDGES if s in nodes and t in nodes}
+
+
+def seen(index: int) -> set[int]:
+    return nodes_of(*(label for task in TASKS[: index + 1] for label in task))
+
+
+def within_tasks(index: int) -> set[tuple[int, int]]:
+    return set().union(*(between(nodes_of(*task)) for task in TASKS[: index + 1]))
+
+
+def original(stream: GraphStream, labels: Tensor) -> list[int]:
+    """Arrival numbers back to the dataset's own labels."""
+    return [stream.classes[label] for label in labels.tolist()]
+
+
+def test_the_graph_used_here_can_tell_right_from_wrong() -> None:
+    assert any(label == UNLABELLED for label in LABEL)
+    assert between(seen(1)) != within_tasks(1)
+    assert any((t, s) not in EDGES for s, t in EDGES)
+
+
+def test_tasks_arrive_in_the_order_given() -> None:
+    stream = stream_of()
+    assert len(stream) == 3
+    assert stream.tasks == TASKS
+    assert stream.classes == ORDER
+    assert [task.index for task in stream] == [0, 1, 2]
+    assert [task.label_space for task in stream] == [
+        LabelSpace("class-il", (2,) * tasks) for tasks in (1, 2, 3)
+    ]
+
+
+def test_the_setting_reaches_every_label_space() -> None:
+    stream = stream_of(setting="task-il", classes_per_task=4)
+    assert stream.setting == "task-il"
+    assert [task.label_space for task in stream] == [
+        LabelSpace("task-il", (4,)), LabelSpace("task-il", (4, 2)),
+    ]  # fmt: skip
+
+
+@BOTH_EDGES
+def test_labels_are_right_and_numbered_in_order_of_arrival(edges: str) -> None:
+    stream = stream_of(edges=edges)
+    for task in stream:
+        newest = set(task.label_space.newest())
+        for nodes, labels in (
+            (task.train, task.train_labels),
+            (task.validation, task.validation_labels),
+        ):
+            assert set(labels.tolist()) == newest
+            assert original(stream, labels) == [LABEL[node] for node in ids(task.graph, nodes)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    order=st.permutations(range(CLASSES)),
+    per_task=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+    edges=st.sampled_from(["within", "all"]),
+)
+def test_labels_are_right_whatever_the_order(
+    order: list[int], per_task: int, seed: int, edges: str
+) -> None:
+    stream = stream_of(order=order, classes_per_task=per_task, seed=seed, edges=edges)
+    for task in stream:
+        assert original(stream, task.train_labels) == [
+            LABEL[node] for node in ids(task.graph, task.train)
+        ]
+        assert set(ids(task.graph, task.own)) == nodes_of(*stream.tasks[task.index])
+
+
+def test_within_shows_a_task_its_own_nodes_and_edges_only() -> None:
+    for task in stream_of(edges="within"):
+        own = nodes_of(*TASKS[task.index])
+        assert set(all_ids(task.graph)) == own
+        assert edges_of(task.graph) == between(own)
+        assert task.own.tolist() == list(range(len(own)))
+
+
+def test_all_shows_a_task_every_edge_among_what_was_seen() -> None:
+    for task in stream_of(edges="all"):
+        assert set(all_ids(task.graph)) == seen(task.index)
+        assert edges_of(task.graph) == between(seen(task.index))
+        assert set(ids(task.graph, task.own)) == nodes_of(*TASKS[task.index])
+
+
+@BOTH_EDGES
+def test_no_graph_that_is_handed_out_carries_a_label(edges: str) -> None:
+    stream = stream_of(edges=edges)
+    for task in stream:
+        handed = [task.graph] + [
+            exam.graph
+            for testing in ("local", "global")
+            for exam in stream.exams(task.index, testing)
+        ]
+        for graph in handed:
+            assert set(graph.labels.tolist()) == {UNLABELLED}
+    assert set(stream.open(2, cumulative=True).graph.labels.tolist()) == {UNLABELLED}
+
+
+@BOTH_EDGES
+def test_test_nodes_are_never_trained_or_validated_on(edges: str) -> None:
+    stream = stream_of(edges=edges)
+    train, validation, test = set[int](), set[int](), set[int]()
+    for task in stream:
+        train |= set(ids(task.graph, task.train))
+        validation |= set(ids(task.graph, task.validation))
+    for exam in stream.exams(2, "local"):
+        test |= set(ids(exam.graph, exam.nodes))
+    assert not train & validation
+    assert not train & test
+    assert not validation & test
+    assert train | validation | test == seen(2)
+    # of seven nodes a class: a fifth, rounded down, is one
+    assert (len(train), len(validation), len(test)) == (5 * 6, 6, 6)
+
+
+@BOTH_EDGES
+def test_an_earlier_tasks_graph_is_refused(edges: str) -> None:
+    stream = stream_of(edges=edges)
+    first = stream.open(0)
+    assert first.graph is first.graph
+    second = stream.open(1)
+    with pytest.raises(TaskClosedError, match="task 0 is over"):
+        _ = first.graph
+    assert second.graph.num_nodes > 0
+    assert len(first.train) == len(first.train_labels)  # what the learner wrote down it may keep
+
+
+def open_then_move_on(stream: GraphStream, *, cumulative: bool) -> tuple[Task, weakref.ref[Graph]]:
+    first = stream.open(0, cumulative=cumulative)
+    trace = weakref.ref(first.graph)
+    stream.open(1, cumulative=cumulative)
+    gc.collect()
+    return first, trace
+
+
+@pytest.mark.parametrize(("edges", "cumulative"), [("all", False), ("all", True), ("within", True)])
+def test_an_earlier_tasks_graph_is_let_go(edges: str, cumulative: bool) -> None:
+    first, trace = open_then_move_on(stream_of(edges=edges), cumulative=cumulative)
+    assert trace() is None
+    assert first.index == 0  # although the task itself is still held
+
+
+def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:
+    stream = stream_of(edges="within")
+    first, trace = open_then_move_on(stream, cumulative=False)
+    assert trace() is stream.local_graph(0)
+    with pytest.raises(TaskClosedError):
+        _ = first.graph
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"), [("within", within_tasks(1)), ("all", between(seen(1)))]
+)
+def test_the_cumulative_view_trains_on_every_task_so_far(
+    edges: str, expected: set[tuple[int, int]]
+) -> None:
+    stream = stream_of(edges=edges)
+    alone = [stream.open(index) for index in range(2)]
+    single = [stream.open(index) for index in range(2)]
+    parts: dict[str, set[int]] = {"train": set(), "validation": set()}
+    for index in range(2):
+        task = stream.open(index)
+        for part, nodes in parts.items():
+            nodes |= set(ids(task.graph, getattr(task, part)))
+    joint = stream.open(1, cumulative=True)
+    assert set(all_ids(joint.graph)) == seen(1)
+    assert edges_of(joint.graph) == expected
+    assert set(ids(joint.graph, joint.own)) == seen(1)
+    for part, nodes in parts.items():
+        positions, labels = getattr(joint, part), getattr(joint, f"{part}_labels")
+        assert set(ids(joint.graph, positions)) == nodes
+        assert len(positions) == len(nodes)
+        assert original(stream, labels) == [LABEL[n] for n in ids(joint.graph, positions)]
+    assert joint.class_sizes == dict.fromkeys(range(4), EACH)
+    assert joint.label_space == alone[1].label_space == single[1].label_space
+
+
+@BOTH_EDGES
+@pytest.mark.parametrize("part", ["test", "validation"])
+def test_local_exams_put_every_node_in_its_own_tasks_subgraph(edges: str, part: str) -> None:
+    stream = stream_of(edges=edges)
+    exams = stream.exams(2, "local", part)
+    assert len(exams) == 3
+    for index, exam in enumerate(exams):
+        own = nodes_of(*TASKS[index])
+        assert set(all_ids(exam.graph)) == own
+        assert edges_of(exam.graph) == between(own)
+        assert set(exam.tasks.tolist()) == {index}
+        asked = ids(exam.graph, exam.nodes)
+        assert sorted(asked) == getattr(stream.splits[index], part).tolist()
+        assert original(stream, exam.labels) == [LABEL[node] for node in asked]
+
+
+@BOTH_EDGES
+@pytest.mark.parametrize("part", ["test", "validation"])
+def test_the_global_exam_puts_all_nodes_in_the_union_with_all_edges(edges: str, part: str) -> None:
+    stream = stream_of(edges=edges)
+    for index in (1, 0, 2):
+        (exam,) = stream.exams(index, "global", part)
+        assert set(all_ids(exam.graph)) == seen(index)
+        assert edges_of(exam.graph) == between(seen(index))
+        asked = ids(exam.graph, exam.nodes)
+        wanted = [getattr(split, part) for split in stream.splits[: index + 1]]
+        assert sorted(asked) == torch.cat(wanted).sort().values.tolist()
+        assert original(stream, exam.labels) == [LABEL[node] for node in asked]
+        owners = [next(i for i, task in enumerate(TASKS) if LABEL[n] in task) for n in asked]
+        assert exam.tasks.tolist() == owners
+
+
+def test_an_exam_asks_in_the_graph_that_was_learned_from() -> None:
+    within = stream_of(edges="within")
+    task = within.open(1)
+    assert within.exams(1, "local")[1].graph is task.graph
+    assert within.exams(2, "local")[1].graph is task.graph
+    everything = stream_of(edges="all")
+    task = everything.open(1)
+    assert everything.exams(1, "global")[0].graph is task.graph
+
+
+def test_nodes_without_a_class_or_of_a_dropped_one_are_left_out() -> None:
+    stream = stream_of(edges="all")
+    left_out = nodes_of(UNLABELLED, CLASSES)
+    assert len(left_out) == 6
+    assert not left_out & set(all_ids(stream.open(2).graph))
+    short = stream_of(order=[0, 1], edges="all")
+    assert set(all_ids(short.open(0).graph)) == nodes_of(0, 1)
+
+
+def test_class_sizes_count_all_nodes_of_the_tasks_own_classes() -> None:
+    labels = torch.tensor([0] * 3 + [1] * 5 + [2] * 4 + [3] * 6 + [UNLABELLED] * 2)
+    graph = Graph.from_edges(
+        torch.tensor([[0], [1]]), features=torch.eye(len(labels)), labels=labels
+    )
+    for edges in ("within", "all"):
+        stream = GraphStream(graph, order=[2, 1, 3, 0], edges=edges)  # type: ignore[arg-type]
+        assert [task.class_sizes for task in stream] == [{0: 4, 1: 5}, {2: 6, 3: 3}]
+
+
+def test_options_reach_the_order_and_the_split() -> None:
+    assert stream_of(order="label", classes_per_task=3).tasks == [(0, 1, 2), (3, 4, 5)]
+    # the class of one node joins where small classes are let in, and is then too small to split
+    with pytest.raises(DataError, match=f"class {CLASSES} has 1 nodes"):
+        stream_of(order="label", classes_per_task=1, min_class_size=1)
+    halves = stream_of(split=(0.5, 0.25, 0.25))
+    # of seven: a quarter is 1.75, one node; five train
+    assert [len(getattr(halves.splits[0], p)) for p in ("train", "validation", "test")] == [
+        10, 2, 2,
+    ]  # fmt: skip
+
+
+def test_the_seed_decides_split_and_shuffled_order() -> None:
+    def fingerprint(seed: int) -> tuple[Any, ...]:
+        stream = stream_of(order="shuffled", seed=seed)
+        return tuple(stream.classes), tuple(stream.splits[0].test.tolist())
+
+    assert fingerprint(1) == fingerprint(1)
+    assert len({fingerprint(seed)[0] for seed in range(5)}) > 1
+    splits = {tuple(stream_of(seed=seed).splits[0].test.tolist()) for seed in range(5)}
+    assert len(splits) > 1
+
+
+def test_the_whole_graph_comes_back_unchanged() -> None:
+    fresh = whole_graph()
+    for edges in ("within", "all"):
+        stream = stream_of(edges=edges)
+        for task in stream:
+            stream.exams(task.index, "local")
+            stream.exams(task.index, "global")
+        stream.open(2, cumulative=True)
+    for name in ("indptr", "indices", "features", "labels"):
+        assert getattr(WHOLE, name).equal(getattr(fresh, name))
+
+
+def test_unknown_choices_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="unknown edges 'some': .*all, within"):
+        stream_of(edges="some")
+    with pytest.raises(UnknownNameError, match="unknown setting 'domain-il'"):
+        stream_of(setting="domain-il")
+    with pytest.raises(UnknownNameError, match="unknown testing 'remote': .*global, local"):
+        stream_of().exams(0, "remote")  # type: ignore[arg-type]

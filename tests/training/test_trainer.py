@@ -1,0 +1,136 @@
+"""The only epoch loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.errors import ConfigurationError, DeviceError, UnknownNameError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.streams import GraphStream, Task
+from evergraph.training import Batch, Learner, Trainer, batches
+
+CPU = torch.device("cpu")
+
+
+class Line(Learner):
+    """Fits y = w · x to (1, 2): loss (w - 2)², one example; grows an output at every task."""
+
+    name = "line"
+
+    def __init__(self, *, trainer: Trainer) -> None:
+        super().__init__(trainer=trainer, generator=seeded(0))
+        self.weights = nn.Module()
+        self.weights.w = nn.Parameter(torch.zeros(0))
+        self.calls: list[str] = []
+
+    def begin_task(self, task: Task) -> int:
+        self.calls.append("begin")
+        old = self.weights.w.detach()
+        self.weights.w = nn.Parameter(torch.cat([old, torch.zeros(1)]))
+        return 1
+
+    def loss(self, batch: Batch) -> Tensor:
+        self.calls.append("loss")
+        return ((self.weights.w - 2) ** 2).sum()
+
+    def adjust_gradients(self) -> None:
+        self.calls.append("adjust")
+        assert self.weights.w.grad is not None
+
+    def end_task(self, task: Task) -> None:
+        self.calls.append("end")
+
+    def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
+        return self.weights.w.expand(len(nodes), -1)
+
+    def modules(self) -> Iterator[tuple[str, nn.Module]]:
+        yield "line", self.weights
+
+
+def test_one_step_of_adam_by_hand(small_graph: Graph) -> None:
+    learner = Line(trainer=Trainer(epochs=1, lr=0.1, device="cpu"))
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert learner.calls == ["begin", "loss", "adjust", "end"]
+    # Adam's first step is lr · g/|g|, whatever the size of the gradient.
+    assert learner.weights.w.item() == pytest.approx(0.1, abs=1e-6)
+
+
+@pytest.mark.parametrize(("momentum", "steps"), [("carried", 6), ("fresh", 3)])
+def test_moments_are_carried_to_the_next_task_or_not(
+    momentum: Any, steps: int, small_graph: Graph
+) -> None:
+    trainer = Trainer(epochs=3, momentum=momentum, device="cpu")
+    learner, stream = Line(trainer=trainer), GraphStream(small_graph)
+    seen: list[float] = []
+    learner.fit_task(stream.open(0))
+    kept = trainer.state()
+    assert bool(kept) is (momentum == "carried")
+    original = trainer._keep_moments
+
+    def spy(optimiser: torch.optim.Adam, parameters: Any) -> None:
+        seen.append(float(optimiser.state[learner.weights.w]["step"]))
+        moment = optimiser.state[learner.weights.w]["exp_avg"]
+        assert moment.shape == (2,)  # grown with its parameter
+        original(optimiser, parameters)
+
+    trainer._keep_moments = spy  # type: ignore[method-assign]
+    learner.fit_task(stream.open(1))
+    assert seen == [steps]
+
+
+def test_the_cosine_schedule_ends_near_zero(small_graph: Graph) -> None:
+    rates: list[float] = []
+    trainer = Trainer(epochs=4, lr=1.0, schedule="cosine", device="cpu")
+    original = trainer._set_rate
+
+    def spy(optimiser: torch.optim.Adam, epoch: int) -> None:
+        original(optimiser, epoch)
+        rates.append(optimiser.param_groups[0]["lr"])
+
+    trainer._set_rate = spy  # type: ignore[method-assign]
+    Line(trainer=trainer).fit_task(GraphStream(small_graph).open(0))
+    half = 2**-0.5
+    assert rates == pytest.approx([1.0, (1 + half) / 2, 0.5, (1 - half) / 2], abs=1e-6)
+
+
+def test_batches_cover_every_row_once_and_differ_between_epochs() -> None:
+    generator = seeded(0)
+    epochs = [list(batches(10, 3, generator=generator, device=CPU)) for _ in range(2)]
+    for epoch in epochs:
+        rows = torch.cat([b for b in epoch if isinstance(b, Tensor)])
+        assert rows.sort().values.tolist() == list(range(10))
+    assert not all(torch.equal(a, b) for a, b in zip(*epochs, strict=True))  # type: ignore[arg-type]
+
+
+def test_a_full_batch_copies_nothing() -> None:
+    assert list(batches(10, None, generator=seeded(0), device=CPU)) == [slice(None)]
+    assert list(batches(10, 10, generator=seeded(0), device=CPU)) == [slice(None)]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"epochs": 0}, "epochs must be an integer of at least 1, not 0"),
+        ({"lr": -1.0}, "lr must be a number of at least 0.0, not -1.0"),
+        ({"lr": float("nan")}, "lr must be a number"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, not 0"),
+        ({"weight_decay": -1}, "weight_decay must be"),
+    ],
+)
+def test_parameters_are_held_to_their_rules(option: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Trainer(**option)
+
+
+def test_unknown_devices_and_absent_gpus_are_said() -> None:
+    with pytest.raises(UnknownNameError, match="auto, cpu, cuda"):
+        Trainer(device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError, match="no CUDA device"):
+            Trainer(device="cuda")
