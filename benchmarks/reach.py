@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -67,7 +68,7 @@ class Walker:
     def __init__(self, graph: Graph, sample: int) -> None:
         indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
         self._neighbours = [
-            indices[a:b] for a, b in zip(indptr[:-1], indptr[1:], strict=True)
+            indices[a:b] for a, b in pairwise(indptr)
         ]  # fmt: skip
         order = torch.randperm(graph.num_nodes, generator=seeded(0, "sample"))
         self.nodes = order[:sample].tolist()

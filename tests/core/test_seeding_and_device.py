@@ -78,7 +78,7 @@ def test_cuda_is_given_where_it_is_and_refused_where_it_is_not(
 
 
 def test_an_unknown_device_lists_those_that_exist() -> None:
-    with pytest.raises(UnknownNameError, match="unknown device 'tpu': .*auto, cpu, cuda"):
+    with pytest.raises(UnknownNameError, match=r"unknown device 'tpu': .*auto, cpu, cuda"):
         choose_device("tpu")
 
 

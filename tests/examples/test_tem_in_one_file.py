@@ -89,4 +89,4 @@ def test_it_reaches_the_librarys_accuracy(example: ModuleType, graph: Graph) -> 
     ours = matrix_of([report.rows["local"]["balanced"] for report in reports])
     # The same splits and the same mathematics; only the initial weights and draws differ.
     assert average_accuracy(theirs) == pytest.approx(average_accuracy(ours), abs=0.03)
-    assert average_accuracy(theirs) > 0.8
+    assert 0.5 < average_accuracy(theirs) < 0.95  # neither hopeless nor trivial

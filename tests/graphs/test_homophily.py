@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from evergraph.graphs import Graph, homophily
 
 
-def graph_of(
-    pairs: list[tuple[int, int]], labels: list[int], *, undirected: bool = False
-) -> Graph:
+def graph_of(pairs: list[tuple[int, int]], labels: list[int], *, undirected: bool = False) -> Graph:
     return Graph.from_edges(
         torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
         features=torch.eye(len(labels)),

@@ -73,9 +73,7 @@ def test_a_directed_graph_by_hand() -> None:
     bare = torch.tensor([[0, 0, 0], [0, 0, 0], [0, S2, 0]])
     torch.testing.assert_close(normalised(graph, self_loops=False).to_dense(), bare)
     mean = torch.tensor([[0.0, 0, 0], [1, 0, 0], [1 / 2, 1 / 2, 0]])
-    torch.testing.assert_close(
-        normalised(graph, self_loops=False, scheme="row").to_dense(), mean
-    )
+    torch.testing.assert_close(normalised(graph, self_loops=False, scheme="row").to_dense(), mean)
 
 
 def test_a_graph_without_edges_is_the_identity_or_nothing() -> None:

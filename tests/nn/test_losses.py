@@ -50,9 +50,7 @@ def test_weighted_losses_by_hand() -> None:
 def test_masked_losses_by_hand() -> None:
     logits = torch.tensor([[math.log(3), 0.0, 50.0]])
     allowed = torch.tensor([[True, True, False]])
-    loss = masked_cross_entropy(
-        logits, torch.tensor([1]), weights=torch.ones(1), allowed=allowed
-    )
+    loss = masked_cross_entropy(logits, torch.tensor([1]), weights=torch.ones(1), allowed=allowed)
     assert float(loss) == pytest.approx(math.log(4))
     assert logits[0, 2] == 50.0
 
@@ -66,9 +64,7 @@ def test_classes_that_are_not_allowed_get_no_gradient() -> None:
     loss.backward()
     assert logits.grad is not None
     # (softmax - one-hot) / rows
-    torch.testing.assert_close(
-        logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]])
-    )
+    torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]]))
 
 
 def test_class_balanced_weights_by_hand() -> None:
@@ -97,9 +93,7 @@ def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
 ) -> None:
     logits, targets = examples(seed, rows)
     expected = cross_entropy(logits, targets, weight=class_weights(targets))
-    torch.testing.assert_close(
-        loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8
-    )
+    torch.testing.assert_close(loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8)
 
 
 @settings(max_examples=30, deadline=None)
@@ -115,9 +109,7 @@ def test_in_task_il_the_loss_is_a_sum_of_torchs_one_a_task(seed: int, rows: int)
                 targets[own] - first,
                 weight=class_weights(targets)[first:last],
             )
-    torch.testing.assert_close(
-        loss_of("task-il", logits, targets), expected, rtol=1e-6, atol=1e-8
-    )
+    torch.testing.assert_close(loss_of("task-il", logits, targets), expected, rtol=1e-6, atol=1e-8)
 
 
 positive = st.floats(0.1, 10)

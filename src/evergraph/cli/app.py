@@ -54,7 +54,7 @@ def teach(
 
 def main() -> None:
     """Run the command line; an error of ours is one sentence and exit code 2."""
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
     logging.getLogger("evergraph").setLevel(logging.INFO)
     try:
         app()

@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.nn import MLP, masked_cross_entropy
+from evergraph.nn import MLP, check_head, masked_cross_entropy
 from evergraph.streams import Task
 from evergraph.topology import SGC, EmbeddingCache, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -48,6 +48,7 @@ class DecoupledLearner(Learner):
     ) -> None:
         super().__init__(trainer=trainer, generator=generator)
         self.topology = topology if topology is not None else SGC()
+        check_head(tuple(hidden), dropout)
         self.hidden = tuple(hidden)
         self.bias = bias
         self.dropout = dropout

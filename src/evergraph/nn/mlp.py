@@ -39,9 +39,7 @@ class MLP(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        for width in hidden:
-            check_integer("hidden", width, least=1)
-        check_number("dropout", dropout, least=0.0, most=0.99)
+        check_head(hidden, dropout)
         self.dropout = dropout
         self.bias = bias
         widths = (dims, *hidden)
@@ -76,6 +74,13 @@ class MLP(nn.Module):
         assert generator is not None, "dropout draws from the generator it is given"
         kept = 1.0 - self.dropout
         return torch.empty_like(state).bernoulli_(kept, generator=generator).div_(kept)
+
+
+def check_head(hidden: tuple[int, ...], dropout: float) -> None:
+    """Raise unless an MLP can be made with these."""
+    for width in hidden:
+        check_integer("hidden", width, least=1)
+    check_number("dropout", dropout, least=0.0, most=0.99)
 
 
 class _Layer(nn.Module):

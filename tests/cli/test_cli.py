@@ -1,0 +1,295 @@
+"""The command line as a user meets it: its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pytest
+
+from evergraph.cli.app import main
+
+SMALL = [
+    "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
+    "--epochs", "2", "--budget", "5", "--device", "cpu",
+]  # fmt: skip
+
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+Outcome = subprocess.CompletedProcess[str]
+
+
+class Evergraph(Protocol):
+    """Calls the command line."""
+
+    def __call__(self, *arguments: str, expect: int = 0) -> Outcome: ...
+
+
+@pytest.fixture
+def evergraph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Evergraph:
+    """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str, expect: int = 0) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
+        capfd.readouterr()
+        code: object = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capfd.readouterr()
+        assert code == expect, err
+        return Outcome(arguments, expect, out, err)
+
+    return call
+
+
+def write_graph(path: Path, **changes: np.ndarray) -> Path:
+    generator = np.random.default_rng(0)
+    arrays = {
+        "edge_index": generator.integers(60, size=(2, 150)).astype(np.int32),
+        "y": (np.arange(60) % 4).astype(np.int16),
+        "x": generator.normal(size=(60, 5)).astype(np.float32),
+    }
+    np.savez(path, **(arrays | changes))
+    return path
+
+
+def test_no_argument_teaches(tmp_path: Path, evergraph: Evergraph) -> None:
+    text = evergraph().stdout
+    for command in ("run", "info", "list", "report", "--resume"):
+        assert command in text
+
+
+def test_help_does_not_load_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['evergraph', 'run', '--help']\n"
+        "from evergraph.cli.app import app\n"
+        "try:\n    app()\n"
+        "except SystemExit:\n    pass\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_json_is_exactly_one_object_and_a_run_alone_lands_below_runs(
+    tmp_path: Path, evergraph: Evergraph
+) -> None:
+    done = evergraph("run", *SMALL, "--seeds", "0,1", "--json")
+    result = json.loads(done.stdout)
+    assert len(result["accuracy_matrix"]) == 2
+    assert 0 <= result["average_accuracy"]["global"]["plain"]["mean"] <= 1
+    folder = tmp_path / "runs" / "synthetic-tem-class-il"
+    assert json.loads((folder / "result.json").read_text()) == result
+    evergraph("run", *SMALL)  # a second run does not overwrite the first
+    assert (tmp_path / "runs" / "synthetic-tem-class-il-2" / "result.json").exists()
+
+
+def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Evergraph) -> None:
+    done = evergraph(
+        "run", *SMALL, "--method", "tem", "--setting", "task-il", "--edges", "all",
+        "--topology", "ppr", "--hops", "3", "--sampler", "degree", "--budget", "2%",
+        "--classes-per-task", "3", "--epochs", "1", "--lr", "0.01", "--weight-decay", "0.1",
+        "--batch-size", "full", "--seeds", "5", "--directed", "--set", "topology.alpha=0.3",
+        "--preset", "paper", "--json"
+    )  # fmt: skip
+    config = json.loads(done.stdout)["config"]
+    assert config["stream"]["setting"] == "task-il"
+    assert config["stream"]["edges"] == "all"
+    assert config["stream"]["classes_per_task"] == 3
+    assert config["topology"] == {"name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True}
+    assert config["memory"] == {"budget": 0.02, "sampler": {"name": "degree"}}
+    assert config["training"]["epochs"] == 1  # an option wins over the preset
+    assert config["training"]["batch_size"] == "full"
+    assert (config["training"]["lr"], config["training"]["weight_decay"]) == (0.01, 0.1)
+    assert config["head"]["bias"] is False  # from the preset
+    assert (config["seeds"], config["undirected"]) == ([5], False)
+
+
+def test_a_preset_can_be_a_file(tmp_path: Path, evergraph: Evergraph) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('method = "joint"\n[training]\nepochs = 1\n')
+    done = evergraph("run", *SMALL[:6], "--preset", str(file), "--json")
+    config = json.loads(done.stdout)["config"]
+    assert (config["method"]["name"], config["training"]["epochs"]) == ("joint", 1)
+
+
+def test_a_killed_run_resumes_to_the_bit_identical_result(
+    tmp_path: Path, evergraph: Evergraph
+) -> None:
+    options = ["run", *SMALL, "--epochs", "60", "--seeds", "0,1", "--json"]
+    whole = json.loads(evergraph(*options, "--out", "whole").stdout)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evergraph.cli.app", *options, "--out", "killed"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    progress = tmp_path / "killed" / "seed-0" / "progress.json"
+    deadline = time.monotonic() + 60
+    while not progress.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert progress.exists()
+    assert not (tmp_path / "killed" / "result.json").exists(), "it was done before the kill"
+    resumed = json.loads(evergraph(*options, "--out", "killed", "--resume").stdout)
+    for key in ("average_accuracy", "average_forgetting", "accuracy_matrix", "coverage_ratio"):
+        assert resumed[key] == whole[key], key
+
+
+def test_list_names_everything(tmp_path: Path, evergraph: Evergraph) -> None:
+    from evergraph.memory import samplers
+    from evergraph.methods import methods
+    from evergraph.topology import topologies
+
+    for kind, names in (
+        ("methods", methods.names()),
+        ("topologies", topologies.names()),
+        ("samplers", samplers.names()),
+        ("datasets", ["wordnet", "arxiv", "corafull", "reddit", "products", "synthetic"]),
+        ("presets", ["paper", "released-code"]),
+        ("backbones", ["pdgnn"]),
+    ):
+        listed = json.loads(evergraph("list", kind, "--json").stdout)[kind]
+        assert set(names) <= set(listed)
+    assert "Algorithm 1" in evergraph("list", "samplers").stdout
+
+
+def test_info_of_a_users_file(tmp_path: Path, evergraph: Evergraph) -> None:
+    path = write_graph(tmp_path / "mine.npz", y=np.array([0] * 30 + [1] * 30, dtype=np.int16))
+    facts = json.loads(evergraph("info", str(path), "--json").stdout)
+    assert (facts["nodes"], facts["classes"], facts["tasks"], facts["features"]) == (60, 2, 1, 5)
+    assert facts["class_sizes"] == {"0": 30, "1": 30}
+    assert "homophily" in evergraph("info", str(path)).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "homophily", "tasks"),
+    [
+        # The paper keeps Arxiv directed and takes CoraFull as published, symmetric.
+        ("ogbn_arxiv_structure", "homophily_as_listed", 0.655, 20),
+        ("cora_full_structure", "homophily", 0.567, 35),
+    ],
+)
+def test_info_agrees_with_the_paper(
+    name: str, key: str, homophily: float, tasks: int, evergraph: Evergraph
+) -> None:
+    path = SHARED / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"the real graph {path} is not at hand")
+    facts = json.loads(evergraph("info", str(path), "--json").stdout)
+    assert facts[key] == pytest.approx(homophily, abs=5e-4)
+    assert facts["tasks"] == tasks
+
+
+def test_report_compares_runs_and_draws_them(tmp_path: Path, evergraph: Evergraph) -> None:
+    for method in ("finetune", "tem"):
+        evergraph("run", *SMALL, "--method", method, "--out", f"runs/{method}")
+    text = evergraph("report", "runs").stdout
+    assert re.search(r"finetune .* class-il", text)
+    assert re.search(r"tem .* class-il", text)
+    for picture in ("learning_curves.png", "accuracy_matrices.png"):
+        content = (tmp_path / "runs" / picture).read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) > 5000
+    nothing = evergraph("report", "absent", expect=2)
+    assert nothing.stderr.startswith("error: no such results folder")
+
+
+NAN = np.full((60, 5), np.nan, dtype=np.float32)
+BAD_FILES = {
+    "nan": ({"x": NAN}, "features hold NaN or infinity"),
+    "rows": ({"x": np.zeros((59, 5), np.float32)}, "59"),
+    "labels": ({"y": np.full(60, -7, dtype=np.int16)}, "-7"),
+    "edge": ({"edge_index": np.array([[0], [60]], dtype=np.int32)}, "joins 0 and 60"),
+    "tiny": ({"y": np.array([0] * 58 + [1] * 2, dtype=np.int16)}, "class 1 has 2 nodes"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BAD_FILES))
+def test_bad_files_are_one_sentence_and_exit_code_2(
+    kind: str, tmp_path: Path, evergraph: Evergraph
+) -> None:
+    changes, message = BAD_FILES[kind]
+    path = write_graph(tmp_path / f"{kind}.npz", **changes)
+    done = evergraph("run", "--dataset", str(path), "--out", "out", expect=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "temm"], "unknown method 'temm': did you mean 'tem'? choose one of"),
+        (["--topology", "gcn2"], "unknown topology 'gcn2'"),
+        (["--sampler", "best"], "unknown sampler 'best'"),
+        (["--dataset", "cora"], "corafull"),
+        (["--setting", "class"], "unknown setting 'class'"),
+        (["--edges", "some"], "unknown edges 'some'"),
+        (["--preset", "nips"], "unknown preset 'nips'"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--dataset", "absent.npz"], "no such file or folder: absent.npz"),
+        (["--dataset", "cut.npz"], "cut.npz"),
+        (["--budget", "lots"], "budget must be"),
+        (["--budget", "-1"], "budget must be an integer of at least 0"),
+        (["--seeds", "a"], "seeds must be integers"),
+        (["--hops", "-1"], "hops must be an integer of at least 0, not -1"),
+        (["--batch-size", "half"], "batch_size"),
+        (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),
+        (["--set", "topology.gamma=1"], "has no parameter 'gamma'"),
+    ],
+)
+def test_bad_options_are_one_sentence_and_exit_code_2(
+    options: list[str], message: str, tmp_path: Path, evergraph: Evergraph
+) -> None:
+    whole = write_graph(tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    base = SMALL if "--dataset" not in options else SMALL[6:]
+    done = evergraph("run", *base, *options, "--out", "out", expect=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_cuda_is_said(tmp_path: Path, evergraph: Evergraph) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    done = evergraph("run", *SMALL, "--device", "cuda", "--out", "out", expect=2)
+    assert "no CUDA device" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_budgets_of_zero_and_beyond_a_class_are_allowed_and_said(
+    tmp_path: Path, evergraph: Evergraph
+) -> None:
+    none = evergraph("run", *SMALL, "--budget", "0", "--json")
+    assert "nothing is stored" in none.stderr
+    assert json.loads(none.stdout)["memory"]["floats"] == 0
+    much = evergraph("run", *SMALL, "--budget", "1000", "--json")
+    assert "all of them are kept" in much.stderr
+
+
+def test_resume_refuses_another_configuration(tmp_path: Path, evergraph: Evergraph) -> None:
+    evergraph("run", *SMALL, "--out", "out")
+    done = evergraph("run", *SMALL, "--lr", "0.5", "--out", "out", "--resume", expect=2)
+    assert "training.lr is 0.005 there and 0.5 here" in done.stderr

@@ -1,0 +1,72 @@
+"""AA and AF of matrices small enough to do by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.evaluation import (
+    average_accuracy,
+    average_accuracy_curve,
+    average_forgetting,
+    average_forgetting_curve,
+)
+from evergraph.evaluation.accuracy_matrix import matrix_of
+
+ROWS = [[0.9], [0.5, 0.8], [0.6, 0.2, 0.7]]
+
+
+def test_rows_fill_the_lower_triangle() -> None:
+    matrix = matrix_of(ROWS)
+    nan = np.nan
+    np.testing.assert_array_equal(matrix, [[0.9, nan, nan], [0.5, 0.8, nan], [0.6, 0.2, 0.7]])
+
+
+def test_average_accuracy_by_hand() -> None:
+    curve = average_accuracy_curve(matrix_of(ROWS))
+    assert curve.tolist() == pytest.approx([0.9, 1.3 / 2, 1.5 / 3])
+    assert average_accuracy(matrix_of(ROWS)) == pytest.approx(0.5)
+
+
+def test_average_forgetting_by_hand() -> None:
+    # after task 1: 0.5 - 0.9; after task 2: the mean of 0.6 - 0.9 and 0.2 - 0.8
+    curve = average_forgetting_curve(matrix_of(ROWS))
+    assert curve.tolist() == pytest.approx([-0.4, -0.45])
+    assert average_forgetting(matrix_of(ROWS)) == pytest.approx(-0.45)
+
+
+def test_improving_on_an_old_task_counts_as_positive() -> None:
+    assert average_forgetting(matrix_of([[0.5], [0.75, 1.0]])) == pytest.approx(0.25)
+
+
+def test_a_single_task_has_nothing_to_forget() -> None:
+    matrix = matrix_of([[0.7]])
+    assert average_accuracy(matrix) == pytest.approx(0.7)
+    assert average_forgetting(matrix) == 0.0
+    assert average_forgetting_curve(matrix).shape == (0,)
+
+
+shares = st.floats(0, 1)
+triangles = st.integers(2, 5).flatmap(
+    lambda size: st.tuples(*(st.lists(shares, min_size=i + 1, max_size=i + 1) for i in range(size)))
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=triangles)
+def test_curves_equal_their_sums_and_leave_the_matrix_alone(rows: tuple[list[float], ...]) -> None:
+    matrix = matrix_of(rows)
+    before = matrix.copy()
+    accuracy, forgetting = average_accuracy_curve(matrix), average_forgetting_curve(matrix)
+    assert len(accuracy) == len(rows)
+    assert len(forgetting) == len(rows) - 1
+    for i, row in enumerate(rows):
+        assert accuracy[i] == pytest.approx(sum(row) / (i + 1))
+        if i:
+            expected = sum(row[j] - rows[j][j] for j in range(i)) / i
+            assert forgetting[i - 1] == pytest.approx(expected)
+    assert average_accuracy(matrix) == accuracy[-1]
+    assert average_forgetting(matrix) == forgetting[-1]
+    np.testing.assert_array_equal(matrix, before)

@@ -1,0 +1,125 @@
+"""Configurations: typed, to and from TOML, in step with the constructors they feed."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.experiments.build import build_learner, check, resolved
+from evergraph.experiments.config import (
+    HeadConfig,
+    MemoryConfig,
+    RunConfig,
+    StreamConfig,
+    TrainingConfig,
+    merged,
+    read_toml,
+    tomllib,
+)
+from evergraph.experiments.presets import presets, read_preset
+from evergraph.memory import EmbeddingMemory
+from evergraph.methods import TEM, DecoupledLearner
+from evergraph.streams import GraphStream
+from evergraph.training import Trainer
+
+
+@pytest.mark.parametrize(
+    ("section", "owner"),
+    [
+        (TrainingConfig(), Trainer),
+        (HeadConfig(), DecoupledLearner),
+        (HeadConfig(), TEM),
+        (StreamConfig(), GraphStream),
+        (MemoryConfig(), EmbeddingMemory),
+    ],
+)
+def test_defaults_are_the_constructors(section: object, owner: type) -> None:
+    signature = inspect.signature(owner).parameters
+    for name, value in section.model_dump(exclude={"split_seed", "sampler"}).items():  # type: ignore[attr-defined]
+        assert signature[name].default == value, name
+
+
+def test_toml_round_trip() -> None:
+    config = resolved(
+        RunConfig.of({"topology": {"name": "ppr", "alpha": 0.2}, "seeds": [3, 4], "device": "cpu"})
+    )
+    assert RunConfig.of(tomllib.loads(config.to_toml())) == config
+
+
+def test_resolving_spells_out_every_default() -> None:
+    values = resolved(RunConfig()).to_dict()
+    assert values["topology"] == {"name": "sgc", "hops": 2, "self_loops": True}
+    assert values["method"]["weighting"] == "class-balanced"
+    assert values["method"]["store"] == "after"
+
+
+@pytest.mark.parametrize("name", sorted(presets()))
+def test_every_preset_fits_the_constructors(name: str) -> None:
+    values = merged(RunConfig().to_dict(), read_preset(name))
+    check(RunConfig.of(values))
+
+
+def test_the_papers_preset_is_the_papers_recipe() -> None:
+    learner = build_learner(RunConfig.of(read_preset("paper")), seed=0)
+    assert isinstance(learner, TEM)
+    assert (learner.topology.name, learner.topology.hops) == ("sgc", 2)
+    assert (learner.hidden, learner.bias, learner.scaling) == ((256,), False, "none")
+    assert (learner.memory.budget, learner.memory.sampler.name) == (400, "coverage")
+    trainer = learner.trainer
+    assert (trainer.epochs, trainer.lr, trainer.weight_decay) == (200, 0.005, 5e-4)
+    assert (trainer.batch_size, trainer.momentum) == (None, "carried")
+
+
+def test_a_preset_serves_other_methods_too() -> None:
+    values = merged(merged(RunConfig().to_dict(), read_preset("paper")), {"method": "finetune"})
+    learner = build_learner(RunConfig.of(values), seed=0)
+    assert learner.name == "finetune"
+    assert learner.trainer.epochs == 200
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 3}, "epochs: extra inputs are not permitted"),
+        ({"training": {"epochs": "many"}}, "training.epochs: .*not 'many'"),
+        ({"seeds": []}, "seeds: "),
+    ],
+)
+def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        RunConfig.of(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"method": "ewc2"}, "unknown method 'ewc2'"),
+        ({"topology": "sgd"}, "did you mean 'sgc'"),
+        ({"memory": {"sampler": "best"}}, "unknown sampler 'best'"),
+        ({"topology": {"name": "sgc", "alpha": 0.1}}, "topology 'sgc' has no parameter 'alpha'"),
+        ({"topology": {"hops": -1, "name": "sgc"}}, "hops must be an integer of at least 0"),
+        ({"topology": {"hops": "two", "name": "sgc"}}, "hops must be an integer"),
+        ({"memory": {"budget": -3}}, "budget must be .*not -3"),
+        ({"head": {"dropout": 1.5}}, "dropout must be a number from 0.0 to 0.99"),
+        ({"head": {"scaling": "double"}}, "unknown scaling"),
+    ],
+)
+def test_wrong_components_are_refused_before_data_is_loaded(
+    values: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check(RunConfig.of(values))
+
+
+def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="paper, released-code"):
+        read_preset("papper")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("epochs = = 3")
+    with pytest.raises(DataError, match="not valid TOML"):
+        read_preset(str(broken))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_toml(tmp_path / "absent.toml")

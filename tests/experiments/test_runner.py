@@ -1,0 +1,176 @@
+"""Whole runs: what they return, what they keep, and that they can be stopped anywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evergraph.core.errors import DataError, ResultsError
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.runner import Observer, run
+from evergraph.experiments.store import ResultStore
+
+
+def small(**values: Any) -> RunConfig:
+    base: dict[str, Any] = {
+        "dataset": {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8},
+        "training": {"epochs": 3, "batch_size": 64},
+        "memory": {"budget": 10},
+        "device": "cpu",
+    }
+    return RunConfig.of(base | values)
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    """Everything but clocks and sizes of the process."""
+    return {k: v for k, v in result.items() if k not in ("seconds", "peak_rss_bytes")}
+
+
+class StopError(Exception):
+    """Stands for Ctrl-C."""
+
+
+def stop_after(tasks: int) -> Observer:
+    seen: list[int] = []
+
+    def on_task(seed: int, report: TaskReport) -> None:
+        seen.append(report.index)
+        if len(seen) == tasks:
+            raise StopError
+
+    return Observer(on_task=on_task)
+
+
+def test_a_result_holds_what_it_promises() -> None:
+    result = run(small(seeds=[0, 1])).to_dict()
+    for metric in ("average_accuracy", "average_forgetting"):
+        for testing in ("local", "global"):
+            for average in ("balanced", "plain"):
+                assert result[metric][testing][average].keys() == {"mean", "std"}
+    assert [m["seed"] for m in result["accuracy_matrix"]] == [0, 1]
+    rows = result["accuracy_matrix"][0]["local"]["balanced"]
+    assert [len(row) for row in rows] == [1, 2, 3]
+    final = [np.mean(m["local"]["balanced"][-1]) for m in result["accuracy_matrix"]]
+    assert result["average_accuracy"]["local"]["balanced"]["mean"] == pytest.approx(np.mean(final))
+    assert result["average_accuracy"]["local"]["balanced"]["std"] == pytest.approx(
+        np.std(final, ddof=1)
+    )
+    assert 0 < result["coverage_ratio"] <= 1
+    assert result["memory"]["floats"] == 6 * 10 * 8
+    assert result["memory"]["bytes"] >= 4 * 6 * 10 * 8
+    assert result["seconds"].keys() == {"embed", "train", "evaluate", "total"}
+    assert result["seconds"]["total"] >= sum(result["seconds"][p] for p in ("embed", "train"))
+    assert result["peak_rss_bytes"] > 1e7
+    assert result["config"]["topology"]["hops"] == 2
+    assert {"evergraph", "torch", "numpy"} <= result["versions"].keys()
+    json.dumps(result, allow_nan=False)
+
+
+def test_a_method_without_memory_has_no_coverage() -> None:
+    result = run(small(method="finetune")).to_dict()
+    assert result["coverage_ratio"] is None
+    assert result["memory"] == {"floats": 0, "bytes": 0}
+
+
+@pytest.mark.parametrize("method", ["tem", "finetune", "joint"])
+@pytest.mark.parametrize("tasks", [1, 2, 3, 5])
+def test_a_run_stopped_anywhere_resumes_to_the_same_result(
+    method: str, tasks: int, tmp_path: Path
+) -> None:
+    config = small(method=method, seeds=[0, 1])
+    whole = run(config).to_dict()
+    with pytest.raises(StopError):
+        run(config, out=tmp_path / "out", observer=stop_after(tasks))
+    assert not (tmp_path / "out" / "result.json").exists()
+    resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
+    assert comparable(resumed) == comparable(whole)
+    stored = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert comparable(stored) == comparable(whole)
+    assert not list((tmp_path / "out").rglob("*.safetensors"))  # the learner is not needed now
+
+
+def test_arrays_lie_beside_the_json(tmp_path: Path) -> None:
+    result = run(small(), out=tmp_path / "out")
+    arrays = np.load(tmp_path / "out" / "seed-0" / "accuracy.npz", allow_pickle=False)
+    assert set(arrays) == {"local_balanced", "local_plain", "global_balanced", "global_plain"}
+    np.testing.assert_array_equal(arrays["global_plain"], result.seeds[0].matrix("global", "plain"))
+
+
+def test_resuming_a_finished_run_learns_nothing_again(tmp_path: Path) -> None:
+    first = run(small(), out=tmp_path / "out").to_dict()
+    before = (tmp_path / "out" / "result.json").read_bytes()
+    epochs: list[int] = []
+    observer = Observer(on_epoch=lambda task, epoch: epochs.append(epoch))
+    again = run(small(), out=tmp_path / "out", resume=True, observer=observer).to_dict()
+    assert epochs == []
+    assert comparable(again) == comparable(first)
+    assert (tmp_path / "out" / "result.json").read_bytes() == before
+
+
+def test_a_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    run(small(), out=tmp_path / "out")
+    with pytest.raises(ResultsError, match=r"memory\.budget is 10 there and 11 here"):
+        run(small(memory={"budget": 11}), out=tmp_path / "out", resume=True)
+
+
+def test_results_are_never_overwritten(tmp_path: Path) -> None:
+    run(small(), out=tmp_path / "out")
+    with pytest.raises(ResultsError, match="holds results already: use --resume"):
+        run(small(), out=tmp_path / "out")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("precious")
+    with pytest.raises(ResultsError, match="not an empty folder"):
+        run(small(), out=other, resume=True)
+    assert [p.name for p in other.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        run(small(), out=tmp_path / "out", observer=stop_after(2))
+    state = next((tmp_path / "out").rglob("*.safetensors"))
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(ResultsError, match="cannot be read to go on from"):
+        run(small(), out=tmp_path / "out", resume=True)
+    progress = tmp_path / "out" / "seed-0" / "progress.json"
+    progress.write_text("{")
+    with pytest.raises(ResultsError, match=r"progress\.json cannot be read"):
+        run(small(), out=tmp_path / "out", resume=True)
+
+
+def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "bare.npz"
+    np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
+    with pytest.raises(DataError, match="no features"):
+        run(small(dataset=str(path)), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_split_seeds_are_shared_by_repeats_unless_asked(tmp_path: Path) -> None:
+    from evergraph.experiments.build import build_stream, load_graph
+
+    for split_seed, shared in ((0, True), ("run", False)):
+        config = small(stream={"split_seed": split_seed})
+        graph = load_graph(config)
+        a, b = (build_stream(config, graph, seed).splits[0].test for seed in (0, 1))
+        assert a.equal(b) is shared
+
+
+def test_an_unwritable_folder_is_said(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ResultsError):
+        run(small(), out=blocked / "out")
+
+
+def test_the_store_lists_a_finished_result(tmp_path: Path) -> None:
+    assert ResultStore(tmp_path).finished() is None
+    run(small(), out=tmp_path / "out")
+    finished = ResultStore(tmp_path / "out").finished()
+    assert finished is not None
+    assert finished["config"]["method"]["name"] == "tem"

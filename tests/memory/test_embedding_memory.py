@@ -1,0 +1,272 @@
+"""TEM: what is kept, in one look or in many batches, and what it takes up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage, coverage_ratio, samplers
+from evergraph.memory.samplers import CoverageSampler, UniformSampler
+
+Pairs = list[tuple[int, int]]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def graph_of(pairs: Pairs, nodes: int) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.zeros(nodes, 1),
+        labels=torch.full((nodes,), -1),
+        undirected=True,
+    )
+
+
+def candidates_of(labels: list[int], pairs: Pairs | None = None, *, hops: int = 1) -> Candidates:
+    """Node i has the embedding (i, label, 0, 0), so that a row can be traced back."""
+    count = len(labels)
+    embeddings = torch.zeros(count, 4)
+    embeddings[:, 0] = torch.arange(count)
+    embeddings[:, 1] = torch.tensor(labels)
+    return Candidates(
+        graph_of(pairs or [], count), torch.arange(count), torch.tensor(labels), embeddings, hops
+    )
+
+
+def sizes_of(labels: list[int]) -> dict[int, int]:
+    return {label: labels.count(label) for label in set(labels)}
+
+
+class Spied(UniformSampler):
+    """Uniform, and remembers the rank that each node got."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, float] = {}
+
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        ranks = super().rank(candidates, budgets, generator=generator)
+        self.ranks.update(zip(candidates.nodes.tolist(), ranks.tolist(), strict=True))
+        return ranks
+
+
+def check_rows_belong_together(memory: EmbeddingMemory) -> None:
+    assert memory.embeddings_[:, 0].long().equal(memory.nodes_)
+    assert memory.embeddings_[:, 1].long().equal(memory.labels_)
+    assert len(memory.ranks_) == len(memory.nodes_) == len(memory.labels_) == len(memory)
+
+
+def kept(memory: EmbeddingMemory) -> set[int]:
+    return set(memory.nodes_.tolist())
+
+
+def test_a_class_keeps_its_budget_of_rows_that_belong_together() -> None:
+    labels = [0, 1, 0, 1, 0, 0, 1]
+    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
+    assert len(memory) == 0
+    memory.store(candidates_of(labels), sizes_of(labels), generator=generator())
+    assert sorted(memory.labels_.tolist()) == [0, 0, 1, 1]
+    assert memory.embeddings_.shape == (4, 4)
+    assert memory.embeddings_.dtype == torch.float32
+    check_rows_belong_together(memory)
+
+
+def test_coverage_is_the_sampler_one_gets_unasked() -> None:
+    assert isinstance(EmbeddingMemory().sampler, CoverageSampler)
+    assert EmbeddingMemory().budget == 400
+
+
+batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=24)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 0.3])
+@settings(max_examples=20, deadline=None)
+@given(nodes=batched, seed=st.integers(0, 10_000))
+def test_batches_keep_exactly_the_best_ranks_of_all(
+    budget: float, nodes: list[tuple[int, int]], seed: int
+) -> None:
+    labels = [label for label, _ in nodes]
+    candidates, sizes, sampler = candidates_of(labels), sizes_of(labels), Spied()
+    memory, draws = EmbeddingMemory(budget=budget, sampler=sampler), generator(seed)
+    for batch in range(4):
+        rows = [row for row, (_, own) in enumerate(nodes) if own == batch]
+        if rows:
+            memory.store(candidates.take(torch.tensor(rows)), sizes, generator=draws)
+            check_rows_belong_together(memory)
+    best: set[int] = set()
+    for label, size in sizes.items():
+        own = sorted((sampler.ranks[row], row) for row in range(len(nodes)) if labels[row] == label)
+        count = budget if isinstance(budget, int) else max(1, round(budget * size))
+        best |= {row for _, row in own[: int(count)]}
+    assert kept(memory) == best
+    assert len(memory) == len(best)
+    assert memory.ranks_.tolist() == [sampler.ranks[node] for node in memory.nodes_.tolist()]
+
+
+def test_over_batches_every_node_is_kept_equally_often() -> None:
+    # 1500 classes of five nodes, of which two are kept; nodes 0 and 1 come first, 4 last of all
+    classes, each, budget = 1500, 5, 2
+    labels = torch.arange(classes).repeat_interleave(each)
+    place = torch.arange(len(labels)) % each
+    candidates = candidates_of(labels.tolist())
+    memory = EmbeddingMemory(budget=budget, sampler=samplers.make("reservoir"))
+    draws, sizes = generator(1), dict.fromkeys(range(classes), each)
+    for batch in ([0, 1], [2, 3], [4]):
+        rows = torch.isin(place, torch.tensor(batch)).nonzero().flatten()
+        memory.store(candidates.take(rows), sizes, generator=draws)
+    frequency = place[memory.nodes_].bincount(minlength=each) / classes
+    chance = budget / each
+    sigma = (chance * (1 - chance) / classes) ** 0.5
+    assert bool(((frequency - chance).abs() < 4 * sigma).all())
+
+
+def test_other_classes_are_left_alone() -> None:
+    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
+    first, second = candidates_of([0, 0, 0, 1, 1, 1]), candidates_of([2, 2, 2, 1, 3])
+    memory.store(first, {0: 3, 1: 3}, generator=generator(0))
+    zeros = memory.nodes_[memory.labels_ == 0]
+    memory.store(second, {1: 4, 2: 3, 3: 1}, generator=generator(1))
+    assert memory.nodes_[memory.labels_ == 0].equal(zeros)
+    assert sorted(memory.labels_.tolist()) == [0, 0, 1, 1, 2, 2, 3]
+    check_rows_belong_together(memory)
+
+
+@pytest.mark.parametrize("name", [n for n in samplers.names() if not samplers.resolve(n).mergeable])
+def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name: str) -> None:
+    memory = EmbeddingMemory(budget=1, sampler=samplers.make(name))
+    memory.store(candidates_of([0, 0, 1]), {0: 2, 1: 1}, generator=generator())
+    memory.store(candidates_of([2, 2]), {2: 2}, generator=generator())  # another class may come
+    with pytest.raises(ConfigurationError) as caught:
+        memory.store(candidates_of([3, 1]), {1: 1, 3: 1}, generator=generator())
+    assert f"sampler {name!r} must see a class whole, but class 1 came" in str(caught.value)
+    assert sorted(memory.labels_.tolist()) == [0, 1, 2]
+
+
+def test_fractional_budgets_count_the_class_and_not_the_candidates() -> None:
+    labels = [0] * 10 + [1] * 6
+    memory = EmbeddingMemory(budget=0.1, sampler=UniformSampler())
+    memory.store(candidates_of(labels), {0: 40, 1: 8}, generator=generator())
+    assert sorted(memory.labels_.tolist()) == [0, 0, 0, 0, 1]
+
+
+def test_a_budget_larger_than_the_class_keeps_it_whole() -> None:
+    memory = EmbeddingMemory(budget=100)
+    memory.store(candidates_of([0, 1, 0]), {0: 2, 1: 1}, generator=generator())
+    assert kept(memory) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", samplers.names())
+def test_budget_zero_keeps_nothing_and_goes_on(name: str) -> None:
+    memory = EmbeddingMemory(budget=0, sampler=samplers.make(name))
+    for _ in range(2):
+        memory.store(candidates_of([0, 1, 0]), {0: 2, 1: 1}, generator=generator())
+        memory.measure(graph_of([], 3), torch.arange(3), range(2), hops=1)
+    assert len(memory) == 0
+    assert memory.usage.floats == 0
+    assert memory.coverage_ratio == 0.0
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, 0.0, True])
+def test_a_budget_that_is_none_is_refused(budget: float) -> None:
+    with pytest.raises(ConfigurationError, match="budget must be"):
+        EmbeddingMemory(budget=budget)
+
+
+def test_usage_counts_floats_of_embeddings_and_bytes_of_everything() -> None:
+    memory = EmbeddingMemory(budget=3)
+    memory.store(candidates_of([0] * 5 + [1]), {0: 5, 1: 1}, generator=generator())
+    # four rows: 4 floats of 4 bytes; a label, a node and a rank of 8 bytes; and two counters
+    assert memory.usage == MemoryUsage(floats=4 * 4, bytes=4 * (16 + 24) + 16)
+    assert memory.usage.bytes == sum(t.nbytes for t in memory.state().values())
+
+
+def test_candidates_come_back_unchanged_and_nothing_global_is_drawn() -> None:
+    candidates = candidates_of([0, 1, 0, 1], [(0, 1), (2, 3)])
+    parts = (candidates.nodes, candidates.labels, candidates.embeddings)
+    before, state = [part.clone() for part in parts], torch.get_rng_state()
+    sizes = {0: 2, 1: 2}
+    EmbeddingMemory(budget=1).store(candidates, sizes, generator=generator())
+    assert all(a.equal(b) for a, b in zip(parts, before, strict=True))
+    assert sizes == {0: 2, 1: 2}
+    assert torch.get_rng_state().equal(state)
+
+
+def filled(budget: int = 2) -> EmbeddingMemory:
+    memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
+    memory.store(candidates_of([0, 0, 0, 1, 1, 1]), {0: 3, 1: 3}, generator=generator(3))
+    memory.measure(graph_of([(0, 1), (1, 2)], 6), torch.arange(6), range(2), hops=1)
+    return memory
+
+
+def test_a_restored_memory_goes_on_as_the_first_would_have() -> None:
+    first, second = filled(), EmbeddingMemory(budget=2, sampler=UniformSampler())
+    second.restore({name: value.clone() for name, value in first.state().items()})
+    assert second.usage == first.usage
+    assert second.coverage_ratio == first.coverage_ratio > 0
+    for memory in (first, second):
+        memory.store(candidates_of([1, 1, 2, 2, 2]), {1: 5, 2: 3}, generator=generator(8))
+        memory.measure(graph_of([(0, 1)], 5), torch.arange(5), range(2, 3), hops=1)
+    assert first.state().keys() == second.state().keys()
+    for name, value in first.state().items():
+        assert value.equal(second.state()[name])
+
+
+def test_a_state_taken_earlier_does_not_change_with_the_memory() -> None:
+    memory = filled()
+    state = memory.state()
+    copies = {name: value.clone() for name, value in state.items()}
+    memory.store(candidates_of([1, 1, 2, 2, 2]), {1: 5, 2: 3}, generator=generator(8))
+    memory.measure(graph_of([(0, 1)], 5), torch.arange(5), range(2, 3), hops=1)
+    assert all(value.equal(copies[name]) for name, value in state.items())
+    assert len(memory) != len(state["labels"])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=10),
+    hops=st.integers(0, 2),
+    budget=st.integers(0, 3),
+    seed=st.integers(0, 1000),
+)
+def test_the_coverage_of_one_task_is_r_c(pairs: Pairs, hops: int, budget: int, seed: int) -> None:
+    candidates = candidates_of([0, 1, 0, 1, 0, 1, 0, 1], pairs, hops=hops)
+    memory = EmbeddingMemory(budget=budget)
+    memory.store(candidates, {0: 4, 1: 4}, generator=generator(seed))
+    memory.measure(candidates.graph, torch.arange(8), range(2), hops=hops)
+    expected = coverage_ratio(candidates.graph, memory.nodes_, hops=hops)
+    assert memory.coverage_ratio == pytest.approx(expected)
+
+
+def test_coverage_adds_up_over_tasks() -> None:
+    memory = EmbeddingMemory(budget=1)
+    assert memory.coverage_ratio == 0.0
+    path = [(0, 1), (1, 2), (2, 3)]
+    # The middle of a star of four covers all; of the second task's four nodes, one of a path's
+    # ends covers two.
+    star = candidates_of([0] * 4, [(0, 1), (0, 2), (0, 3)])
+    memory.store(star.take(torch.tensor([0])), {0: 4}, generator=generator())
+    memory.measure(star.graph, torch.arange(4), range(0, 1), hops=1)
+    assert memory.coverage_ratio == 1.0
+    second = candidates_of([1] * 4, path)
+    memory.store(second.take(torch.tensor([3])), {1: 4}, generator=generator())
+    memory.measure(second.graph, torch.arange(4), range(1, 2), hops=1)
+    assert memory.coverage_ratio == (4 + 2) / (4 + 4)
+
+
+def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything() -> None:
+    # 0 - 1 - 2 - 3, of which 2 and 3 are new; 2 is stored and covers 1, 2 and 3
+    memory = EmbeddingMemory(budget=1)
+    path = candidates_of([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
+    memory.store(path.take(torch.tensor([2])), {1: 2}, generator=generator())
+    memory.measure(path.graph, torch.tensor([2, 3]), range(1, 2), hops=1)
+    assert memory.covered_.tolist() == [2, 2]

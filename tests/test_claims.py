@@ -1,0 +1,88 @@
+"""What the README says of accuracy and coverage, on the real graphs. Most of it takes minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.seeding import seeded
+from evergraph.datasets import load
+from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.presets import read_preset
+from evergraph.experiments.runner import run
+from evergraph.graphs import Graph
+from evergraph.memory import Candidates, EmbeddingMemory, samplers
+from evergraph.streams import GraphStream
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+def real(name: str) -> str:
+    path = SHARED / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"the real graph {path} is not at hand")
+    return str(path)
+
+
+def accuracy(dataset: str, *, preset: str | None, **changes: Any) -> float:
+    """Class-IL, local, balanced AA over three seeds, in percent."""
+    values = RunConfig().to_dict() if preset is None else read_preset(preset)
+    config = RunConfig.of(merged(values, {"dataset": dataset, "seeds": [0, 1, 2], **changes}))
+    return 100 * run(config).average_accuracy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("amazon_computers", 96.0), ("coauthor_cs", 97.5)])
+def test_tem_with_the_papers_recipe(name: str, least: float) -> None:
+    assert accuracy(real(name), preset="paper") >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
+def test_finetune_forgets(name: str) -> None:
+    assert accuracy(real(name), preset="paper", method="finetune") <= 25
+
+
+@pytest.mark.slow
+def test_wordnet_with_the_papers_recipe_and_with_ours() -> None:
+    papers, ours = (accuracy("wordnet", preset=preset) for preset in ("paper", None))
+    assert papers >= 65
+    assert ours >= papers + 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
+def test_our_recipe_is_no_worse_than_the_papers(name: str) -> None:
+    ours = accuracy(real(name), preset=None)
+    assert ours >= {"amazon_computers": 96.0, "coauthor_cs": 98.0}[name]
+
+
+def covered(graph: Graph, sampler: str, budget: float) -> float:
+    """R_c of a memory over all tasks, two hops, within each task."""
+    memory = EmbeddingMemory(budget=budget, sampler=samplers.make(sampler))
+    for task in GraphStream(graph):
+        embeddings = torch.empty(len(task.train), 0)
+        candidates = Candidates(task.graph, task.train, task.train_labels, embeddings, 2)
+        memory.store(candidates, task.class_sizes, generator=seeded(0, task.index))
+        memory.measure(task.graph, task.own, task.label_space.newest(), hops=2)
+    return memory.coverage_ratio
+
+
+@pytest.mark.parametrize(
+    ("directed", "budgets"),
+    [(True, (0.0002, 0.001, 0.01, 0.05)), (False, (0.0002, 0.001, 0.01))],
+)
+def test_coverage_sampling_covers_more_of_arxiv(directed: bool, budgets: tuple[float, ...]) -> None:
+    """The paper's Table 2, lower half, on the real citation graph."""
+    graph = load(real("ogbn_arxiv_structure"), undirected=not directed)
+    for budget in budgets:
+        assert covered(graph, "coverage", budget) > covered(graph, "uniform", budget), budget
+
+
+def test_greedy_coverage_is_ahead_of_all_on_arxiv() -> None:
+    graph = load(real("ogbn_arxiv_structure"), undirected=False)
+    ratios = {name: covered(graph, name, 0.001) for name in ("greedy-coverage", "coverage")}
+    assert ratios["greedy-coverage"] > ratios["coverage"]
