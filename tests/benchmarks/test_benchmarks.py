@@ -131,6 +131,6 @@ def test_recomputing_learns_the_same(load):
     graph, config = graphs.CASES[TINY].load(), stream.recipe("default", 2)
     plain, again = (stream.learn(config, graph, recompute=habit) for habit in (False, True))
     assert [report.rows for report in plain] == [report.rows for report in again]
-    seconds = stream.compare_habits(TINY, 1)
+    seconds = stream.compare_habits(TINY, "paper", 1)
     table = stream.habit_table([(TINY, 1, seconds)])
     assert table.rows[0][0] == TINY

@@ -115,15 +115,16 @@ class Graph:
         nodes = nodes.to(self.device)
         position = torch.full((self.num_nodes,), -1, dtype=torch.int32, device=self.device)
         position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=self.device)
-        rows, columns = position[self.edge_rows()], position[self.indices]
-        inside = (rows >= 0) & (columns >= 0)
+        rows, entries = row_entries(self.indptr, nodes)  # only the rows wanted are looked at
+        columns = position[self.indices[entries]]
+        inside = columns >= 0
         if keep is not None:
-            inside &= keep
+            inside &= keep[entries]
         rows, columns = rows[inside], columns[inside]
-        if bool((nodes.diff() > 0).all()):  # the order of rows and columns is kept: no sort needed
+        if bool((nodes.diff() > 0).all()):  # columns keep their order: no sort needed
             indptr, indices = row_pointers(rows, len(nodes)), columns
         else:
-            indptr, indices = build_csr(rows.long(), columns.long(), len(nodes))
+            indptr, indices = build_csr(rows, columns.long(), len(nodes))
         return Graph(
             indptr,
             indices,
@@ -251,18 +252,26 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     """Return the given rows of a dense or CSR matrix.  [n, d], [m] -> [m, d]"""
     if matrix.layout == torch.strided:
         return matrix[rows]
-    indptr = matrix.crow_indices().long()
-    lengths = indptr.diff()[rows]
-    new_indptr = torch.zeros(len(rows) + 1, dtype=torch.int64, device=matrix.device)
-    new_indptr[1:] = lengths.cumsum(0)
-    shift = torch.repeat_interleave(indptr[rows] - new_indptr[:-1], lengths)
-    entries = torch.arange(len(shift), device=matrix.device) + shift
+    owners, entries = row_entries(matrix.crow_indices(), rows)
     return csr_tensor(
-        new_indptr.int(),
+        row_pointers(owners, len(rows)),
         matrix.col_indices()[entries],
         matrix.values()[entries],
         (len(rows), matrix.shape[1]),
     )
+
+
+def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return, for every entry of some rows of a CSR matrix, which of the rows and where it lies.
+
+    indptr: [n + 1]; rows: [m]; -> int64 [entries], int64 [entries]
+    """
+    starts = indptr[rows].long()
+    lengths = indptr[rows + 1].long() - starts
+    owners = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), lengths)
+    before = lengths.cumsum(0) - lengths
+    entries = torch.arange(len(owners), device=rows.device) + (starts - before)[owners]
+    return owners, entries
 
 
 def check_edges(edge_index: Tensor, nodes: int) -> None:
