@@ -119,7 +119,7 @@ def measure(case: Case, *, rounds: int) -> Row:
     contenders = {name: MAKERS[name](graph) for name in runnable(graph)}
     difference = disagreement(contenders)
     timed = {**contenders, "normalisation": normalisation(graph)}
-    return Row(case, graph, interleaved(timed, rounds=rounds), difference)
+    return Row(case, graph, interleaved(timed, rounds=rounds, limit=30.0), difference)
 
 
 def disagreement(contenders: dict[str, Contender]) -> float:
@@ -226,7 +226,7 @@ def memory_table(graphs: Iterable[tuple[str, Graph]]) -> Table:
 def tables(options: Options) -> list[Table]:
     """Measure everything."""
     cases, reasons = present(QUICK if options.quick else FULL)
-    rounds = 3 if options.quick else 7
+    rounds = 3 if options.quick else 5
     rows = [measure(case, rounds=rounds) for case in cases]
     alone = [measure_alone(case, rounds=rounds) for case in cases]
     remembered = rows[:1] if options.quick else rows

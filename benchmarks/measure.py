@@ -59,7 +59,9 @@ def interleaved(
 
 def in_own_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a module-level function in a fresh Python, so that nobody else's memory is counted."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    threads = (torch.get_num_threads(),)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1, torch.set_num_threads, threads) as pool:
         return pool.apply(function, args, dict(kwargs))
 
 
@@ -127,7 +129,7 @@ class Options:
 def run(name: str, title: str, measure: Callable[[Options], Sequence[Table]]) -> None:
     """Run one benchmark as a script: read the options, measure, print and write."""
     options = _options(title)
-    text = report(name, title, measure(options), quick=options.quick)
+    text = report(name, title, measure(options), arguments=sys.argv[1:])
     print(text)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -150,9 +152,9 @@ def _options(description: str) -> Options:
     return Options(quick=given.quick, out=out)
 
 
-def report(name: str, title: str, tables: Sequence[Table], *, quick: bool) -> str:
+def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:
     """Return the whole report: where and how it was measured, then the tables."""
-    command = f"python benchmarks/{name}.py{' --quick' if quick else ''}"
+    command = " ".join(["python", f"benchmarks/{name}.py", *arguments])
     head = [f"# {title}", "", *(f"- {line}" for line in (*machine(), f"command: `{command}`"))]
     return "\n\n".join(["\n".join(head), *(table.markdown() for table in tables)])
 

@@ -29,7 +29,7 @@ def test_table_is_markdown(load):
 
 
 def test_report_says_where_and_how(load):
-    text = load("measure").report("reach", "Title", [], quick=True)
+    text = load("measure").report("reach", "Title", [], arguments=["--quick"])
     assert "cores" in text
     assert f"torch {torch.__version__}" in text
     assert "`python benchmarks/reach.py --quick`" in text

@@ -91,6 +91,15 @@ def test_parameters_are_the_keyword_ones_in_order() -> None:
     assert shapes().parameters("square") == ["side", "filled"]
     assert shapes().parameters("dot") == []
 
+    class Line(Shape):
+        name = "line"
+
+        def __init__(self, start: int, *, end: int, **style: object) -> None: ...
+
+    resolver = Resolver[Shape]("shape")
+    resolver.register(Line)
+    assert resolver.parameters("line") == ["end"]
+
 
 def test_make_hands_parameters_over() -> None:
     made = shapes().make("box", side=3.0)

@@ -299,6 +299,9 @@ REFUSED = {
     "edge 1 joins 1 and 2, but nodes are numbered 0 to 1": (
         edge_index([(0, 1), (1, 2), (5, 5)]), EYE, LABELS, None,
     ),
+    "edge 0 joins 2 and 0, but nodes are numbered 0 to 1": (
+        edge_index([(2, 0)]), EYE, LABELS, None,
+    ),
     "edge 0 joins -1 and 0, but nodes are numbered 0 to 1": (
         edge_index([(-1, 0)]), EYE, LABELS, None,
     ),

@@ -206,9 +206,10 @@ def open_then_move_on(stream: GraphStream, *, cumulative: bool) -> tuple[Task, w
 
 @pytest.mark.parametrize(("edges", "cumulative"), [("all", False), ("all", True), ("within", True)])
 def test_an_earlier_tasks_graph_is_let_go(edges: str, cumulative: bool) -> None:
-    first, trace = open_then_move_on(stream_of(edges=edges), cumulative=cumulative)
-    assert trace() is None
-    assert first.index == 0  # although the task itself is still held
+    stream = stream_of(edges=edges)
+    first, trace = open_then_move_on(stream, cumulative=cumulative)
+    assert trace() is None  # although both the stream and the task itself are still held
+    assert (len(stream), first.index) == (3, 0)
 
 
 def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,8 +105,7 @@ class Graph:
 
     def edge_rows(self) -> Tensor:
         """Return the row (target) of every adjacency entry.  int64 [edges]"""
-        nodes = torch.arange(self.num_nodes, device=self.device)
-        return torch.repeat_interleave(nodes, self.degrees, output_size=self.num_edges)
+        return repeat(torch.arange(self.num_nodes, device=self.device), self.degrees)
 
     def subgraph(self, nodes: Tensor, *, keep: Tensor | None = None) -> Graph:
         """Return the graph induced by ``nodes``, renumbered in the order given.
@@ -116,7 +116,7 @@ class Graph:
         position = torch.full((self.num_nodes,), -1, dtype=torch.int32, device=self.device)
         position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=self.device)
         rows, entries = row_entries(self.indptr, nodes)  # only the rows wanted are looked at
-        columns = position[self.indices[entries]]
+        columns = position.index_select(0, self.indices.index_select(0, entries))
         inside = columns >= 0
         if keep is not None:
             inside &= keep[entries]
@@ -268,10 +268,21 @@ def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """
     starts = indptr[rows].long()
     lengths = indptr[rows + 1].long() - starts
-    owners = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), lengths)
+    owners = repeat(torch.arange(len(rows), device=rows.device), lengths)
     before = lengths.cumsum(0) - lengths
     entries = torch.arange(len(owners), device=rows.device) + (starts - before)[owners]
     return owners, entries
+
+
+def repeat(values: Tensor, counts: Tensor) -> Tensor:
+    """Return each value ``counts`` times over.  [n], [n] -> [sum of counts]
+
+    >>> repeat(torch.tensor([5, 7]), torch.tensor([2, 1]))
+    tensor([5, 5, 7])
+    """
+    if values.device.type == "cpu":  # several times as fast as torch's own on a CPU
+        return torch.from_numpy(np.repeat(values.numpy(), counts.numpy()))
+    return torch.repeat_interleave(values, counts)
 
 
 def check_edges(edge_index: Tensor, nodes: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.graphs.graph import Graph, csr_tensor
+from evergraph.graphs.graph import Graph, csr_tensor, repeat
 
 Normalisation = Literal["symmetric", "row", "none"]
 
@@ -39,12 +39,10 @@ def _with_self_loops(graph: Graph) -> tuple[Tensor, Tensor]:
     indptr = graph.indptr.clone()
     indptr[1:] += nodes + 1
     own = (indptr[1:] - 1).long()  # the last place of every row
-    taken = torch.zeros(graph.num_edges + graph.num_nodes, dtype=torch.bool, device=graph.device)
-    taken[own] = True
-    indices = torch.empty(len(taken), dtype=torch.int32, device=graph.device)
-    indices[own] = nodes
-    indices[~taken] = graph.indices
-    return indptr, indices
+    length = graph.num_edges + graph.num_nodes
+    free = torch.ones(length, dtype=torch.bool, device=graph.device).scatter_(0, own, False)
+    indices = torch.empty(length, dtype=torch.int32, device=graph.device).scatter_(0, own, nodes)
+    return indptr, indices.masked_scatter_(free, graph.indices)
 
 
 def _weights(indptr: Tensor, indices: Tensor, scheme: str) -> Tensor:
@@ -57,5 +55,5 @@ def _weights(indptr: Tensor, indices: Tensor, scheme: str) -> Tensor:
     power = -0.5 if scheme == "symmetric" else -1.0
     inverse = degrees.clamp_min(1).float().pow(power)  # empty rows hold no entry to weigh
     inverse = inverse.where(degrees > 0, torch.zeros_like(inverse))
-    weights = torch.repeat_interleave(inverse, degrees, output_size=len(indices))
-    return weights.mul_(inverse[indices]) if scheme == "symmetric" else weights
+    weights = repeat(inverse, degrees)
+    return weights.mul_(inverse.index_select(0, indices)) if scheme == "symmetric" else weights
