@@ -155,7 +155,7 @@ def peak(name: str, contender: str) -> int:
 def time_table(rows: Iterable[Row], notes: Sequence[str] = ()) -> Table:
     """Return milliseconds and ratios."""
     return Table(
-        "Time, all threads (ms, best round; contenders take turns)",
+        f"Time, {torch.get_num_threads()} threads (ms, best round; contenders take turns)",
         ("graph", "nodes", "entries", "features", *MAKERS, "ours / floor", "normalisation in ours",
          "PyG scatter / ours", "PyG CSR / ours", "largest difference"),
         [_time_cells(row) for row in rows],

@@ -127,7 +127,7 @@ def test_categories_and_floats_as_pandas_writes_them(tmp_path: Path) -> None:
         (NODES + "dan,0,red\n", EDGES, "nodes.csv: feature column 'f' holds string"),
         (NODES + "dan,0,\n", EDGES, "nodes.csv: row 4 has no value in column 'f'"),
         (NODES + "dan,0,inf\n", EDGES, "nodes.csv: features hold NaN or infinity, first in row 3"),
-        (NODES + "dan,-2,1\n", EDGES, "nodes.csv: y is -2 at node 3"),
+        (NODES + "dan,-2,1\n", EDGES, "nodes.csv: node 3 has label -2"),
         (
             NODES + "dan,0.5,1\n",
             EDGES,

@@ -223,7 +223,7 @@ def test_no_edges_and_no_nodes_are_graphs_too() -> None:
     assert lonely.num_edges == 0
     assert lonely.indptr.tolist() == [0] * (NODES + 1)
     assert lonely.to_undirected().num_edges == 0
-    empty = Graph.from_edges(edge_index([]), features=torch.empty(0, 2), labels=torch.empty(0))
+    empty = Graph.from_edges(edge_index([]), features=torch.empty(0, 2), labels=torch.arange(0))
     assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
 
 
@@ -341,3 +341,33 @@ def test_more_edges_than_int32_can_count_are_refused(monkeypatch: pytest.MonkeyP
     graph_of([(0, 1), (1, 2), (0, 1)])
     with pytest.raises(DataError, match="the graph has 3 edges: at most 2 are supported"):
         graph_of([(0, 1), (1, 2), (2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, -2, 1]), "node 1 has label -2"),
+        (torch.tensor([0.0, 1.0, 1.0]), "labels hold torch.float32"),
+    ],
+)
+def test_labels_out_of_range_or_not_whole_are_refused(labels: torch.Tensor, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(3), labels=labels)
+
+
+def test_features_too_large_for_float32_are_refused() -> None:
+    features = torch.eye(3, dtype=torch.float64) * 1e300
+    with pytest.raises(DataError, match="NaN or infinity"):
+        Graph.from_edges(
+            torch.tensor([[0], [1]]), features=features, labels=torch.tensor([0, 1, 0])
+        )
+
+
+def test_coordinate_features_are_taken_as_csr() -> None:
+    graph = Graph.from_edges(
+        torch.tensor([[0], [1]]),
+        features=torch.eye(3).to_sparse_coo(),
+        labels=torch.tensor([0, 1, 0]),
+    )
+    assert graph.features.layout == torch.sparse_csr
+    assert graph.subgraph(torch.tensor([2])).features.to_dense().equal(torch.eye(3)[2:])

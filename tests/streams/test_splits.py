@@ -123,3 +123,18 @@ def test_shares_that_are_not_three_positive_parts_of_one_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match="split must be"):
         split_classes(labels_of(10), (0,), shares=shares)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "sizes"),
+    [
+        (3, (0.2, 0.7, 0.1), (1, 1, 1)),
+        (10, (0.05, 0.9, 0.05), (1, 8, 1)),
+        (100, (0.42, 0.29, 0.29), (42, 29, 29)),
+    ],
+)
+def test_lopsided_shares_leave_a_node_to_every_part(
+    count: int, shares: tuple[float, float, float], sizes: tuple[int, int, int]
+) -> None:
+    split = split_classes(torch.zeros(count, dtype=torch.long), (0,), shares=shares)
+    assert (len(split.train), len(split.validation), len(split.test)) == sizes

@@ -15,7 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import DataError, TaskClosedError, UnknownNameError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    TaskClosedError,
+    UnknownNameError,
+)
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams import GraphStream, Task
@@ -348,3 +353,13 @@ def test_unknown_choices_are_refused() -> None:
         stream_of(setting="domain-il")
     with pytest.raises(UnknownNameError, match=r"unknown testing 'remote': .*global, local"):
         stream_of().exams(0, "remote")  # type: ignore[arg-type]
+
+
+def test_a_task_that_does_not_exist_is_said() -> None:
+    graph = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long),
+        features=torch.eye(12),
+        labels=torch.arange(12) // 3,
+    )
+    with pytest.raises(ConfigurationError, match="from 0 to 1, not 2"):
+        GraphStream(graph).open(2)

@@ -38,10 +38,12 @@ class Resolver(Generic[T]):
     def register(self, cls: type[T]) -> type[T]:
         """Make ``cls`` known under its ``name``, and under its ``aliases`` where it has some."""
         name: str = cls.name  # type: ignore[attr-defined]
-        assert name not in self._classes, f"two {self.kind}s are called {name!r}"
+        aliases: tuple[str, ...] = getattr(cls, "aliases", ())
+        for taken in (name, *aliases):
+            known = taken in self._classes or taken in self._aliases
+            assert not known, f"two {self.kind}s are called {taken!r}"
         self._classes[name] = cls
-        for alias in getattr(cls, "aliases", ()):
-            self._aliases[alias] = name
+        self._aliases |= dict.fromkeys(aliases, name)
         return cls
 
     def names(self) -> list[str]:

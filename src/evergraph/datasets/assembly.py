@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs import Graph
 from evergraph.graphs.graph import csr_tensor
 
 
@@ -37,24 +37,13 @@ def assemble(
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes];
     time: integer [nodes].
     """
-    check_labels(labels)
+    check_integers("y", labels)
     nodes = labels.numel()
     if features is None:
         features = torch.zeros(nodes, 0)
     if time is not None:
         check_integers("time", time)
     return Graph.from_edges(edge_index, features=features, labels=labels, time=time)
-
-
-def check_labels(labels: Tensor) -> None:
-    """Raise unless labels are classes 0 and up, or ``UNLABELLED``."""
-    check_integers("y", labels)
-    if labels.numel() and int(labels.min()) < UNLABELLED:
-        node = int((labels < UNLABELLED).nonzero()[0, 0])
-        raise DataError(
-            f"y is {int(labels[node])} at node {node}: expected a class from 0 up, "
-            f"or {UNLABELLED} where it is not known"
-        )
 
 
 def check_integers(name: str, values: Tensor) -> None:

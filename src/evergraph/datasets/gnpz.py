@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evergraph.datasets.base import datasets
-from evergraph.datasets.published import Published, with_sparse_features
+from evergraph.datasets.feature_layout import fitting_layout
+from evergraph.datasets.published import Published
 from evergraph.graphs import Graph
 
 
@@ -28,7 +29,8 @@ class PygDataset(Published):
 
         make = getattr(torch_geometric.datasets, self.pyg_class)
         dataset = make(str(folder), **self.pyg_arguments, force_reload=True)
-        graph = with_sparse_features(Graph.from_data(dataset[0]))
+        graph = Graph.from_data(dataset[0])
+        graph = graph.with_features(fitting_layout(graph.features))
         shutil.rmtree(dataset.processed_dir, ignore_errors=True)
         return graph
 

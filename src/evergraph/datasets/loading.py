@@ -9,6 +9,7 @@ from typing import Any
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.feature_layout import fitting_layout
 from evergraph.datasets.npz_file import read_npz
 from evergraph.datasets.pt_file import read_pt
 from evergraph.datasets.table_folder import read_table_folder
@@ -43,6 +44,7 @@ def load(
             f"a path takes none"
         )
     graph = read_path(Path(source))
+    graph = graph.with_features(fitting_layout(graph.features))
     return graph.to_undirected() if undirected else graph
 
 

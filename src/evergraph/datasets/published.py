@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-import torch
-
 from evergraph.datasets.base import Dataset
 from evergraph.datasets.catalogue import catalogue, check_facts
 from evergraph.datasets.download import (
@@ -24,12 +22,10 @@ from evergraph.datasets.download import (
 )
 from evergraph.datasets.npz_file import read_npz, write_npz
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import as_csr
 
 log = logging.getLogger(__name__)
 
 KEPT = "graph.npz"
-SPARSE_BELOW = 0.05
 
 
 class Published(Dataset):
@@ -100,19 +96,3 @@ class Published(Dataset):
     def _source(self) -> str:
         facts = catalogue().get(self.name)
         return "its publisher" if facts is None else facts.source
-
-
-def with_sparse_features(graph: Graph) -> Graph:
-    """Return the graph with CSR features where fewer than one value in twenty is not zero.
-
-    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(40),
-    ...                          labels=torch.zeros(40, dtype=torch.long))
-    >>> with_sparse_features(graph).features.layout
-    torch.sparse_csr
-    """
-    features = graph.features
-    if features.layout != torch.strided or features.numel() == 0:
-        return graph
-    if int(features.count_nonzero()) >= SPARSE_BELOW * features.numel():
-        return graph
-    return Graph(graph.indptr, graph.indices, as_csr(features), graph.labels, graph.time)

@@ -108,7 +108,7 @@ class Graph:
         return repeat(torch.arange(self.num_nodes, device=self.device), self.degrees)
 
     def subgraph(self, nodes: Tensor, *, keep: Tensor | None = None) -> Graph:
-        """Return the graph induced by ``nodes``, renumbered in the order given.
+        """Return the graph induced by ``nodes``, each given once, renumbered in that order.
 
         keep: optional bool [edges]; entries where it is False are dropped as well.
         """
@@ -136,6 +136,10 @@ class Graph:
     def with_labels(self, labels: Tensor) -> Graph:
         """Return the same graph with other labels."""
         return replace(self, labels=labels)
+
+    def with_features(self, features: Tensor) -> Graph:
+        """Return the same graph with other features."""
+        return replace(self, features=features)
 
     def without_labels(self) -> Graph:
         """Return the same graph with every label hidden."""
@@ -175,7 +179,11 @@ class Graph:
         Self-loops are the normalisation's business: it adds exactly one where it is asked to.
         """
         nodes = labels.numel()
+        check_labels(labels)
         check_edges(edge_index, nodes)
+        if features.layout not in (torch.strided, torch.sparse_csr):
+            features = as_csr(features)
+        features = features.float() if features.dtype != torch.float32 else features
         check_features(features, nodes)
         sources, targets = edge_index[0].long(), edge_index[1].long()
         distinct = sources != targets
@@ -183,7 +191,6 @@ class Graph:
         if undirected:
             sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
         indptr, indices = build_csr(targets, sources, nodes)
-        features = features.float() if features.dtype != torch.float32 else features
         return cls(indptr, indices, features, labels.long(), None if time is None else time.long())
 
     @classmethod
@@ -194,8 +201,6 @@ class Graph:
             if value is None:
                 raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
         time: Any = data.get("time", data.get("node_year"))
-        if x.layout == torch.sparse_coo:
-            x = as_csr(x)
         return cls.from_edges(
             edge_index,
             features=x,
@@ -297,6 +302,18 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
         raise DataError(
             f"edge {int(wrong)} joins {source} and {target}, but nodes are numbered "
             f"0 to {nodes - 1}"
+        )
+
+
+def check_labels(labels: Tensor) -> None:
+    """Raise unless labels are classes 0, 1, ..., or -1 where a node has none."""
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise DataError(f"labels hold {labels.dtype}: expected integers")
+    if labels.numel() and int(labels.min()) < UNLABELLED:
+        node = int(labels.argmin())
+        raise DataError(
+            f"node {node} has label {int(labels[node])}: expected a class from 0 on, or "
+            f"{UNLABELLED} for none"
         )
 
 

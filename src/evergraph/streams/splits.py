@@ -66,7 +66,9 @@ def _cut(
             f"class {label} has {count} nodes, too few to split into training, validation and "
             f"test: at least 3 are needed (min_class_size = 3 drops such classes)"
         )
-    validation = max(1, int(shares[1] * count))
-    test = max(1, int(shares[2] * count))
+    # Rounding down, but not below what the share says in decimals: 0.29 of 100 is 29.
+    wanted = [max(1, int(share * count + 1e-9)) for share in shares[1:]]
+    validation = min(wanted[0], count - 2)
+    test = min(wanted[1], count - validation - 1)
     train = count - validation - test
     return nodes[:train], nodes[train : train + validation], nodes[train + validation :]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder, order_classes
@@ -112,6 +113,10 @@ class GraphStream:
 
         cumulative: with the training nodes of every task so far, which is how ``joint`` sees it.
         """
+        if not 0 <= index < len(self):
+            raise ConfigurationError(
+                f"task must be a number from 0 to {len(self) - 1}, not {index!r}"
+            )
         if self._lease is not None:
             self._lease.close()
         nodes = self._nodes(index, cumulative or self.edges == "all")
