@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 OUT ?= runs/wordnet
+# Threads that wait sleep instead of spinning: see docs/decisions/0009.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: run test test-slow check format bench install clean
 

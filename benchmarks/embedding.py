@@ -15,7 +15,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.graphs import CASES, Case, present
+from benchmarks.graphs import CASES, Case, layout, present
 from benchmarks.measure import (
     Options,
     Table,
@@ -172,7 +172,7 @@ def _time_cells(row: Row) -> list[str]:
         row.case.name,
         f"{row.graph.num_nodes:,}",
         f"{row.graph.num_edges:,}",
-        row.case.features,
+        f"{row.case.features}, {layout(row.graph.features)}",
         *(ms(seconds[name]) if name in seconds else "-" for name in MAKERS),
         times(own / seconds["floor"]),
         share(seconds["normalisation"], own),

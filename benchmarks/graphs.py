@@ -24,7 +24,7 @@ class Case:
 
     Attributes:
         name: how tables call it.
-        features: what its features are, in words.
+        features: how wide its features are and where they come from.
         load: returns it.
         file: what must be there for that.
     """
@@ -85,19 +85,26 @@ def _shared(
 
 def _cases() -> Iterable[Case]:
     arxiv, cora = "ogbn_arxiv_structure.npz", "cora_full_structure.npz"
-    yield _shared("arxiv", arxiv, "128 random, dense", with_dense_features, width=128)
+    yield _shared("arxiv", arxiv, "128 random", with_dense_features, width=128)
     yield _shared("arxiv structure", arxiv, "none", from_file)
     yield _shared("arxiv structure, directed", arxiv, "none", from_file, undirected=False)
-    yield _shared("computers", "amazon_computers.npz", "767 real, CSR 35 %", from_file)
-    yield _shared("coauthor-cs", "coauthor_cs.npz", "6,805 real, CSR 0.9 %", from_file)
-    words = "8,710 random, CSR 0.7 %"
+    yield _shared("computers", "amazon_computers.npz", "767 real", from_file)
+    yield _shared("coauthor-cs", "coauthor_cs.npz", "6,805 real", from_file)
+    words = "8,710 random"
     yield _shared("corafull", cora, words, with_sparse_features, width=8710, per_node=61)
-    yield Case("wordnet", "256 real, dense", partial(evergraph.load, "wordnet"))
+    yield Case("wordnet", "256 real", partial(evergraph.load, "wordnet"))
     for nodes in (500, 5_000, 300_000):
-        yield Case(f"synthetic-{nodes}", "64 synthetic, dense", partial(synthetic, nodes))
+        yield Case(f"synthetic-{nodes}", "64 synthetic", partial(synthetic, nodes))
 
 
 CASES = {case.name: case for case in _cases()}
+
+
+def layout(features: Tensor) -> str:
+    """Return how features lie in memory, and how many are not zero where that is sparse."""
+    if features.layout == torch.strided:
+        return "dense"
+    return f"CSR {100 * features.values().numel() / features.numel():.1f} %"
 
 
 def present(names: Iterable[str]) -> tuple[list[Case], list[str]]:

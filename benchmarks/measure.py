@@ -61,8 +61,12 @@ def in_own_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     """Call a module-level function in a fresh Python, so that nobody else's memory is counted."""
     threads = (torch.get_num_threads(),)
     context = multiprocessing.get_context("spawn")
+    start = time.perf_counter()
     with context.Pool(1, torch.set_num_threads, threads) as pool:
-        return pool.apply(function, args, dict(kwargs))
+        found = pool.apply(function, args, dict(kwargs))
+    taken = time.perf_counter() - start
+    print(f"{function.__name__}{args}: {taken:.0f} s, {found}", file=sys.stderr)
+    return found
 
 
 def extra_peak(work: Callable[[], object]) -> int:

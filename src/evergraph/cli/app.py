@@ -6,6 +6,7 @@ Nothing here imports torch before a command needs it, so that ``--help`` answers
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import typer
@@ -54,6 +55,9 @@ def teach(
 
 def main() -> None:
     """Run the command line; an error of ours is one sentence and exit code 2."""
+    # Read by OpenMP when torch is loaded: threads that wait sleep instead of spinning, without
+    # which a neighbour on one of the cores makes training ten times slower (docs/decisions/0009).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
     logging.getLogger("evergraph").setLevel(logging.INFO)
     try:

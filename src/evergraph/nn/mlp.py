@@ -65,15 +65,25 @@ class MLP(nn.Module):
         for layer in self.hidden:
             state = torch.relu_(layer(state))
             if self.training and self.dropout:
-                state = state * self._mask(state, generator)
+                assert generator is not None, "dropout draws from the generator it is given"
+                state = state * dropout_mask(state.shape, self.dropout, generator=generator)
         scores: Tensor = self.out(state)
         return scores
 
-    def _mask(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Draw which units stay, scaled so that the mean does.  [n, width]"""
-        assert generator is not None, "dropout draws from the generator it is given"
-        kept = 1.0 - self.dropout
-        return torch.empty_like(state).bernoulli_(kept, generator=generator).div_(kept)
+
+def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator) -> Tensor:
+    """Draw which units stay, scaled so that the mean does.  -> float32 [n, width]
+
+    A random byte decides for each unit, so the rate is rounded to a 256th. Bytes are drawn eight
+    at a time as one integer: on a CPU twenty times as fast as ``bernoulli_``, which would
+    otherwise take longer than the matrix products around it.
+    """
+    dropped = round(256 * rate)
+    words = -(-shape.numel() // 8)
+    noise = torch.empty(words, dtype=torch.int64, device=generator.device)
+    noise.random_(-(2**63), None, generator=generator)
+    kept = noise.view(torch.uint8)[: shape.numel()].view(shape) >= dropped
+    return kept.float().mul_(256 / (256 - dropped))
 
 
 def check_head(hidden: tuple[int, ...], dropout: float) -> None:
