@@ -121,11 +121,12 @@ def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> 
 @pytest.mark.parametrize("name", methods.names())
 def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
-    accuracies = []
+    answers = []
     for device in ("cpu", "cuda"):
         trainer = Trainer(epochs=8, batch_size=None, device=device)
         learner = methods.make(name, dropout=0.0, trainer=trainer, generator=seeded(0))
-        accuracies.append([r.rows["local"]["balanced"] for r in learn_stream(learner, stream)][-1])
-    torch.testing.assert_close(
-        torch.tensor(accuracies[0]), torch.tensor(accuracies[1]), atol=0.05, rtol=0
-    )
+        for index in range(len(stream)):
+            learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+        exam = stream.exams(2, "global")[0]
+        answers.append(learner.predict(exam.graph, exam.nodes))
+    assert (answers[0] == answers[1]).float().mean() > 0.9
