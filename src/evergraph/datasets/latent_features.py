@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.graphs.graph import csr_tensor
 
 # Directions carried along beyond those asked for; they take the error of the last ones.
 OVERSAMPLING = 32
@@ -84,9 +85,7 @@ def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:
         torch.from_numpy(np.asarray(part, dtype=kind))
         for part, kind in zip(parts, (np.int32, np.int32, np.float32), strict=True)
     )
-    return torch.sparse_csr_tensor(
-        indptr, indices, values, size=matrix.shape, check_invariants=False
-    )
+    return csr_tensor(indptr, indices, values, matrix.shape)
 
 
 @contextmanager

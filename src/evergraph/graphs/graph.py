@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -238,9 +240,18 @@ def row_pointers(rows: Tensor, nodes: int) -> Tensor:
     return indptr
 
 
+@contextmanager
+def quietly_sparse() -> Iterator[None]:
+    """Keep torch from telling our users that its CSR tensors are in beta."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        yield
+
+
 def as_csr(matrix: Tensor) -> Tensor:
     """Return a matrix as float32 ``torch.sparse_csr`` with int32 indices."""
-    csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
+    with quietly_sparse():
+        csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
     return csr_tensor(
         csr.crow_indices().int(), csr.col_indices().int(), csr.values().float(), tuple(csr.shape)
     )
@@ -248,8 +259,7 @@ def as_csr(matrix: Tensor) -> Tensor:
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    with quietly_sparse():
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 

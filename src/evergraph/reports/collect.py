@@ -25,10 +25,10 @@ class Finished:
         return str(self.result["config"]["method"]["name"])
 
     @property
-    def title(self) -> str:
-        """The method, the dataset and the setting."""
+    def task(self) -> str:
+        """The dataset and the setting."""
         config = self.result["config"]
-        return f"{self.method}, {config['dataset']['name']}, {config['stream']['setting']}"
+        return f"{Path(config['dataset']['name']).stem}, {config['stream']['setting']}"
 
 
 def collect(folder: Path) -> list[Finished]:

@@ -17,7 +17,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 def plot_learning_curves(runs: Sequence[Finished], path: Path) -> None:
     """Draw AA after each task, local as full lines and global as dashed ones."""
     figure, axes = _figure(7.5, 4.6)
-    for place, run in enumerate(runs):
+    shared, names = _names(runs)
+    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
         colour = PALETTE[place % len(PALETTE)]
         curves = run.result["average_accuracy_curve"]
         for testing, style in (("local", "-"), ("global", "--")):
@@ -27,9 +28,11 @@ def plot_learning_curves(runs: Sequence[Finished], path: Path) -> None:
                 curve,
                 style,
                 color=colour,
-                label=f"{run.title} ({testing})",
+                label=f"{name} ({testing})",
             )
     axes.set(xlabel="tasks learned", ylabel="average accuracy, balanced (%)", ylim=(0, 101))
+    axes.set_title(shared, fontsize=10)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=150, bbox_inches="tight")
@@ -38,13 +41,25 @@ def plot_learning_curves(runs: Sequence[Finished], path: Path) -> None:
 def plot_accuracy_matrices(runs: Sequence[Finished], path: Path) -> None:
     """Draw each run's accuracy matrix (local, balanced, first seed) as a heat map."""
     figure, axes = _figure(3.6 * len(runs) + 0.6, 3.8, columns=len(runs))
-    for run, place in zip(runs, np.atleast_1d(axes), strict=True):
+    shared, names = _names(runs)
+    figure.suptitle(shared, fontsize=10)
+    for run, name, place in zip(runs, names, np.atleast_1d(axes), strict=True):
         rows = run.result["accuracy_matrix"][0]["local"]["balanced"]
         image = place.imshow(_square(rows), vmin=0, vmax=100, cmap="viridis")
-        place.set(title=run.title, xlabel="accuracy on task", ylabel="after learning task")
-        place.title.set_fontsize(9)
+        place.set(xlabel="accuracy on task", ylabel="after learning task")
+        place.set_title(name, fontsize=9)
+        for axis in (place.xaxis, place.yaxis):
+            axis.get_major_locator().set_params(integer=True)
     figure.colorbar(image, ax=axes, shrink=0.8, label="accuracy (%)")
     figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def _names(runs: Sequence[Finished]) -> tuple[str, list[str]]:
+    """Return what all runs share, for a title, and what tells each of them apart."""
+    tasks = {run.task for run in runs}
+    if len(tasks) == 1:
+        return tasks.pop(), [run.method for run in runs]
+    return "", [f"{run.method}, {run.task}" for run in runs]
 
 
 def _square(rows: list[list[float]]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from evergraph.reports.collect import Finished
@@ -28,7 +29,7 @@ def _row(method: str, result: dict[str, Any]) -> tuple[str, ...]:
     covered = result["coverage_ratio"]
     return (
         method,
-        config["dataset"]["name"],
+        Path(config["dataset"]["name"]).stem,
         config["stream"]["setting"],
         *accuracies,
         size(result["memory"]["bytes"]),
