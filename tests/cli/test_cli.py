@@ -126,8 +126,9 @@ def test_a_preset_can_be_a_file(tmp_path: Path, evergraph: Evergraph) -> None:
     assert (config["method"]["name"], config["training"]["epochs"]) == ("joint", 1)
 
 
-def test_a_killed_run_resumes_to_the_bit_identical_result(
-    tmp_path: Path, evergraph: Evergraph
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
+    blow: signal.Signals, tmp_path: Path, evergraph: Evergraph
 ) -> None:
     options = ["run", *SMALL, "--epochs", "60", "--seeds", "0,1", "--json"]
     whole = json.loads(evergraph(*options, "--out", "whole").stdout)
@@ -135,15 +136,19 @@ def test_a_killed_run_resumes_to_the_bit_identical_result(
         [sys.executable, "-m", "evergraph.cli.app", *options, "--out", "killed"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     progress = tmp_path / "killed" / "seed-0" / "progress.json"
     deadline = time.monotonic() + 60
     while not progress.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(blow)
+    _, said = process.communicate()
     assert progress.exists()
+    if blow is signal.SIGINT:
+        assert process.returncode == 130
+        assert "go on with --resume --out killed" in said
     assert not (tmp_path / "killed" / "result.json").exists(), "it was done before the kill"
     resumed = json.loads(evergraph(*options, "--out", "killed", "--resume").stdout)
     for key in ("average_accuracy", "average_forgetting", "accuracy_matrix", "coverage_ratio"):

@@ -65,10 +65,6 @@ def main() -> None:
     except EvergraphError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(EXIT_CODE)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: finished tasks are kept; the same command with --resume goes on",
-                   err=True)  # fmt: skip
-        sys.exit(130)
 
 
 if __name__ == "__main__":

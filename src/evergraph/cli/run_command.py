@@ -63,7 +63,13 @@ def run_command(
     }
     config = overrides(preset, given, parse_settings(settings))
     folder = out if out is not None else _default_folder(config, resume)
-    result = _run(config, folder, resume)
+    try:
+        result = _run(config, folder, resume)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
+        )
+        raise typer.Exit(130) from None
     if as_json:
         print_json(result.to_dict())
     else:
