@@ -81,9 +81,9 @@ class MemoryConfig(Section):
 class TrainingConfig(Section):
     """How the head is trained; see ``Trainer``."""
 
-    epochs: int = 20
+    epochs: int = 30
     lr: float = 0.005
-    weight_decay: float = 0.0
+    weight_decay: float = 1e-5
     batch_size: int | Literal["full"] = 512
     momentum: str = "carried"
     schedule: str = "constant"

@@ -39,9 +39,9 @@ class Trainer:
     def __init__(
         self,
         *,
-        epochs: int = 20,
+        epochs: int = 30,
         lr: float = 0.005,
-        weight_decay: float = 0.0,
+        weight_decay: float = 1e-5,
         batch_size: int | None = 512,
         momentum: Momentum = "carried",
         schedule: Schedule = "constant",
