@@ -28,6 +28,8 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave the new name on empty blocks
         aside.chmod(0o644)  # mkstemp allows the owner only; a cache may be shared
         aside.replace(path)
     finally:

@@ -6,8 +6,6 @@ import hashlib
 import importlib.resources
 import io
 import logging
-import os
-import threading
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -20,8 +18,10 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import DataError
 from evergraph.core.seeding import seeded
+from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
 from evergraph.graphs import Graph
@@ -62,8 +62,7 @@ class WordNet(Dataset):
     name = "wordnet"
 
     def __init__(self, *, dims: int = 256) -> None:
-        if not isinstance(dims, int) or dims < 1:
-            raise ConfigurationError(f"dims must be a whole number of 1 or more: got {dims!r}")
+        check_integer("dims", dims, least=1)
         self.dims = dims
 
     def load(self, cache: Path) -> Graph:
@@ -171,22 +170,9 @@ def _sound(kept: object, shape: tuple[int, int]) -> bool:
 
 
 def _keep(features: Tensor, file: Path) -> None:
-    """Write the features aside, then in place at once; without a place for them go on."""
-    aside = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.part")
+    """Keep the features for the next time; without a place for them go on."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as target:
+        with written_aside(file) as target:
             np.save(target, features.numpy())
-            target.flush()
-            os.fsync(target.fileno())  # a power cut must not leave the new name on empty blocks
-        aside.replace(file)
     except OSError as error:
         logger.warning("the features of wordnet cannot be kept in %s (%s)", file, error)
-        _remove(aside)
-
-
-def _remove(file: Path) -> None:
-    try:
-        file.unlink(missing_ok=True)
-    except OSError:  # the folder that would not take it: there is nothing to remove
-        logger.debug("%s could not be removed", file)
