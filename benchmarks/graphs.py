@@ -13,7 +13,7 @@ from torch import Tensor
 import evergraph
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import csr_tensor
+from evergraph.graphs.csr import csr_tensor
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import DataError
 from evergraph.datasets.npz_file import read_npz, write_npz
 from evergraph.graphs import Graph, homophily
-from evergraph.graphs.graph import as_csr
+from evergraph.graphs.csr import as_csr
 
 PLAIN = {
     "edge_index": np.array([[0, 2], [1, 0]], np.int32),

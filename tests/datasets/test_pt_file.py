@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from evergraph.core.errors import DataError
 from evergraph.datasets.pt_file import read_pt
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import as_csr
+from evergraph.graphs.csr import as_csr
 
 
 class Bomb:

@@ -13,7 +13,8 @@ from torch_geometric.data import Data
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.graph import check_features, take_rows
+from evergraph.graphs.csr import take_rows
+from evergraph.graphs.validation import check_features
 
 NODES = 6
 Pairs = list[tuple[int, int]]
@@ -337,7 +338,7 @@ def test_finite_features_whose_sum_is_not_are_taken() -> None:
 
 
 def test_more_edges_than_int32_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.graphs.graph._INT32_MAX", 2)
+    monkeypatch.setattr("evergraph.graphs.csr._INT32_MAX", 2)
     graph_of([(0, 1), (1, 2), (0, 1)])
     with pytest.raises(DataError, match="the graph has 3 edges: at most 2 are supported"):
         graph_of([(0, 1), (1, 2), (2, 3)])

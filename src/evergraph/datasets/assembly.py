@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import csr_tensor
+from evergraph.graphs.csr import csr_tensor
 
 
 @contextmanager

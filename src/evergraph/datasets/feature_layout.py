@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.graphs.graph import as_csr
+from evergraph.graphs.csr import as_csr
 
 # CSR stores 8 bytes for every value of 4, and its products cost far more per value: below one
 # value in twenty it saves memory several times over, above it a dense matrix is better at both.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs.graph import csr_tensor
+from evergraph.graphs.csr import csr_tensor
 
 # Directions carried along beyond those asked for; they take the error of the last ones.
 OVERSAMPLING = 32

@@ -15,7 +15,7 @@ from evergraph.core.errors import DataError
 from evergraph.datasets.assembly import assemble, checked_csr, naming
 from evergraph.datasets.download import reason
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import as_csr
+from evergraph.graphs.csr import as_csr
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
 TIME_KEYS = ("time", "node_year")

@@ -1,10 +1,11 @@
 """Floor 1: the graph record, normalisation, propagation, reach and homophily."""
 
-from evergraph.graphs.graph import UNLABELLED, Graph
+from evergraph.graphs.graph import Graph
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
 from evergraph.graphs.propagation import propagate, walk
 from evergraph.graphs.reach import covered_nodes, reach, reach_sizes
+from evergraph.graphs.validation import UNLABELLED
 
 __all__ = [
     "UNLABELLED",

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.graphs.csr import as_csr, build_csr, repeat, row_entries, row_pointers, take_rows
+from evergraph.graphs.validation import UNLABELLED, check_edges, check_features, check_labels
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-UNLABELLED = -1
-_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,124 +218,3 @@ class Graph:
         if self.time is not None:
             data.time = self.time
         return data
-
-
-def build_csr(rows: Tensor, columns: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort pairs into CSR, each pair once.  [edges], [edges] -> int32 [nodes + 1], int32 [edges]"""
-    keys = torch.unique(rows * nodes + columns)
-    if keys.numel() > _INT32_MAX:
-        raise DataError(f"the graph has {keys.numel()} edges: at most {_INT32_MAX} are supported")
-    return row_pointers(keys // max(nodes, 1), nodes), (keys % max(nodes, 1)).int()
-
-
-def row_pointers(rows: Tensor, nodes: int) -> Tensor:
-    """Return where each row begins, given the row of every entry.  [edges] -> int32 [nodes + 1]"""
-    indptr = torch.zeros(nodes + 1, dtype=torch.int32, device=rows.device)
-    indptr[1:] = torch.bincount(rows, minlength=nodes).cumsum(0)
-    return indptr
-
-
-@contextmanager
-def quietly_sparse() -> Iterator[None]:
-    """Keep torch from telling our users that its CSR tensors are in beta."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        yield
-
-
-def as_csr(matrix: Tensor) -> Tensor:
-    """Return a matrix as float32 ``torch.sparse_csr`` with int32 indices."""
-    with quietly_sparse():
-        csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
-    return csr_tensor(
-        csr.crow_indices().int(), csr.col_indices().int(), csr.values().float(), tuple(csr.shape)
-    )
-
-
-def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
-    with quietly_sparse():
-        return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
-
-
-def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    """Return the given rows of a dense or CSR matrix.  [n, d], [m] -> [m, d]"""
-    if matrix.layout == torch.strided:
-        return matrix[rows]
-    owners, entries = row_entries(matrix.crow_indices(), rows)
-    return csr_tensor(
-        row_pointers(owners, len(rows)),
-        matrix.col_indices()[entries],
-        matrix.values()[entries],
-        (len(rows), matrix.shape[1]),
-    )
-
-
-def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return, for every entry of some rows of a CSR matrix, which of the rows and where it lies.
-
-    indptr: [n + 1]; rows: [m]; -> int64 [entries], int64 [entries]
-    """
-    starts = indptr[rows].long()
-    lengths = indptr[rows + 1].long() - starts
-    owners = repeat(torch.arange(len(rows), device=rows.device), lengths)
-    before = lengths.cumsum(0) - lengths
-    entries = torch.arange(len(owners), device=rows.device) + (starts - before)[owners]
-    return owners, entries
-
-
-def repeat(values: Tensor, counts: Tensor) -> Tensor:
-    """Return each value ``counts`` times over.  [n], [n] -> [sum of counts]
-
-    >>> repeat(torch.tensor([5, 7]), torch.tensor([2, 1]))
-    tensor([5, 5, 7])
-    """
-    if values.device.type == "cpu":  # several times as fast as torch's own on a CPU
-        return torch.from_numpy(np.repeat(values.numpy(), counts.numpy()))
-    return torch.repeat_interleave(values, counts)
-
-
-def check_edges(edge_index: Tensor, nodes: int) -> None:
-    """Raise unless every edge joins two existing nodes."""
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise DataError(f"edge_index has shape {tuple(edge_index.shape)}: expected [2, edges]")
-    if edge_index.is_floating_point():
-        raise DataError(f"edge_index holds {edge_index.dtype}: expected integers")
-    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
-        wrong = ((edge_index < 0) | (edge_index >= nodes)).any(0).nonzero()[0, 0]
-        source, target = edge_index[:, wrong].tolist()
-        raise DataError(
-            f"edge {int(wrong)} joins {source} and {target}, but nodes are numbered "
-            f"0 to {nodes - 1}"
-        )
-
-
-def check_labels(labels: Tensor) -> None:
-    """Raise unless labels are classes 0, 1, ..., or -1 where a node has none."""
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise DataError(f"labels hold {labels.dtype}: expected integers")
-    if labels.numel() and int(labels.min()) < UNLABELLED:
-        node = int(labels.argmin())
-        raise DataError(
-            f"node {node} has label {int(labels[node])}: expected a class from 0 on, or "
-            f"{UNLABELLED} for none"
-        )
-
-
-def check_features(features: Tensor, nodes: int) -> None:
-    """Raise unless features are finite numbers, one row a node."""
-    if features.dim() != 2 or features.shape[0] != nodes:
-        raise DataError(
-            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
-        )
-    values = features if features.layout == torch.strided else features.values()
-    # A sum is finite only if every term is; the exact search runs only when it is not.
-    if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
-        bad = (~values.isfinite()).nonzero()
-        if len(bad):
-            where = (
-                f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
-            )
-            raise DataError(
-                f"features hold NaN or infinity, first in {where}: expected finite numbers"
-            )

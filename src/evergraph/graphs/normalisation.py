@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.graphs.graph import Graph, csr_tensor, repeat
+from evergraph.graphs.csr import csr_tensor, repeat
+from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
 

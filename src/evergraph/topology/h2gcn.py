@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import Graph, propagate
-from evergraph.graphs.graph import csr_tensor
+from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.reach import reach_blocks
 from evergraph.topology.base import TopologyEncoder, topologies

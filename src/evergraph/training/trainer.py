@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,37 @@ from torch import Tensor, nn
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import choose_device
 from evergraph.streams import Task
-from evergraph.training.batches import batches
-
-if TYPE_CHECKING:
-    from evergraph.training.learner import Learner
+from evergraph.training.batches import Batch, batches
 
 Momentum = Literal["carried", "fresh"]
 Schedule = Literal["constant", "cosine"]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class Trainable(Protocol):
+    """What the trainer drives; ``Learner`` says what each is for."""
+
+    generator: torch.Generator
+
+    def begin_task(self, task: Task) -> int:
+        """Prepare for a task; return how many examples an epoch has."""
+        ...
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss over some of the examples."""
+        ...
+
+    def adjust_gradients(self) -> None:
+        """Change gradients before the step."""
+        ...
+
+    def end_task(self, task: Task) -> None:
+        """Keep what later tasks will need."""
+        ...
+
+    def named_parameters(self) -> dict[str, nn.Parameter]:
+        """Return every trainable parameter by name."""
+        ...
 
 
 class Trainer:
@@ -65,7 +88,7 @@ class Trainer:
         self.on_epoch = on_epoch
         self.moments_: dict[str, Tensor] = {}
 
-    def fit(self, learner: Learner, task: Task) -> None:
+    def fit(self, learner: Trainable, task: Task) -> None:
         """Train a learner on one task."""
         count = learner.begin_task(task)
         parameters = learner.named_parameters()

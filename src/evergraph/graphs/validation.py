@@ -1,0 +1,56 @@
+"""What edges, labels and features must be to make a graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+
+UNLABELLED = -1
+
+
+def check_edges(edge_index: Tensor, nodes: int) -> None:
+    """Raise unless every edge joins two existing nodes."""
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise DataError(f"edge_index has shape {tuple(edge_index.shape)}: expected [2, edges]")
+    if edge_index.is_floating_point():
+        raise DataError(f"edge_index holds {edge_index.dtype}: expected integers")
+    if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
+        wrong = ((edge_index < 0) | (edge_index >= nodes)).any(0).nonzero()[0, 0]
+        source, target = edge_index[:, wrong].tolist()
+        raise DataError(
+            f"edge {int(wrong)} joins {source} and {target}, but nodes are numbered "
+            f"0 to {nodes - 1}"
+        )
+
+
+def check_labels(labels: Tensor) -> None:
+    """Raise unless labels are classes 0, 1, ..., or -1 where a node has none."""
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise DataError(f"labels hold {labels.dtype}: expected integers")
+    if labels.numel() and int(labels.min()) < UNLABELLED:
+        node = int(labels.argmin())
+        raise DataError(
+            f"node {node} has label {int(labels[node])}: expected a class from 0 on, or "
+            f"{UNLABELLED} for none"
+        )
+
+
+def check_features(features: Tensor, nodes: int) -> None:
+    """Raise unless features are finite numbers, one row a node."""
+    if features.dim() != 2 or features.shape[0] != nodes:
+        raise DataError(
+            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
+        )
+    values = features if features.layout == torch.strided else features.values()
+    # A sum is finite only if every term is; the exact search runs only when it is not.
+    if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
+        bad = (~values.isfinite()).nonzero()
+        if len(bad):
+            where = (
+                f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
+            )
+            raise DataError(
+                f"features hold NaN or infinity, first in {where}: expected finite numbers"
+            )
