@@ -28,6 +28,15 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+def flush_denormals() -> None:
+    """Round numbers below 1e-38 to zero on this CPU thread and those it starts.
+
+    Adam's moments of idle weights fade into that range, where a CPU takes many times as long for
+    every operation. Threads inherit the mode when they start: call it before any work.
+    """
+    torch.set_flush_denormal(True)
+
+
 def peak_rss_bytes() -> int:
     """Return the largest resident size this process has had so far."""
     import resource  # not on Windows, where the figure is simply not given

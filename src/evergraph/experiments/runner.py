@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.device import peak_rss_bytes
+from evergraph.core.device import flush_denormals, peak_rss_bytes
 from evergraph.core.errors import DataError
 from evergraph.experiments.build import (
     build_learner,
@@ -78,6 +78,7 @@ def run(
 def open_run(config: RunConfig, *, out: Path | None = None, resume: bool = False) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written."""
     started = time.perf_counter()
+    flush_denormals()
     config = resolved(config)
     check(config)
     graph = load_graph(config)

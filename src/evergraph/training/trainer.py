@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.device import choose_device
+from evergraph.core.device import choose_device, flush_denormals
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
 
@@ -90,6 +90,7 @@ class Trainer:
 
     def fit(self, learner: Trainable, task: Task) -> None:
         """Train a learner on one task."""
+        flush_denormals()
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
         optimiser = self._optimiser(parameters)
