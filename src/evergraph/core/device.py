@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -28,13 +30,18 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-def flush_denormals() -> None:
-    """Round numbers below 1e-38 to zero on this CPU thread and those it starts.
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """Round numbers below 1e-38 to zero on this CPU thread, and on those started meanwhile.
 
     Adam's moments of idle weights fade into that range, where a CPU takes many times as long for
-    every operation. Threads inherit the mode when they start: call it before any work.
+    every operation. Threads inherit the mode when they start, so it should come before any work.
     """
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)  # torch's default; it cannot be asked what it was
 
 
 def peak_rss_bytes() -> int:

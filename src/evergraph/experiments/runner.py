@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.device import flush_denormals, peak_rss_bytes
+from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import DataError
 from evergraph.experiments.build import (
     build_learner,
@@ -75,10 +75,10 @@ def run(
     return complete(opened, observer=observer)
 
 
+@denormals_flushed()
 def open_run(config: RunConfig, *, out: Path | None = None, resume: bool = False) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written."""
     started = time.perf_counter()
-    flush_denormals()
     config = resolved(config)
     check(config)
     graph = load_graph(config)

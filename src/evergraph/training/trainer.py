@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.device import choose_device, flush_denormals
+from evergraph.core.device import choose_device, denormals_flushed
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
 
@@ -88,9 +88,9 @@ class Trainer:
         self.on_epoch = on_epoch
         self.moments_: dict[str, Tensor] = {}
 
+    @denormals_flushed()
     def fit(self, learner: Trainable, task: Task) -> None:
         """Train a learner on one task."""
-        flush_denormals()
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
         optimiser = self._optimiser(parameters)
