@@ -21,7 +21,7 @@ run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
 	@$(BIN)/evergraph run --dataset wordnet --method finetune --out $(OUT)/finetune --resume
 	@$(BIN)/evergraph run --dataset wordnet --method tem --out $(OUT)/tem --resume
 	@# joint goes over all earlier nodes again with every task: fewer epochs do
-	@$(BIN)/evergraph run --dataset wordnet --method joint --epochs 10 --out $(OUT)/joint --resume
+	@$(BIN)/evergraph run --dataset wordnet --method joint --epochs 6 --out $(OUT)/joint --resume
 	@$(BIN)/evergraph report $(OUT)
 
 check: $(STAMP)  ## lint, format, types, floors
