@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,17 @@ from evergraph.graphs import Graph
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
-def shared_graph(name: str, *, undirected: bool = True) -> Graph:
-    """Load one of the real graphs, or skip where they are not at hand."""
-    path = SHARED / f"{name}.npz"
-    if not path.exists():
-        pytest.skip(f"the real graph {path} is not at hand")
-    return load(path, undirected=undirected)
+@pytest.fixture(scope="session")
+def real() -> Callable[[str], Path]:
+    """Return the path of one of the real graphs by name, or skip where they are not at hand."""
+
+    def path_of(name: str) -> Path:
+        path = SHARED / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(f"the real graph {path} is not at hand")
+        return path
+
+    return path_of
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +17,25 @@ from evergraph.experiments.runner import run
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.streams import GraphStream
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+Real = Callable[[str], Path]
 
 
-def real(name: str) -> str:
-    path = SHARED / f"{name}.npz"
-    if not path.exists():
-        pytest.skip(f"the real graph {path} is not at hand")
-    return str(path)
-
-
-def accuracy(dataset: str, *, preset: str | None, **changes: Any) -> float:
+def accuracy(dataset: str | Path, *, preset: str | None, **changes: Any) -> float:
     """Class-IL, local, balanced AA over three seeds, in percent."""
     values = RunConfig().to_dict() if preset is None else read_preset(preset)
-    config = RunConfig.of(merged(values, {"dataset": dataset, "seeds": [0, 1, 2], **changes}))
+    config = RunConfig.of(merged(values, {"dataset": str(dataset), "seeds": [0, 1, 2], **changes}))
     return 100 * run(config).average_accuracy()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("amazon_computers", 96.0), ("coauthor_cs", 97.5)])
-def test_tem_with_the_papers_recipe(name: str, least: float) -> None:
+def test_tem_with_the_papers_recipe(name: str, least: float, real: Real) -> None:
     assert accuracy(real(name), preset="paper") >= least
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
-def test_finetune_forgets(name: str) -> None:
+def test_finetune_forgets(name: str, real: Real) -> None:
     assert accuracy(real(name), preset="paper", method="finetune") <= 25
 
 
@@ -54,7 +48,7 @@ def test_wordnet_with_the_papers_recipe_and_with_ours() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["amazon_computers", "coauthor_cs"])
-def test_our_own_recipe(name: str) -> None:
+def test_our_own_recipe(name: str, real: Real) -> None:
     ours = accuracy(real(name), preset=None)
     assert ours >= {"amazon_computers": 95.5, "coauthor_cs": 97.5}[name]
 
@@ -79,14 +73,16 @@ def covered(stream: GraphStream, sampler: str, budget: float) -> float:
         pytest.param(False, [0.0002, 0.001], marks=pytest.mark.slow),
     ],
 )
-def test_coverage_sampling_covers_more_of_arxiv(directed: bool, budgets: list[float]) -> None:
+def test_coverage_sampling_covers_more_of_arxiv(
+    directed: bool, budgets: list[float], real: Real
+) -> None:
     """The paper's Table 2, lower half, on the real citation graph."""
     stream = GraphStream(load(real("ogbn_arxiv_structure"), undirected=not directed))
     for budget in budgets:
         assert covered(stream, "coverage", budget) > covered(stream, "uniform", budget), budget
 
 
-def test_greedy_coverage_is_ahead_of_all_on_arxiv() -> None:
+def test_greedy_coverage_is_ahead_of_all_on_arxiv(real: Real) -> None:
     stream = GraphStream(load(real("ogbn_arxiv_structure"), undirected=False))
     ratios = {name: covered(stream, name, 0.001) for name in ("greedy-coverage", "coverage")}
     assert ratios["greedy-coverage"] > ratios["coverage"]

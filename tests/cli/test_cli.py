@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,6 @@ SMALL = [
 ]  # fmt: skip
 
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 Outcome = subprocess.CompletedProcess[str]
 
 
@@ -190,12 +190,14 @@ def test_info_of_a_users_file(tmp_path: Path, evergraph: Evergraph) -> None:
     ],
 )
 def test_info_agrees_with_the_paper(
-    name: str, key: str, homophily: float, tasks: int, evergraph: Evergraph
+    name: str,
+    key: str,
+    homophily: float,
+    tasks: int,
+    evergraph: Evergraph,
+    real: Callable[[str], Path],
 ) -> None:
-    path = SHARED / f"{name}.npz"
-    if not path.exists():
-        pytest.skip(f"the real graph {path} is not at hand")
-    facts = json.loads(evergraph("info", str(path), "--json").stdout)
+    facts = json.loads(evergraph("info", str(real(name)), "--json").stdout)
     assert facts[key] == pytest.approx(homophily, abs=5e-4)
     assert facts["tasks"] == tasks
 
@@ -298,3 +300,13 @@ def test_resume_refuses_another_configuration(tmp_path: Path, evergraph: Evergra
     evergraph("run", *SMALL, "--out", "out")
     done = evergraph("run", *SMALL, "--lr", "0.5", "--out", "out", "--resume", expect=2)
     assert "training.lr is 0.005 there and 0.5 here" in done.stderr
+
+
+def test_an_empty_class_a_class_of_one_and_no_edges_are_learned_around(
+    tmp_path: Path, evergraph: Evergraph
+) -> None:
+    labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
+    path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
+    done = evergraph("run", "--dataset", str(path), "--epochs", "1", "--json")
+    assert "classes [1, 4] have fewer than 2 nodes and are dropped" in done.stderr
+    assert json.loads(done.stdout)["dataset"]["task_classes"] == [[0, 2]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError  # what torch raises when it refuses; nothing is unpickled here
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def _read_safely(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except UnpicklingError as error:
         raise DataError(f"needs pickled objects that are not safe to load: {EXPECTED}") from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"is damaged or no .pt file ({reason(error)}): {EXPECTED}") from error
