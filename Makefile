@@ -13,8 +13,8 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
-	@$(BIN)/pip install --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install --quiet -c constraints.txt -e ".[ogb,dev]"
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[ogb,dev]"
 	@touch $@
 
 run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
