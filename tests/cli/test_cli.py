@@ -138,6 +138,8 @@ def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        # A job in the background of a shell inherits SIGINT ignored, and would never see it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     progress = tmp_path / "killed" / "seed-0" / "progress.json"
     deadline = time.monotonic() + 60
