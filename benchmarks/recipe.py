@@ -25,6 +25,7 @@ from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.methods import TEM
+from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
 from evergraph.training import Trainer
 
@@ -52,7 +53,7 @@ def validate(
 ) -> dict[str, float]:
     """Return class-IL balanced AA on validation nodes in percent, by way of testing."""
     trainer = Trainer(device=device, **training)
-    learner = TEM(trainer=trainer, generator=seeded(0, "learner"), **head)
+    learner = TEM(backbone=PDGNN(**head), trainer=trainer, generator=seeded(0, "learner"))
     reports = list(learn_stream(learner, GraphStream(graph), part="validation"))
     rows = {way: [r.rows[way]["balanced"] for r in reports] for way in ("local", "global")}
     return {way: round(100 * average_accuracy(matrix_of(row)), 1) for way, row in rows.items()}

@@ -36,7 +36,7 @@ from benchmarks.measure import (
 
 from evergraph.core.device import peak_rss_bytes
 from evergraph.experiments import protocol
-from evergraph.experiments.build import build_learner, build_stream
+from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import TaskReport, learn_stream
@@ -44,7 +44,7 @@ from evergraph.experiments.result import PHASES
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory
 from evergraph.methods import TEM
-from evergraph.nn import MLP
+from evergraph.nn import MLP, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache
 from evergraph.training import batches
@@ -76,9 +76,16 @@ def recipe(name: str, epochs: int | None = None) -> RunConfig:
     if name != "default":
         values = merged(values, read_preset(name))
     config = RunConfig.of(values)
-    if epochs is None or epochs >= config.training.epochs:
+    if epochs is None or epochs >= epochs_of(config):
         return config
     return RunConfig.of(merged(values, {"training": {"epochs": epochs}}))
+
+
+def epochs_of(config: RunConfig) -> int:
+    """Return a recipe's epochs, the backbone's own where it names none."""
+    epochs = resolved(config).training.epochs
+    assert epochs is not None
+    return epochs
 
 
 class Stopwatch:
@@ -156,8 +163,10 @@ def learn(config: RunConfig, graph: Graph, *, recompute: bool = False) -> list[T
     learner = build_learner(config, seed=0)
     assert isinstance(learner, TEM)
     if recompute:
-        cache = Recomputing(learner.topology, scaling=learner.scaling, device=learner.device)
-        learner.embeddings = cache
+        assert isinstance(learner.backbone, PDGNN)
+        model = learner.backbone
+        cache = Recomputing(model.topology, scaling=model.scaling, device=learner.device)
+        model.embeddings = cache
         learner.trainer.on_epoch = cache.recompute
     return list(learn_stream(learner, build_stream(config, graph, seed=0)))
 
@@ -218,7 +227,7 @@ def profile_stream(name: str, recipe_name: str, epochs: int) -> Profile:
     peak = peak_rss_bytes()
     phases = {phase: sum(report.seconds[phase] for report in reports) for phase in PHASES}
     sections = {section: stopwatch.seconds[section] for section in SECTIONS}
-    ran = config.training.epochs, recipe(recipe_name).training.epochs
+    ran = epochs_of(config), epochs_of(recipe(recipe_name))
     products = products_in_head(recipe(recipe_name, PROFILED_EPOCHS), graph)
     return Profile(name, recipe_name, phases, sections, products, peak, one_off, ran)
 

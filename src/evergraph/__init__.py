@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UniformSampler,
     )
     from evergraph.methods import TEM, Finetune, Joint
+    from evergraph.nn import GAT, GCN, GIN, PDGNN, GraphSAGE
     from evergraph.streams import GraphStream, Task
     from evergraph.topology import APPNP, H2GCN, PPR, S2GC, SGC, Identity, MixHop, Reservoir
     from evergraph.training import Learner, Trainer
@@ -50,6 +51,7 @@ _HOMES = {
         "UniformSampler",
     ),
     "methods": ("TEM", "Finetune", "Joint"),
+    "nn": ("GAT", "GCN", "GIN", "PDGNN", "GraphSAGE"),
     "streams": ("GraphStream", "Task"),
     "topology": ("APPNP", "H2GCN", "PPR", "S2GC", "SGC", "Identity", "MixHop", "Reservoir"),
     "training": ("Learner", "Trainer"),
@@ -58,7 +60,11 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "APPNP",
+    "GAT",
+    "GCN",
+    "GIN",
     "H2GCN",
+    "PDGNN",
     "PPR",
     "S2GC",
     "SGC",
@@ -69,6 +75,7 @@ __all__ = [
     "EvergraphError",
     "Finetune",
     "Graph",
+    "GraphSAGE",
     "GraphStream",
     "GreedyCoverageSampler",
     "Identity",

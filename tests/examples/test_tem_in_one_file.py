@@ -16,7 +16,7 @@ from evergraph.graphs import Graph, normalised, reach_sizes
 from evergraph.memory import EmbeddingMemory
 from evergraph.methods import TEM
 from evergraph.methods.examples import make_examples
-from evergraph.nn import masked_cross_entropy
+from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC
 from evergraph.training import Trainer
@@ -64,8 +64,8 @@ def test_its_loss_equals_the_librarys(example: ModuleType, graph: Graph) -> None
     targets = graph.labels[:500]
     theirs = example.replay_loss(model, graph.features[:500], targets)
     space = GraphStream(graph).label_space(2)
-    examples = make_examples(graph.features[:500], targets, label_space=space)
-    ours = masked_cross_entropy(model(examples.embeddings), targets, weights=examples.weights)
+    examples = make_examples(graph.features[:500], None, targets, label_space=space)
+    ours = masked_cross_entropy(model(examples.inputs), targets, weights=examples.weights)
     torch.testing.assert_close(ours, theirs)
 
 
@@ -77,10 +77,7 @@ def test_it_reaches_the_librarys_accuracy(example: ModuleType, graph: Graph) -> 
     edges = torch.stack([graph.indices.long(), graph.edge_rows()])
     theirs = matrix_of(example.learn(edges, graph.features, graph.labels, split))
     learner = TEM(
-        hidden=(256,),
-        bias=False,
-        dropout=0.0,
-        scaling="none",
+        backbone=PDGNN(hidden=(256,), bias=False, dropout=0.0, scaling="none"),
         memory=EmbeddingMemory(budget=400),
         trainer=Trainer(epochs=200, lr=0.005, weight_decay=5e-4, batch_size=None, device="cpu"),
         generator=seeded(0, "learner"),

@@ -11,7 +11,6 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.experiments.build import build_learner, check, resolved
 from evergraph.experiments.config import (
     HeadConfig,
-    MemoryConfig,
     RunConfig,
     StreamConfig,
     TrainingConfig,
@@ -20,8 +19,8 @@ from evergraph.experiments.config import (
     tomllib,
 )
 from evergraph.experiments.presets import presets, read_preset
-from evergraph.memory import EmbeddingMemory
-from evergraph.methods import TEM, DecoupledLearner
+from evergraph.methods import TEM
+from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
 from evergraph.training import Trainer
 
@@ -30,15 +29,13 @@ from evergraph.training import Trainer
     ("section", "owner"),
     [
         (TrainingConfig(), Trainer),
-        (HeadConfig(), DecoupledLearner),
-        (HeadConfig(), TEM),
+        (HeadConfig(), PDGNN),
         (StreamConfig(), GraphStream),
-        (MemoryConfig(), EmbeddingMemory),
     ],
 )
 def test_defaults_are_the_constructors(section: object, owner: type) -> None:
     signature = inspect.signature(owner).parameters
-    for name, value in section.model_dump(exclude={"split_seed", "sampler"}).items():  # type: ignore[attr-defined]
+    for name, value in section.model_dump(exclude={"split_seed"}, exclude_none=True).items():  # type: ignore[attr-defined]
         assert signature[name].default == value, name
 
 
@@ -65,8 +62,10 @@ def test_every_preset_fits_the_constructors(name: str) -> None:
 def test_the_papers_preset_is_the_papers_recipe() -> None:
     learner = build_learner(RunConfig.of(read_preset("paper")), seed=0)
     assert isinstance(learner, TEM)
-    assert (learner.topology.name, learner.topology.hops) == ("sgc", 2)
-    assert (learner.hidden, learner.bias, learner.scaling) == ((256,), False, "none")
+    model = learner.backbone
+    assert isinstance(model, PDGNN)
+    assert (model.topology.name, model.topology.hops) == ("sgc", 2)
+    assert (model.hidden, model.bias, model.scaling) == ((256,), False, "none")
     assert (learner.memory.budget, learner.memory.sampler.name) == (400, "coverage")
     trainer = learner.trainer
     assert (trainer.epochs, trainer.lr, trainer.weight_decay) == (200, 0.005, 5e-4)

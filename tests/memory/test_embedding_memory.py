@@ -186,7 +186,7 @@ def test_usage_counts_floats_of_embeddings_and_bytes_of_everything() -> None:
     memory = EmbeddingMemory(budget=3)
     memory.store(candidates_of([0] * 5 + [1]), {0: 5, 1: 1}, generator=generator())
     # four rows: 4 floats of 4 bytes; a label, a node and a rank of 8 bytes; and two counters
-    assert memory.usage == MemoryUsage(floats=4 * 4, bytes=4 * (16 + 24) + 16)
+    assert memory.usage == MemoryUsage(samples=4 * 4, bytes=4 * (16 + 24) + 16)
     assert memory.usage.bytes == sum(t.nbytes for t in memory.state().values())
 
 

@@ -19,7 +19,7 @@ from evergraph.memory import EmbeddingMemory, coverage_ratio
 from evergraph.memory.samplers import MeanFeatureSampler, UniformSampler
 from evergraph.methods import TEM, methods
 from evergraph.methods.examples import make_examples
-from evergraph.nn import masked_cross_entropy
+from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
@@ -54,7 +54,9 @@ def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored() -
     generator = torch.Generator().manual_seed(0)
     targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
     logits = torch.randn(7, 4, generator=generator)
-    examples = make_examples(logits, targets, label_space=LabelSpace("class-il", (2, 2)), stored=3)
+    examples = make_examples(
+        logits, None, targets, label_space=LabelSpace("class-il", (2, 2)), stored=3
+    )
     ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=None)
     sizes = torch.tensor([1.0, 2.0, 3.0, 1.0])  # n_c on the concatenation
     torch.testing.assert_close(ours, cross_entropy(logits, targets, weight=1 / sizes))
@@ -65,7 +67,7 @@ def test_the_task_il_loss_is_a_sum_of_terms_one_a_task() -> None:
     targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])
     logits = torch.randn(7, 4, generator=generator)
     space = LabelSpace("task-il", (2, 2))
-    examples = make_examples(logits, targets, label_space=space, stored=3)
+    examples = make_examples(logits, None, targets, label_space=space, stored=3)
     ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
     current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
     old = cross_entropy(logits[4:, :2], targets[4:], weight=1 / torch.tensor([1.0, 2.0]))
@@ -77,7 +79,7 @@ def test_the_released_codes_task_il_loss_weighs_stored_nodes_alike() -> None:
     logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     space = LabelSpace("task-il", (2, 2))
     examples = make_examples(
-        logits, targets, label_space=space, stored=3, weighting="current-balanced"
+        logits, None, targets, label_space=space, stored=3, weighting="current-balanced"
     )
     ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
     current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
@@ -88,7 +90,7 @@ def test_the_plain_loss_weighs_stored_nodes_by_lambda() -> None:
     targets = torch.tensor([1, 1, 0])
     logits = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
     examples = make_examples(
-        logits, targets, label_space=LabelSpace("class-il", (1, 1)), stored=1,
+        logits, None, targets, label_space=LabelSpace("class-il", (1, 1)), stored=1,
         weighting="plain", replay_weight=5.0,
     )  # fmt: skip
     ours = masked_cross_entropy(logits, targets, weights=examples.weights)
@@ -115,7 +117,7 @@ def test_memory_keeps_the_budget_and_its_coverage_is_the_ratio_of_its_nodes(
     assert torch.bincount(memory.labels_).tolist() == [3, 3]
     graph = stream.local_graph(0)
     assert learner.coverage_ratio == pytest.approx(coverage_ratio(graph, memory.nodes_, hops=2))
-    kept = learner.embeddings(graph)[memory.nodes_]
+    kept = learner.backbone.prepare(graph)[memory.nodes_]
     assert memory.embeddings_.equal(kept)
     learner.fit_task(stream.open(1))
     assert torch.bincount(memory.labels_).tolist() == [3, 3, 3, 3]
@@ -146,11 +148,11 @@ def test_embeddings_are_computed_once_a_graph(
 ) -> None:
     learner = make()
     assert isinstance(learner, TEM)
-    encode = learner.topology.encode
+    assert isinstance(learner.backbone, PDGNN)
+    topology = learner.backbone.topology
+    encode = topology.encode
     encoded: list[Graph] = []
-    monkeypatch.setattr(
-        learner.topology, "encode", lambda graph: (encoded.append(graph), encode(graph))[1]
-    )
+    monkeypatch.setattr(topology, "encode", lambda graph: (encoded.append(graph), encode(graph))[1])
     learned(learner, small_graph)
     assert len(encoded) == 3  # one for each task's graph, over 30 epochs and 6 exams
 
@@ -158,7 +160,7 @@ def test_embeddings_are_computed_once_a_graph(
 def test_unit_scaling_and_none_differ_as_they_say(small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     for scaling, is_unit in (("unit", True), ("none", False)):
-        learner = make(scaling=scaling)
+        learner = make(backbone=PDGNN(scaling=scaling))  # type: ignore[arg-type]
         assert isinstance(learner, TEM)
-        lengths = learner.embeddings(stream.local_graph(0)).norm(dim=1)
+        lengths = learner.backbone.prepare(stream.local_graph(0)).norm(dim=1)
         assert bool(torch.allclose(lengths, torch.ones_like(lengths))) is is_unit

@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, normalised, reach
 from evergraph.methods import TEM
-from evergraph.nn import MLP
+from evergraph.nn import MLP, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import APPNP, PPR, S2GC, SGC, TopologyEncoder
 from evergraph.training import Trainer
@@ -60,8 +60,7 @@ def test_training_from_stored_embeddings_equals_training_from_ego_subnetworks(
     stream = GraphStream(small_graph)
     learners = [
         TEM(
-            scaling="none",
-            dropout=0.0,
+            backbone=PDGNN(scaling="none", dropout=0.0),
             trainer=Trainer(epochs=3, batch_size=None),
             generator=seeded(0, "definition"),
         )

@@ -64,15 +64,18 @@ def _datasets() -> dict[str, dict[str, Any]]:
 
 
 def _summaries(kind: Kind) -> dict[str, str]:
-    from evergraph.core.resolver import first_line
     from evergraph.experiments.presets import presets, summary
     from evergraph.memory import samplers
-    from evergraph.methods import DecoupledLearner, methods
+    from evergraph.methods import methods
+    from evergraph.nn import backbones
     from evergraph.topology import topologies
 
     if kind is Kind.presets:
         return {name: summary(path) for name, path in presets().items()}
-    if kind is Kind.backbones:
-        return {"pdgnn": first_line(DecoupledLearner)}
-    resolvers = {Kind.methods: methods, Kind.topologies: topologies, Kind.samplers: samplers}
+    resolvers = {
+        Kind.methods: methods,
+        Kind.topologies: topologies,
+        Kind.samplers: samplers,
+        Kind.backbones: backbones,
+    }
     return resolvers[kind].summaries()  # type: ignore[attr-defined, no-any-return]

@@ -21,9 +21,10 @@ def run_command(
     method: str | None = typer.Option(None, help="[default: tem]"),
     setting: str | None = typer.Option(None, help="class-il or task-il."),
     edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
-    topology: str | None = typer.Option(None, help="f_topo.  [default: sgc]"),
+    backbone: str | None = typer.Option(None, help="The model.  [default: the method's own]"),
+    topology: str | None = typer.Option(None, help="f_topo of pdgnn.  [default: sgc]"),
     hops: int | None = typer.Option(None, help="L, how far an embedding looks.  [default: 2]"),
-    sampler: str | None = typer.Option(None, help="[default: coverage]"),
+    sampler: str | None = typer.Option(None, help="[default: the method's own]"),
     budget: str | None = typer.Option(None, help="400 a class, or 0.01 or 1% of the dataset."),
     classes_per_task: int | None = typer.Option(None, help="[default: 2]"),
     epochs: int | None = typer.Option(None, help="Passes over each task."),
@@ -49,6 +50,7 @@ def run_command(
         "dataset": dataset,
         "undirected": False if directed else None,
         "method": method,
+        "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {"setting": setting, "edges": edges, "classes_per_task": classes_per_task},
         "memory": {"budget": parse_budget(budget), "sampler": sampler},
@@ -88,7 +90,7 @@ def _run(config: RunConfig, folder: Path, resume: bool) -> RunResult:
     progress = RunProgress(
         label=f"{config.method.name} on {config.dataset.name}",
         tasks=len(opened.stream),
-        epochs=config.training.epochs,
+        epochs=opened.config.training.epochs or 0,
         seeds=len(config.seeds),
     )
     with progress:

@@ -26,5 +26,6 @@ def seeded(seed: int, *purpose: str | int) -> torch.Generator:
 
 def exponential(count: int, *, generator: torch.Generator) -> Tensor:
     """Draw ``count`` exponential variates in float64, all above zero.  [count]"""
-    draws = torch.empty(count, dtype=torch.float64).exponential_(generator=generator)
+    draws = torch.empty(count, dtype=torch.float64, device=generator.device)
+    draws.exponential_(generator=generator)
     return draws.clamp_min_(torch.finfo(torch.float64).tiny)

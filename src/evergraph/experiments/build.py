@@ -10,10 +10,11 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.experiments.config import Component, HeadConfig, RunConfig
+from evergraph.experiments.config import Component, HeadConfig, MemoryConfig, RunConfig
 from evergraph.graphs import Graph
-from evergraph.memory import EmbeddingMemory, samplers
+from evergraph.memory import samplers
 from evergraph.methods import methods
+from evergraph.nn import Backbone, backbones
 from evergraph.streams import GraphStream
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.training import Learner, Trainer
@@ -39,45 +40,82 @@ def build_topology(config: RunConfig) -> TopologyEncoder:
     return topology
 
 
-def build_memory(config: RunConfig) -> EmbeddingMemory:
-    """Make the configured memory, empty."""
-    sampler = config.memory.sampler
-    return EmbeddingMemory(
-        budget=config.memory.budget, sampler=_make(samplers.make, sampler.name, sampler.parameters)
-    )
+def build_backbone(config: RunConfig) -> Backbone:
+    """Make the configured backbone, or the method's own."""
+    name, parameters = _backbone_of(config).name, _backbone_of(config).parameters
+    if "topology" in backbones.parameters(name):
+        parts = {"topology": build_topology(config), **config.head.model_dump()}
+        parameters = parts | parameters
+    backbone: Backbone = _make(backbones.make, name, parameters)
+    return backbone
+
+
+def build_memory(config: RunConfig) -> Any:
+    """Make the configured memory, empty; None for a method without one."""
+    name = config.method.name
+    if "memory" not in methods.parameters(name):
+        return None
+    options: dict[str, Any] = {}
+    if config.memory.budget is not None:
+        options["budget"] = config.memory.budget
+    if config.memory.sampler is not None:
+        sampler = config.memory.sampler
+        options["sampler"] = _make(samplers.make, sampler.name, sampler.parameters)
+    return methods.resolve(name).make_memory(**options)
 
 
 def build_learner(
     config: RunConfig, seed: int, *, on_epoch: Callable[[int, int], None] | None = None
 ) -> Learner:
-    """Make the configured learner; it is given those of the parts that it takes."""
-    training = config.training.model_dump()
+    """Make the configured learner, of the configured parts."""
+    backbone = build_backbone(config)
+    training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
         training["batch_size"] = None
-    parts: dict[str, Any] = {
-        "topology": build_topology(config),
-        "memory": build_memory(config),
-        **config.head.model_dump(),
+    memory = build_memory(config)
+    parts = {
+        "backbone": backbone,
+        "trainer": Trainer(**training, device=config.device, on_epoch=on_epoch),
+        "generator": seeded(seed, "learner"),
+        **({} if memory is None else {"memory": memory}),
     }
-    name = config.method.name
-    taken = {key: part for key, part in parts.items() if key in methods.parameters(name)}
-    trainer = Trainer(**training, device=config.device, on_epoch=on_epoch)
-    own = {**config.method.parameters, "trainer": trainer, "generator": seeded(seed, "learner")}
-    learner: Learner = _make(methods.make, name, taken | own)
+    learner: Learner = _make(methods.make, config.method.name, config.method.parameters | parts)
     return learner
 
 
 def resolved(config: RunConfig) -> RunConfig:
-    """Return the configuration with the default of every component's parameter spelled out."""
-    parts = {"trainer", "generator", "memory", "topology", *HeadConfig.model_fields}
-    sampler = _spelled_out(samplers, config.memory.sampler)
+    """Return the configuration with every default spelled out."""
+    backbone = _backbone_of(config)
+    recipe = dict(vars(backbones.resolve(backbone.name).recipe))
+    recipe["batch_size"] = recipe["batch_size"] or "full"
+    training = recipe | config.training.model_dump(exclude_none=True)
     return config.model_copy(
         update={
             "topology": _spelled_out(topologies, config.topology),
-            "method": _spelled_out(methods, config.method, leave_out=parts),
-            "memory": config.memory.model_copy(update={"sampler": sampler}),
+            "backbone": _spelled_out(backbones, backbone, leave_out=_PDGNN_PARTS),
+            "method": _spelled_out(methods, config.method, leave_out=_METHOD_PARTS),
+            "memory": _resolved_memory(config),
+            "training": config.training.model_copy(update=training),
         }
     )
+
+
+_METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
+_PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
+
+
+def _backbone_of(config: RunConfig) -> Component:
+    if config.backbone is not None:
+        return config.backbone
+    return Component(name=methods.resolve(config.method.name).default_backbone)
+
+
+def _resolved_memory(config: RunConfig) -> MemoryConfig:
+    memory = build_memory(config)
+    if memory is None:
+        return config.memory
+    sampler = config.memory.sampler or Component(name=memory.sampler.name)
+    return MemoryConfig(budget=memory.budget, sampler=_spelled_out(samplers, sampler))
 
 
 def _spelled_out(

@@ -63,7 +63,7 @@ class StreamConfig(Section):
 
 
 class HeadConfig(Section):
-    """f_out and the scaling of what enters it; see ``DecoupledLearner``."""
+    """f_out and the scaling of what enters it; see ``PDGNN``."""
 
     hidden: tuple[int, ...] = (512,)
     bias: bool = True
@@ -72,25 +72,28 @@ class HeadConfig(Section):
 
 
 class MemoryConfig(Section):
-    """What is kept; see ``EmbeddingMemory``."""
+    """What is kept; what is not given is the method's own default."""
 
-    budget: int | float = 400
-    sampler: Component = Component(name="coverage")
+    budget: int | float | None = None
+    sampler: Component | None = None
 
 
 class TrainingConfig(Section):
-    """How the head is trained; see ``Trainer``."""
+    """How the model is trained, see ``Trainer``; what is not given is the backbone's own recipe."""
 
-    epochs: int = 30
-    lr: float = 0.005
-    weight_decay: float = 1e-5
-    batch_size: int | Literal["full"] = 512
+    epochs: int | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | Literal["full"] | None = None
     momentum: str = "carried"
     schedule: str = "constant"
 
 
 class RunConfig(Section):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
+
+    ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
+    backbone ``pdgnn``.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
@@ -99,6 +102,7 @@ class RunConfig(Section):
     dataset: Component = Component(name="wordnet")
     undirected: bool = True
     method: Component = Component(name="tem")
+    backbone: Component | None = None
     topology: Component = Component(name="sgc")
     stream: StreamConfig = StreamConfig()
     memory: MemoryConfig = MemoryConfig()
@@ -125,7 +129,7 @@ class RunConfig(Section):
 
     def to_toml(self) -> str:
         """Return the configuration as TOML."""
-        return tomli_w.dumps(self.to_dict())
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,19 @@ def walk(matrix: Tensor, features: Tensor, *, hops: int) -> Iterator[Tensor]:
         yield features
 
 
+def sample_product(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Return ⟨left_i, right_j⟩ at the entries (i, j) of a CSR matrix.  [m, d], [n, d] -> [entries]
+
+    >>> corner = torch.tensor([[0., 1.], [0., 0.]]).to_sparse_csr()
+    >>> sample_product(corner, torch.tensor([[2.], [9.]]), torch.tensor([[9.], [5.]]))
+    tensor([10.])
+    """
+    if not pattern.values().numel():
+        return pattern.values().clone()
+    products: Tensor = torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+    return products
+
+
 def stays_sparse(features: Tensor) -> bool:
     """Whether another product is faster with these features left sparse."""
     if features.layout == torch.strided or features.numel() == 0:

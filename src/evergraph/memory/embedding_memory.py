@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,16 +12,9 @@ from evergraph.graphs import Graph, covered_nodes
 from evergraph.memory.budget import Budget, check_budget, class_budgets
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 from evergraph.memory.samplers.base import best_per_class
+from evergraph.memory.usage import MemoryUsage
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class MemoryUsage:
-    """What a method keeps between tasks: float values, and bytes in all."""
-
-    floats: int = 0
-    bytes: int = 0
 
 
 class EmbeddingMemory:
@@ -114,7 +106,8 @@ class EmbeddingMemory:
     @property
     def usage(self) -> MemoryUsage:
         """Floats as the paper counts them (the embeddings), and the bytes of all that is kept."""
-        return MemoryUsage(self.embeddings_.numel(), sum(t.nbytes for t in self.state().values()))
+        size = sum(tensor.nbytes for tensor in self.state().values())
+        return MemoryUsage(samples=self.embeddings_.numel(), bytes=size)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything stored, by name."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from evergraph.core.resolver import Resolver
-from evergraph.training import Learner
+from evergraph.methods.backbone_learner import BackboneLearner
 
-methods = Resolver[Learner]("method")
+methods = Resolver[BackboneLearner]("method")

@@ -1,15 +1,16 @@
-"""What a decoupled learner trains on during a task."""
+"""What a learner trains on during a task."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace
 from evergraph.nn.losses import class_balanced, term_weights
+from evergraph.training import Batch
 
 Weighting = Literal["class-balanced", "plain", "current-balanced"]
 WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
@@ -17,22 +18,30 @@ WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Embeddings with their classes and weights in the loss.
+    """Nodes with their classes and weights in the loss.
 
     Attributes:
-        embeddings: float32 [n, dims]
+        inputs: what the backbone prepared of their graph
+        rows: where they are in it; None for every row, in order.  int64 [n]
         targets: int64 [n]
         weights: float32 [n], so scaled that the loss is the mean of weight x cross-entropy
         allowed: bool [n, classes], or None where every class is
     """
 
-    embeddings: Tensor
+    inputs: Any
+    rows: Tensor | None
     targets: Tensor
     weights: Tensor
     allowed: Tensor | None
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def rows_of(self, batch: Batch) -> Tensor | None:
+        """Return where a batch is in the inputs; None for everything."""
+        if self.rows is not None:
+            return self.rows[batch]
+        return batch if isinstance(batch, Tensor) else None
 
 
 def example_weights(
@@ -61,7 +70,8 @@ def example_weights(
 
 
 def make_examples(
-    embeddings: Tensor,
+    inputs: Any,
+    rows: Tensor | None,
     targets: Tensor,
     *,
     label_space: LabelSpace,
@@ -79,4 +89,4 @@ def make_examples(
         label_space.terms(tasks),
         replay_weight=replay_weight,
     )
-    return Examples(embeddings, targets, weights, label_space.allowed(tasks))
+    return Examples(inputs, rows, targets, weights, label_space.allowed(tasks))

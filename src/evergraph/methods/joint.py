@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.methods.decoupled import DecoupledLearner
 
 
 @methods.register
-class Joint(DecoupledLearner):
+class Joint(BackboneLearner):
     """Trains at every task on the training nodes of all tasks so far, through a cumulative view."""
 
     name = "joint"
+    default_backbone = "pdgnn"
     cumulative = True

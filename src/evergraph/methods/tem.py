@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage
+from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.methods.decoupled import DecoupledLearner
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
+from evergraph.nn import PDGNN, Backbone
 from evergraph.streams import Task
-from evergraph.topology import TopologyEncoder
-from evergraph.topology.cached import Scaling
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 
 @methods.register
-class TEM(DecoupledLearner):
+class TEM(BackboneLearner):
     """Replays stored topology-aware embeddings with each task (Zhang et al., KDD 2024).
 
     L = Σ_{v∈V_τ} l(f_out(e_v), y_v) + Σ_{e_w∈TEM} l(f_out(e_w), y_w), each term weighted by
@@ -40,6 +39,7 @@ class TEM(DecoupledLearner):
     """
 
     name = "tem"
+    default_backbone = "pdgnn"
 
     def __init__(
         self,
@@ -49,41 +49,44 @@ class TEM(DecoupledLearner):
         replay_weight: float = 1.0,
         store: Literal["after", "before"] = "after",
         arrivals: int = 1,
-        topology: TopologyEncoder | None = None,
-        hidden: Sequence[int] = (512,),
-        bias: bool = True,
-        dropout: float = 0.5,
-        scaling: Scaling = "unit",
+        backbone: Backbone | None = None,
         trainer: Trainer | None = None,
         generator: torch.Generator,
     ) -> None:
-        super().__init__(
-            topology=topology,
-            hidden=hidden,
-            bias=bias,
-            dropout=dropout,
-            scaling=scaling,
-            trainer=trainer,
-            generator=generator,
-        )
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_choice("weighting", weighting, WEIGHTINGS)
         check_number("replay_weight", replay_weight, least=0.0)
         check_choice("store", store, ("after", "before"))
         check_integer("arrivals", arrivals, least=1)
-        self.memory = memory if memory is not None else EmbeddingMemory()
+        self.memory = memory if memory is not None else self.make_memory()
         self.weighting: Weighting = weighting
         self.replay_weight = replay_weight
         self.store = store
         self.arrivals = arrivals
 
-    def examples(self, task: Task, embeddings: Tensor) -> Examples:
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless embeddings stay valid while the model trains."""
+        if not isinstance(backbone, PDGNN):
+            raise ConfigurationError(
+                "tem stores embeddings, which only a backbone without parameters in its "
+                f"aggregation keeps valid: use 'pdgnn' or 'sgc', not {backbone.name!r}"
+            )
+
+    @classmethod
+    def make_memory(cls, **options: Any) -> EmbeddingMemory:
+        """Return a memory of embeddings, 400 a class by coverage unless told otherwise."""
+        return EmbeddingMemory(**options)
+
+    def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and everything stored."""
         if self.store == "before":
-            self._remember(task, embeddings)
-        current, targets = self._current(task, embeddings)
-        stored = self.memory.embeddings_.reshape(-1, embeddings.shape[1]).to(self.device)
+            self._remember(task)
+        current, targets = self._current(task)
+        stored = self.memory.embeddings_.reshape(-1, current.shape[1]).to(self.device)
         return make_examples(
             torch.cat([current, stored]),
+            None,
             torch.cat([targets, self.memory.labels_.to(self.device)]),
             label_space=task.label_space,
             stored=len(stored),
@@ -95,11 +98,16 @@ class TEM(DecoupledLearner):
         """Store embeddings of the task's training nodes."""
         super().end_task(task)
         if self.store == "after":
-            self._remember(task, self.embeddings(task.graph))
+            self._remember(task)
 
-    def _remember(self, task: Task, embeddings: Tensor) -> None:
-        current, targets = self._current(task, embeddings)
-        hops = self.topology.hops
+    def _current(self, task: Task) -> tuple[Tensor, Tensor]:
+        """Return the embeddings and classes of the task's training nodes."""
+        embeddings = self.backbone.prepare(task.graph)
+        return embeddings[task.train.to(self.device)], task.train_labels.to(self.device)
+
+    def _remember(self, task: Task) -> None:
+        current, targets = self._current(task)
+        hops = self.backbone.hops
         candidates = Candidates(task.graph, task.train, targets.cpu(), current, hops)
         order = torch.arange(len(candidates))
         if self.arrivals > 1:

@@ -1,6 +1,27 @@
-"""Floor 3: f_out heads and losses."""
+"""Floor 3: backbones, the heads and layers they are made of, and losses."""
 
+from evergraph.nn.backbone import Backbone, Recipe, backbones
+from evergraph.nn.gat import GAT
+from evergraph.nn.gcn import GCN
+from evergraph.nn.gin import GIN
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
+from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.sage import GraphSAGE
+from evergraph.nn.sgc import SimpleConvolution
 
-__all__ = ["MLP", "check_head", "masked_cross_entropy", "term_weights"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "MLP",
+    "PDGNN",
+    "Backbone",
+    "GraphSAGE",
+    "Recipe",
+    "SimpleConvolution",
+    "backbones",
+    "check_head",
+    "masked_cross_entropy",
+    "term_weights",
+]

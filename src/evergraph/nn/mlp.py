@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from evergraph.core.checks import check_integer, check_number
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import Linear
 
 
 class MLP(nn.Module):
     """f_out of the paper: embeddings to class scores, d - hidden - ... - classes, ReLU between.
 
-    ``forward`` needs a generator only while dropout is at work. Weights start as
-    ``torch.nn.Linear``'s do, uniform in ±1/√fan_in, drawn from the generator given.
+    ``forward`` needs a generator only while dropout is at work.
 
     Args:
         dims: width of an embedding.
@@ -41,49 +41,32 @@ class MLP(nn.Module):
         super().__init__()
         check_head(hidden, dropout)
         self.dropout = dropout
-        self.bias = bias
         widths = (dims, *hidden)
         self.hidden = nn.ModuleList(
-            _Layer(i, o, bias=bias, generator=generator) for i, o in pairwise(widths)
+            Linear(i, o, bias=bias, generator=generator) for i, o in pairwise(widths)
         )
-        self.out = _Layer(widths[-1], 0, bias=bias, generator=generator)
+        self.out = Linear(widths[-1], 0, bias=bias, generator=generator)
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
         """Widen the output to ``classes``; what was learned for the others stays as it is."""
-        known, width = self.out.weight.shape
-        wider = _Layer(width, classes, bias=self.bias, generator=generator)
-        wider = wider.to(self.out.weight.device)
-        with torch.no_grad():
-            wider.weight[:known] = self.out.weight
-            if wider.bias is not None and self.out.bias is not None:
-                wider.bias[:known] = self.out.bias
-        self.out = wider
+        self.out.grow(classes, generator=generator)
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, dims] -> [n, classes]"""
+        scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
+        return scores
+
+    def hidden_states(
+        self, embeddings: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return what enters the last layer.  [n, dims] -> [n, width]"""
         state = embeddings
         for layer in self.hidden:
             state = torch.relu_(layer(state))
             if self.training and self.dropout:
                 assert generator is not None, "dropout draws from the generator it is given"
                 state = state * dropout_mask(state.shape, self.dropout, generator=generator)
-        scores: Tensor = self.out(state)
-        return scores
-
-
-def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator) -> Tensor:
-    """Draw which units stay, scaled so that the mean does.  -> float32 [n, width]
-
-    A random byte decides for each unit, so the rate is rounded to a 256th. Bytes are drawn eight
-    at a time as one integer: on a CPU twenty times as fast as ``bernoulli_``, which would
-    otherwise take longer than the matrix products around it.
-    """
-    dropped = round(256 * rate)
-    words = -(-shape.numel() // 8)
-    noise = torch.empty(words, dtype=torch.int64, device=generator.device)
-    noise.random_(-(2**63), None, generator=generator)
-    kept = noise.view(torch.uint8)[: shape.numel()].view(shape) >= dropped
-    return kept.float().mul_(256 / (256 - dropped))
+        return state
 
 
 def check_head(hidden: tuple[int, ...], dropout: float) -> None:
@@ -91,24 +74,3 @@ def check_head(hidden: tuple[int, ...], dropout: float) -> None:
     for width in hidden:
         check_integer("hidden", width, least=1)
     check_number("dropout", dropout, least=0.0, most=0.99)
-
-
-class _Layer(nn.Module):
-    """A linear map; ``nn.Linear`` would draw its first weights from torch's global generator."""
-
-    def __init__(
-        self, inputs: int, outputs: int, *, bias: bool, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        bound = inputs**-0.5
-        self.weight = nn.Parameter(
-            torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
-        )
-        self.bias = (
-            nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
-            if bias
-            else None
-        )
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return linear(inputs, self.weight, self.bias)

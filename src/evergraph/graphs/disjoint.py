@@ -1,0 +1,51 @@
+"""Several graphs side by side in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs.csr import as_csr, csr_tensor
+from evergraph.graphs.graph import Graph
+from evergraph.graphs.propagation import densify
+
+
+def disjoint_union(graphs: Sequence[Graph]) -> Graph:
+    """Return one graph that holds all of them, unconnected, nodes numbered one graph after another.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                         labels=torch.tensor([0, 1]))
+    >>> disjoint_union([pair, pair]).neighbours(3)
+    tensor([2], dtype=torch.int32)
+    """
+    nodes = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
+    edges = list(accumulate((graph.num_edges for graph in graphs), initial=0))
+    starts = [graphs[0].indptr[:1]]
+    pointers = [graph.indptr[1:] + before for graph, before in zip(graphs, edges, strict=False)]
+    indices = [graph.indices + before for graph, before in zip(graphs, nodes, strict=False)]
+    return Graph(
+        torch.cat([*starts, *pointers]),
+        torch.cat(indices),
+        _stacked([graph.features for graph in graphs]),
+        torch.cat([graph.labels for graph in graphs]),
+    )
+
+
+def _stacked(features: Sequence[Tensor]) -> Tensor:
+    """Stack rows; the result is sparse if the first part is."""
+    if features[0].layout == torch.strided:
+        return torch.cat([densify(part) for part in features])
+    parts = [as_csr(part) for part in features]
+    entries = list(accumulate((part.values().numel() for part in parts), initial=0))
+    pointers = [
+        part.crow_indices()[1:] + before for part, before in zip(parts, entries, strict=False)
+    ]
+    return csr_tensor(
+        torch.cat([parts[0].crow_indices()[:1], *pointers]),
+        torch.cat([part.col_indices() for part in parts]),
+        torch.cat([part.values() for part in parts]),
+        (sum(part.shape[0] for part in parts), parts[0].shape[1]),
+    )

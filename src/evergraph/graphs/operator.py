@@ -1,0 +1,155 @@
+"""Sparse products that gradients flow through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.propagation import propagate, sample_product
+
+
+@dataclass(frozen=True, eq=False)
+class SparseOperator:
+    """A constant sparse matrix and its transpose, both as CSR, to train through.
+
+    A backward pass multiplies by the transpose. Sorting it out once a graph rather than once a
+    step makes forward and backward together two to three times as fast as torch's own. Gradients
+    of gradients work too.
+
+    Attributes:
+        matrix: ``torch.sparse_csr`` [m, n].
+        transposed: ``torch.sparse_csr`` [n, m].
+        order: which entry of ``matrix`` each entry of ``transposed`` is.  int64 [entries]
+        back: which entry of ``transposed`` each entry of ``matrix`` is.  int64 [entries]
+
+    >>> swap = SparseOperator.of(torch.tensor([[0., 2.], [1., 0.]]).to_sparse_csr())
+    >>> ones = torch.ones(2, 1, requires_grad=True)
+    >>> (swap @ ones)[0].backward()
+    >>> ones.grad
+    tensor([[0.],
+            [2.]])
+    """
+
+    matrix: Tensor
+    transposed: Tensor
+    order: Tensor
+    back: Tensor
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> SparseOperator:
+        """Return the operator of a CSR matrix."""
+        indptr, indices, order = _transpose(matrix)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        shape = (matrix.shape[1], matrix.shape[0])
+        transposed = csr_tensor(indptr, indices, matrix.values()[order], shape)
+        return cls(matrix, transposed, order, back)
+
+    @property
+    def T(self) -> SparseOperator:  # noqa: N802  (as torch calls it)
+        """The transposed operator."""
+        return SparseOperator(self.transposed, self.matrix, self.back, self.order)
+
+    @property
+    def shape(self) -> torch.Size:
+        """How many rows and columns."""
+        return self.matrix.shape
+
+    def rows(self) -> Tensor:
+        """Return the row of every entry.  int64 [entries]"""
+        lengths = self.matrix.crow_indices().diff().long()
+        return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
+        return product
+
+    def weighted(self, values: Tensor, dense: Tensor) -> Tensor:
+        """Return the product with other values at the same entries.  [entries], [n, d] -> [m, d]
+
+        Trains the values too: their gradients are inner products taken at the entries alone, so
+        no tensor of entries x d is ever made.
+        """
+        product: Tensor = _WeightedProduct.apply(self, values, dense)  # type: ignore[no-untyped-call]
+        return product
+
+    def sampled(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return ⟨left_i, right_j⟩ at every entry (i, j).  [m, d], [n, d] -> [entries]"""
+        products: Tensor = _SampledProduct.apply(self, left, right)  # type: ignore[no-untyped-call]
+        return products
+
+
+class _Product(Function):
+    @staticmethod
+    def forward(ctx: Any, operator: SparseOperator, dense: Tensor) -> Tensor:
+        ctx.operator = operator
+        return propagate(operator.matrix, dense)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.operator.T @ gradient.contiguous()
+
+
+class _WeightedProduct(Function):
+    @staticmethod
+    def forward(ctx: Any, operator: SparseOperator, values: Tensor, dense: Tensor) -> Tensor:
+        ctx.operator = operator
+        ctx.save_for_backward(values, dense)
+        return propagate(_with_values(operator.matrix, values), dense)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        values, dense = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        return (
+            None,
+            ctx.operator.sampled(gradient, dense),
+            ctx.operator.T.weighted(values[ctx.operator.order], gradient),
+        )
+
+
+class _SampledProduct(Function):
+    @staticmethod
+    def forward(ctx: Any, operator: SparseOperator, left: Tensor, right: Tensor) -> Tensor:
+        ctx.operator = operator
+        ctx.save_for_backward(left, right)
+        return sample_product(operator.matrix, left, right)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        left, right = ctx.saved_tensors
+        operator: SparseOperator = ctx.operator
+        return (
+            None,
+            operator.weighted(gradient, right),
+            operator.T.weighted(gradient[operator.order], left),
+        )
+
+
+def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
+    shape = tuple(matrix.shape)
+    return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values.contiguous(), shape)
+
+
+def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the transpose's row pointers and columns, and which entry of ``matrix`` each is."""
+    if matrix.device.type != "cpu":
+        lengths = matrix.crow_indices().diff().long()
+        rows = torch.repeat_interleave(torch.arange(len(lengths), device=matrix.device), lengths)
+        order = matrix.col_indices().argsort(stable=True)
+        counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
+        indptr = torch.zeros(len(counts) + 1, dtype=torch.int32, device=matrix.device)
+        indptr[1:] = counts.cumsum(0)
+        return indptr, rows[order].int(), order
+    places = np.arange(len(matrix.col_indices()), dtype=np.int64)
+    parts = (places, matrix.col_indices().numpy(), matrix.crow_indices().numpy())
+    turned = scipy.sparse.csr_matrix(parts, shape=matrix.shape).tocsc()  # linear in the entries
+    indptr, indices = (torch.from_numpy(part).int() for part in (turned.indptr, turned.indices))
+    return indptr, indices, torch.from_numpy(turned.data)

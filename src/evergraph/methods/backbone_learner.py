@@ -1,0 +1,140 @@
+"""What all methods share: a backbone, trained on the current task's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import Graph
+from evergraph.methods.examples import Examples, make_examples
+from evergraph.nn import Backbone, backbones, masked_cross_entropy
+from evergraph.streams import Task
+from evergraph.training import Batch, Learner, Trainer
+from evergraph.training.learner import part_of
+
+
+class BackboneLearner(Learner):
+    """Trains a backbone on the current task's nodes, and nothing else.
+
+    Args:
+        backbone: the model; the method's own default unless given.
+        trainer: runs the epochs, by the backbone's recipe unless given.
+        generator: see ``Learner``.
+    """
+
+    default_backbone: ClassVar[str] = "gcn"
+
+    def __init__(
+        self,
+        *,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        backbone = backbone if backbone is not None else backbones.make(self.default_backbone)
+        self.check_backbone(backbone)
+        if trainer is None:
+            trainer = Trainer(**vars(backbone.recipe))
+        super().__init__(trainer=trainer, generator=generator)
+        self.backbone = backbone
+        self.backbone.place(self.device)
+        self._dims = 0
+        self._examples: Examples | None = None
+        self._noise = generator  # dropout's; on a GPU a generator of that device
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise if the method means nothing on this backbone."""
+
+    @classmethod
+    def make_memory(cls, **options: Any) -> Any:
+        """Return a new memory of the kind the method keeps, where it keeps one."""
+        return None
+
+    def begin_task(self, task: Task) -> int:
+        """Make room for the task's classes and prepare its graph, once."""
+        self.label_space_ = task.label_space
+        inputs = self.backbone.prepare(task.graph)
+        self._make_room(self.backbone.width_of(inputs), task.label_space.num_classes)
+        self._examples = self.examples(task)
+        return len(self._examples)
+
+    def examples(self, task: Task) -> Examples:
+        """Return what to train on; here the task's own training nodes."""
+        inputs = self.backbone.prepare(task.graph)
+        inputs, rows = self.backbone.narrowed(inputs, task.train.to(self.device))
+        targets = task.train_labels.to(self.device)
+        return make_examples(inputs, rows, targets, label_space=task.label_space)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the weighted cross-entropy over some of the examples."""
+        assert self._examples is not None
+        examples = self._examples
+        return masked_cross_entropy(
+            self.backbone(examples.inputs, examples.rows_of(batch), generator=self._noise),
+            examples.targets[batch],
+            weights=examples.weights[batch],
+            allowed=None if examples.allowed is None else examples.allowed[batch],
+        )
+
+    def end_task(self, task: Task) -> None:
+        """Let the examples go."""
+        self._examples = None
+
+    @torch.no_grad()
+    def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
+        self.backbone.eval()
+        scores: Tensor = self.backbone(self.backbone.prepare(graph), nodes.to(self.device))
+        self.backbone.train()
+        return scores
+
+    def modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """Yield the backbone, once it has weights."""
+        if self.backbone.begun:
+            yield "backbone", self.backbone
+
+    def _make_room(self, dims: int, classes: int) -> None:
+        if dims == 0:
+            raise ConfigurationError(
+                "the graph has no features to learn from: give its nodes some, or use it for "
+                "structure only (evergraph info)"
+            )
+        if not self.backbone.begun:
+            self._dims = dims
+            self.backbone.begin(dims, generator=self.generator)
+            self._noise = self._noise_generator()
+        self.backbone.grow(classes, generator=self.generator)
+
+    def _noise_generator(self) -> torch.Generator:
+        """Return dropout's generator, seeded from the learner's where the device needs its own."""
+        if self.device.type == "cpu":
+            return self.generator
+        seed = int(torch.randint(2**62, (1,), generator=self.generator))
+        return torch.Generator(self.device).manual_seed(seed)
+
+    @property
+    def embed_seconds(self) -> float:
+        """Seconds spent computing embeddings so far."""
+        return self.backbone.embed_seconds
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that later tasks depend on, as named CPU tensors."""
+        state = super().state()
+        state["dims"] = torch.tensor(self._dims)
+        if self._noise is not self.generator:
+            state["noise"] = self._noise.get_state()
+        return state
+
+    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
+        """Take back what ``state`` returned, at the point where it was taken."""
+        self._make_room(int(state["dims"]), label_space.num_classes)
+        self.backbone.load_state_dict(part_of(state, "model.backbone."))
+        super().restore(state, label_space)
+        if "noise" in state:
+            self._noise.set_state(state["noise"])

@@ -1,0 +1,145 @@
+"""The graph attention network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph, normalised
+from evergraph.graphs.operator import SparseOperator
+from evergraph.nn.backbone import backbones
+from evergraph.nn.gnn import GNN, Convolution, Features, times
+from evergraph.nn.linear import Linear
+
+SLOPE = 0.2
+
+
+@backbones.register
+class GAT(GNN):
+    """h_i ← Σ_j softmax_j(leaky(a·[W h_i, W h_j])) W h_j over several heads (Veličković 2018).
+
+    The last layer has one head, whose attention reads the hidden states themselves: a linear
+    function of W h is one of h, and so classes can be added without touching it.
+
+    Args:
+        heads: how many; each is ``hidden / heads`` wide, 8 heads of 32 by default.
+        layers, hidden, dropout, fanout: see ``GNN``.
+    """
+
+    name = "gat"
+
+    def __init__(
+        self,
+        *,
+        heads: int = 8,
+        layers: int = 2,
+        hidden: int = 256,
+        dropout: float = 0.0,
+        fanout: Sequence[int] | None = None,
+    ) -> None:
+        check_integer("heads", heads, least=1)
+        super().__init__(layers=layers, hidden=hidden, dropout=dropout, fanout=fanout)
+        if hidden % heads:
+            raise ConfigurationError(
+                f"hidden must be a multiple of the {heads} heads, not {hidden!r}"
+            )
+        self.heads = heads
+
+    def _adjacency(self, graph: Graph) -> Tensor:
+        return normalised(graph, scheme="none")
+
+    def _convolution(
+        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+    ) -> Convolution:
+        if last:
+            return OutputAttention(inputs, outputs, generator=generator)
+        return HeadAttention(inputs, outputs, heads=self.heads, generator=generator)
+
+
+class HeadAttention(Convolution):
+    """Several heads side by side, each attending over its own part of W h."""
+
+    def __init__(
+        self, inputs: int, outputs: int, *, heads: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.linear = Linear(inputs, outputs, generator=generator)
+        width = outputs // heads
+        self.query = nn.Parameter(_vectors(heads, width, generator=generator))
+        self.key = nn.Parameter(_vectors(heads, width, generator=generator))
+
+    def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the next layer's states.  [in, d] -> [out, heads · width]"""
+        mapped = times(state, self.linear.weight)
+        scores = self._scores(adjacency, mapped)
+        parts = mapped.view(len(mapped), self.heads, -1).unbind(1)
+        attended = [_attend(adjacency, scores[:, head], part) for head, part in enumerate(parts)]
+        return self.linear.plus_bias(torch.cat(attended, dim=1))
+
+    def _scores(self, adjacency: SparseOperator, mapped: Tensor) -> Tensor:
+        by_head = mapped.view(len(mapped), self.heads, -1)
+        queries, keys = (by_head * self.query).sum(-1), (by_head * self.key).sum(-1)
+        return _edge_scores(adjacency, queries, keys)
+
+    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
+        """Refuse: hidden layers keep their width."""
+        raise AssertionError("only the last layer grows")
+
+    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the attention of every edge, before the softmax.  -> [entries, heads]"""
+        return self._scores(adjacency, times(state, self.linear.weight))
+
+
+class OutputAttention(Convolution):
+    """One head over class scores, attending by the hidden states."""
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.linear = Linear(inputs, outputs, generator=generator)
+        self.query = nn.Parameter(_vectors(1, inputs, generator=generator))
+        self.key = nn.Parameter(_vectors(1, inputs, generator=generator))
+
+    def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return class scores.  [in, d] -> [out, classes]"""
+        scores = self.edge_scores(adjacency, state)[:, 0]
+        return self.linear.plus_bias(_attend(adjacency, scores, times(state, self.linear.weight)))
+
+    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
+        """Add classes."""
+        self.linear.grow(outputs, generator=generator)
+
+    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the attention of every edge, before the softmax.  -> [entries, 1]"""
+        return _edge_scores(adjacency, times(state, self.query), times(state, self.key))
+
+
+def _vectors(heads: int, width: int, *, generator: torch.Generator) -> Tensor:
+    bound = width**-0.5
+    return torch.empty(heads, width).uniform_(-bound, bound, generator=generator)
+
+
+def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Tensor:
+    """Return leaky(query_i + key_j) at every entry (i, j).  [in, heads] -> [entries, heads]"""
+    columns = adjacency.matrix.col_indices()
+    return leaky_relu(queries[adjacency.rows()] + keys[columns], SLOPE)
+
+
+def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor:
+    """Return the softmax-weighted mean of values over each row.  [entries], [in, d] -> [out, d]
+
+    The denominators come out of the same product, as one more column of ones; the largest score
+    of each row is taken off first, which changes nothing but keeps exponentials in range.
+    """
+    rows = adjacency.rows()
+    largest = scores.detach().new_full((adjacency.shape[0],), -torch.inf)
+    largest.scatter_reduce_(0, rows, scores.detach(), "amax")
+    weights = torch.exp(scores - largest[rows])
+    ones = values.new_ones(len(values), 1)
+    sums = adjacency.weighted(weights, torch.cat([values, ones], dim=1))
+    return sums[:, :-1] / sums[:, -1:]

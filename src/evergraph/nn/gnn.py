@@ -1,0 +1,213 @@
+"""What graph neural networks share: layers that gather through sparse products."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import take_rows
+from evergraph.graphs.operator import SparseOperator
+from evergraph.graphs.propagation import densify, stays_sparse
+from evergraph.nn.backbone import Backbone, Recipe
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.mlp import check_head
+from evergraph.nn.neighbourhood import ALL, sample_neighbourhood
+
+Features = Tensor | SparseOperator
+"""Dense features, or sparse ones that weights can be multiplied to."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInputs:
+    """A graph as a GNN reads it.
+
+    Attributes:
+        adjacency: what a layer gathers by.  [nodes, nodes]
+        raw: features as they come, dense or CSR.  [nodes, dims]
+        features: the same, ready to be multiplied.
+    """
+
+    adjacency: SparseOperator
+    raw: Tensor
+    features: Features
+
+
+class Convolution(nn.Module):
+    """One layer: gathers over a matrix and transforms."""
+
+    @abstractmethod
+    def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the next layer's states.  [in, d] -> [out, width]"""
+
+    @abstractmethod
+    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
+        """Add outputs; the others stay as they are."""
+
+    @abstractmethod
+    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return how much each edge counts in this layer.  -> [entries] or [entries, heads]"""
+
+
+class GNN(Backbone):
+    """Layers of one kind of convolution, ReLU between.
+
+    Args:
+        layers: how many, and so how far a score looks.
+        hidden: width between layers.
+        dropout: share of hidden units dropped in training.
+        fanout: at most so many neighbours a node in each layer of a training step, the layer next
+            to the features first (-1: all of them); None computes the whole graph. Worth it with
+            a ``batch_size``, on graphs whose states do not fit in memory.
+    """
+
+    recipe = Recipe(epochs=200, lr=0.005, weight_decay=5e-4, batch_size=None)
+
+    def __init__(
+        self,
+        *,
+        layers: int = 2,
+        hidden: int = 256,
+        dropout: float = 0.0,
+        fanout: Sequence[int] | None = None,
+    ) -> None:
+        check_integer("layers", layers, least=1)
+        check_head((hidden,), dropout)
+        super().__init__(hops=layers)
+        self.layers = layers
+        self.hidden = hidden
+        self.dropout = dropout
+        self.fanout = None if fanout is None else _checked(tuple(fanout), layers)
+        self.convolutions: nn.ModuleList | None = None
+        self._prepared: WeakKeyDictionary[Graph, GraphInputs] = WeakKeyDictionary()
+
+    @abstractmethod
+    def _convolution(
+        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+    ) -> Convolution:
+        """Make one layer."""
+
+    @abstractmethod
+    def _adjacency(self, graph: Graph) -> Tensor:
+        """Return the matrix that layers gather by, as CSR."""
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Make the layers."""
+        widths = [dims, *[self.hidden] * (self.layers - 1)]
+        hidden = [
+            self._convolution(width, self.hidden, last=False, generator=generator)
+            for width in widths[:-1]
+        ]
+        last = self._convolution(widths[-1], 0, last=True, generator=generator)
+        self.convolutions = nn.ModuleList([*hidden, last]).to(self.device)
+
+    def place(self, device: torch.device) -> None:
+        """Keep weights, and prepare graphs, on a device."""
+        super().place(device)
+        self._prepared = WeakKeyDictionary()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the layers are there."""
+        return self.convolutions is not None
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the last layer."""
+        self._layers()[-1].grow(classes, generator=generator)
+
+    def prepare(self, graph: Graph) -> GraphInputs:
+        """Return the graph's matrix, its transpose and its features, ready to be multiplied."""
+        if graph not in self._prepared:
+            self._prepared[graph] = self._prepare(graph.to(self.device))
+        return self._prepared[graph]
+
+    def _prepare(self, graph: Graph) -> GraphInputs:
+        raw = graph.features if stays_sparse(graph.features) else densify(graph.features)
+        adjacency = SparseOperator.of(self._adjacency(graph))
+        return GraphInputs(adjacency, raw, _multipliable(raw))
+
+    def width_of(self, inputs: GraphInputs) -> int:
+        """Return how wide features are."""
+        return inputs.raw.shape[1]
+
+    def forward(
+        self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return class scores.  -> [rows, classes]"""
+        if self.training and self.fanout is not None and rows is not None:
+            assert generator is not None, "neighbours are drawn from the generator given"
+            around = sample_neighbourhood(
+                inputs.adjacency.matrix, rows, fanouts=self.fanout, generator=generator
+            )
+            features = _multipliable(take_rows(inputs.raw, around.nodes))
+            return self._run(around.operators, features, generator)
+        scores = self._run([inputs.adjacency] * self.layers, inputs.features, generator)
+        return scores if rows is None else scores[rows]
+
+    def _run(
+        self,
+        adjacencies: Sequence[SparseOperator],
+        features: Features,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        *hidden, last = self._layers()
+        state = features
+        for layer, adjacency in zip(hidden, adjacencies, strict=False):
+            state = self._between(layer(adjacency, state), generator)
+        scores: Tensor = last(adjacencies[-1], state)
+        return scores
+
+    def _between(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
+        state = torch.relu_(state)
+        if not (self.training and self.dropout):
+            return state
+        assert generator is not None, "dropout draws from the generator it is given"
+        return state * dropout_mask(state.shape, self.dropout, generator=generator)
+
+    def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
+        """Return what enters the last layer; the features, of a single layer.  -> [rows, width]"""
+        state = inputs.features
+        for layer in self._layers()[:-1]:
+            state = torch.relu_(layer(inputs.adjacency, state))
+        dense = densify(inputs.raw) if self.layers == 1 else state
+        return dense if rows is None else dense[rows]
+
+    def edge_scores(self, inputs: Any) -> list[Tensor] | None:
+        """Return how much each edge counts, layer by layer."""
+        scores, state = [], inputs.features
+        for layer in self._layers():
+            scores.append(layer.edge_scores(inputs.adjacency, state))
+            state = torch.relu(layer(inputs.adjacency, state))
+        return scores
+
+    def _layers(self) -> list[Any]:
+        assert self.convolutions is not None, "begin comes first"
+        return list(self.convolutions)
+
+
+def times(features: Features, weight: Tensor) -> Tensor:
+    """Return features @ weightᵀ.  [n, d], [width, d] -> [n, width]"""
+    if isinstance(features, SparseOperator):
+        return features @ weight.t().contiguous()
+    return features @ weight.t()
+
+
+def _multipliable(raw: Tensor) -> Features:
+    return raw if raw.layout == torch.strided else SparseOperator.of(raw)
+
+
+def _checked(fanout: tuple[int, ...], layers: int) -> tuple[int, ...]:
+    if len(fanout) != layers or any(count < 1 and count != ALL for count in fanout):
+        raise ConfigurationError(
+            f"fanout must be {layers} numbers, one a layer, each at least 1 or -1 for all, "
+            f"not {fanout!r}"
+        )
+    return fanout

@@ -1,0 +1,114 @@
+"""PDGNN: a parameter-free f_topo and a trainable f_out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs import Graph
+from evergraph.nn.backbone import Backbone, Recipe, backbones
+from evergraph.nn.mlp import MLP, check_head
+from evergraph.topology import SGC, EmbeddingCache, TopologyEncoder
+from evergraph.topology.cached import Scaling
+
+# Rows classified at a time, so that hidden layers of a large test set fit in memory.
+PREDICT_ROWS = 1 << 16
+
+
+@backbones.register
+class PDGNN(Backbone):
+    """The paper's decoupled model: f_out(f_topo(ego-subnetwork)), f_topo computed once a graph.
+
+    Args:
+        topology: f_topo; ``SGC(hops=2)``, the paper's, unless given.
+        hidden, bias, dropout: of f_out, see ``MLP``.
+        scaling: ``unit`` divides embeddings by their length, ``none`` leaves them.
+
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                          labels=torch.tensor([0, 1]), undirected=True)
+    >>> model = PDGNN(hidden=(4,))
+    >>> model.begin(2, generator=torch.Generator())
+    >>> model.grow(3, generator=torch.Generator())
+    >>> model.eval()(model.prepare(graph), torch.tensor([0])).shape
+    torch.Size([1, 3])
+    """
+
+    name = "pdgnn"
+    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        hidden: Sequence[int] = (512,),
+        bias: bool = True,
+        dropout: float = 0.5,
+        scaling: Scaling = "unit",
+    ) -> None:
+        topology = topology if topology is not None else SGC()
+        super().__init__(hops=topology.hops)
+        check_head(tuple(hidden), dropout)
+        self.topology = topology
+        self.hidden = tuple(hidden)
+        self.bias = bias
+        self.dropout = dropout
+        self.scaling: Scaling = scaling
+        self.embeddings = EmbeddingCache(topology, scaling=scaling)
+        self.head: MLP | None = None
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Make f_out."""
+        self.head = MLP(
+            dims, hidden=self.hidden, bias=self.bias, dropout=self.dropout, generator=generator
+        ).to(self.device)
+
+    @property
+    def begun(self) -> bool:
+        """Whether f_out is there."""
+        return self.head is not None
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen f_out."""
+        assert self.head is not None
+        self.head.grow(classes, generator=generator)
+
+    def prepare(self, graph: Graph) -> Tensor:
+        """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
+        return self.embeddings(graph)
+
+    def width_of(self, inputs: Tensor) -> int:
+        """Return how wide embeddings are."""
+        return inputs.shape[1]
+
+    def narrowed(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, None]:
+        """Return the embeddings of some nodes alone: no other node is needed."""
+        return inputs[rows], None
+
+    def forward(
+        self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return f_out of some embeddings.  -> [rows, classes]"""
+        assert self.head is not None
+        embeddings = inputs if rows is None else inputs[rows]
+        if self.training:
+            scores: Tensor = self.head(embeddings, generator=generator)
+            return scores
+        return torch.cat([self.head(part) for part in embeddings.split(PREDICT_ROWS)])
+
+    def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
+        """Return f_out's last hidden layer.  -> [rows, width]"""
+        assert self.head is not None
+        return self.head.hidden_states(inputs if rows is None else inputs[rows])
+
+    def place(self, device: torch.device) -> None:
+        """Keep f_out, and compute embeddings, on a device."""
+        super().place(device)
+        self.embeddings = EmbeddingCache(self.topology, scaling=self.scaling, device=device)
+
+    @property
+    def embed_seconds(self) -> float:
+        """Seconds spent in f_topo."""
+        return self.embeddings.seconds
