@@ -12,6 +12,7 @@ from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.methods import methods
+from evergraph.nn import backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
@@ -126,7 +127,8 @@ def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
     answers = []
     for device in ("cpu", "cuda"):
         trainer = Trainer(epochs=8, batch_size=None, device=device)
-        learner = methods.make(name, dropout=0.0, trainer=trainer, generator=seeded(0))
+        backbone = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
+        learner = methods.make(name, backbone=backbone, trainer=trainer, generator=seeded(0))
         for index in range(len(stream)):
             learner.fit_task(stream.open(index, cumulative=learner.cumulative))
         exam = stream.exams(2, "global")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, get_args
 
 import torch
@@ -51,6 +52,19 @@ class LabelSpace:
         range(2, 5)
         """
         return range(self.num_classes - self.sizes[-1], self.num_classes)
+
+    def groups(self) -> list[range]:
+        """Return the classes that compete with each other: all of them, or those of each task.
+
+        >>> LabelSpace("task-il", (2, 3)).groups()
+        [range(0, 2), range(2, 5)]
+        >>> LabelSpace("class-il", (2, 3)).groups()
+        [range(0, 5)]
+        """
+        if self.setting == "class-il":
+            return [range(self.num_classes)]
+        ends = list(accumulate(self.sizes))
+        return [range(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def task_of(self, labels: Tensor) -> Tensor:
         """Return the task that brought each class.  int64 [n] -> int64 [n]

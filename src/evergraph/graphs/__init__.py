@@ -1,8 +1,10 @@
 """Floor 1: the graph record, normalisation, propagation, reach and homophily."""
 
+from evergraph.graphs.forman import forman_curvature
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
+from evergraph.graphs.ollivier import ollivier_curvature
 from evergraph.graphs.propagation import propagate, walk
 from evergraph.graphs.reach import covered_nodes, reach, reach_sizes
 from evergraph.graphs.validation import UNLABELLED
@@ -11,8 +13,10 @@ __all__ = [
     "UNLABELLED",
     "Graph",
     "covered_nodes",
+    "forman_curvature",
     "homophily",
     "normalised",
+    "ollivier_curvature",
     "propagate",
     "reach",
     "reach_sizes",

@@ -16,6 +16,8 @@ from evergraph.graphs.propagation import densify
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     """Return one graph that holds all of them, unconnected, nodes numbered one graph after another.
 
+    Features are sparse if the first graph's are; times are kept if every graph has them.
+
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 1]))
     >>> disjoint_union([pair, pair]).neighbours(3)
@@ -26,16 +28,19 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     starts = [graphs[0].indptr[:1]]
     pointers = [graph.indptr[1:] + before for graph, before in zip(graphs, edges, strict=False)]
     indices = [graph.indices + before for graph, before in zip(graphs, nodes, strict=False)]
+    times = [graph.time for graph in graphs if graph.time is not None]
     return Graph(
         torch.cat([*starts, *pointers]),
         torch.cat(indices),
         _stacked([graph.features for graph in graphs]),
         torch.cat([graph.labels for graph in graphs]),
+        torch.cat(times) if len(times) == len(graphs) else None,
     )
 
 
 def _stacked(features: Sequence[Tensor]) -> Tensor:
     """Stack rows; the result is sparse if the first part is."""
+    assert len({part.shape[1] for part in features}) == 1, "features of one width"
     if features[0].layout == torch.strided:
         return torch.cat([densify(part) for part in features])
     parts = [as_csr(part) for part in features]

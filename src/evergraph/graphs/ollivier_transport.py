@@ -7,8 +7,8 @@ import numpy.typing as npt
 import scipy.sparse
 import scipy.sparse.csgraph
 
-# What an arc without a limit can carry: more than any supply, within scipy's 32 bits.
-UNLIMITED = 2**31 - 1
+# The most mass that one node may hold, and so all that an arc need carry: scipy counts in 32 bits.
+MOST_MASS = 1 << 30
 
 Mass = npt.NDArray[np.int64]
 
@@ -21,8 +21,9 @@ def transport_cost(
 ) -> int:
     """Return the least Σ mass · distance that turns a supply into a demand of the same total.
 
-    supply: int64 [m], all positive, as is demand: int64 [n]; one, two: boolean [m, n], which pairs
-    lie within one step and within two. All others lie three apart, or two where ``two`` is None.
+    supply: int64 [m], from 1 to ``MOST_MASS``, as is demand: int64 [n]; one, two: boolean [m, n],
+    which pairs lie within one step and within two. All others lie three apart, or two apart where
+    ``two`` is None.
 
     By duality the cost is the greatest Σ f · (supply - demand) over all f that differ by no more
     than the distance, and whole numbers do: 1 .. 3 at the sources, 0 .. 2 at the sinks. Whether f
@@ -41,26 +42,26 @@ def transport_cost(
     ...     transport_cost(np.array([5]), np.array([5]), apart)
     (15, 10)
     """
-    arcs, choices = one, 1
+    arcs, choices = np.stack(one.nonzero()), 1  # [2, arcs]
     if two is not None:
-        arcs, choices = scipy.sparse.bmat([[one, None], [two, one]], format="csr"), 2
+        second = np.array([[len(supply)], [len(demand)]])  # where the second choices begin
+        across = np.stack(two.nonzero()) + second * [[1], [0]]
+        arcs, choices = np.concatenate([arcs, arcs + second, across], axis=1), 2
     flow = _maximum_flow(np.tile(supply, choices), np.tile(demand, choices), arcs)
     return (choices + 1) * int(supply.sum()) - flow
 
 
-def _maximum_flow(supply: Mass, demand: Mass, arcs: scipy.sparse.csr_matrix) -> int:
-    """Return how much of a supply the arcs can carry to a demand.  [m], [n], [m, n] -> int
+def _maximum_flow(supply: Mass, demand: Mass, arcs: npt.NDArray[np.int64]) -> int:
+    """Return how much of a supply the arcs can carry to a demand.  [m], [n], [2, arcs] -> int
 
     Node 0 feeds the sources 1 .. m, which feed the sinks m + 1 .. m + n; the last node drains.
     """
-    sources, sinks = arcs.shape
-    drain, inner = sources + sinks + 1, sources + arcs.nnz
-    indptr = np.concatenate(
-        [[0], sources + arcs.indptr, np.arange(inner + 1, inner + sinks + 1), [inner + sinks]]
-    )
-    indices = np.concatenate(
-        [np.arange(1, sources + 1), sources + 1 + arcs.indices, np.full(sinks, drain)]
-    )
-    capacity = np.concatenate([supply, np.full(arcs.nnz, UNLIMITED), demand]).astype(np.int32)
-    network = scipy.sparse.csr_matrix((capacity, indices, indptr), shape=(drain + 1, drain + 1))
+    sources = 1 + np.arange(len(supply))
+    sinks = 1 + len(supply) + np.arange(len(demand))
+    drain = 1 + len(supply) + len(demand)
+    rows = np.concatenate([np.zeros_like(sources), 1 + arcs[0], sinks])
+    columns = np.concatenate([sources, 1 + len(supply) + arcs[1], np.full_like(sinks, drain)])
+    unlimited = np.full(arcs.shape[1], MOST_MASS)
+    capacity = np.concatenate([supply, unlimited, demand]).astype(np.int32)
+    network = scipy.sparse.csr_matrix((capacity, (rows, columns)), shape=(drain + 1, drain + 1))
     return int(scipy.sparse.csgraph.maximum_flow(network, 0, drain).flow_value)

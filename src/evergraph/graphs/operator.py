@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.csr import csr_tensor, repeat
 from evergraph.graphs.propagation import propagate, sample_product
 
 
@@ -64,8 +65,11 @@ class SparseOperator:
 
     def rows(self) -> Tensor:
         """Return the row of every entry.  int64 [entries]"""
-        lengths = self.matrix.crow_indices().diff().long()
-        return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return _rows_of(self.matrix)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
@@ -84,6 +88,11 @@ class SparseOperator:
         """Return ⟨left_i, right_j⟩ at every entry (i, j).  [m, d], [n, d] -> [entries]"""
         products: Tensor = _SampledProduct.apply(self, left, right)  # type: ignore[no-untyped-call]
         return products
+
+    def added(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return left_i + right_j at every entry (i, j).  [m], [n] -> [entries]"""
+        sums: Tensor = _Sum.apply(self, left, right)  # type: ignore[no-untyped-call]
+        return sums
 
 
 class _Product(Function):
@@ -105,13 +114,14 @@ class _WeightedProduct(Function):
         return propagate(_with_values(operator.matrix, values), dense)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         values, dense = ctx.saved_tensors
+        _, needs_values, needs_dense = ctx.needs_input_grad
         gradient = gradient.contiguous()
         return (
             None,
-            ctx.operator.sampled(gradient, dense),
-            ctx.operator.T.weighted(values[ctx.operator.order], gradient),
+            ctx.operator.sampled(gradient, dense) if needs_values else None,
+            _transposed_weighted(ctx.operator, values, gradient) if needs_dense else None,
         )
 
 
@@ -123,14 +133,41 @@ class _SampledProduct(Function):
         return sample_product(operator.matrix, left, right)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         left, right = ctx.saved_tensors
-        operator: SparseOperator = ctx.operator
+        _, needs_left, needs_right = ctx.needs_input_grad
         return (
             None,
-            operator.weighted(gradient, right),
-            operator.T.weighted(gradient[operator.order], left),
+            ctx.operator.weighted(gradient, right) if needs_left else None,
+            _transposed_weighted(ctx.operator, gradient, left) if needs_right else None,
         )
+
+
+class _Sum(Function):
+    @staticmethod
+    def forward(ctx: Any, operator: SparseOperator, left: Tensor, right: Tensor) -> Tensor:
+        ctx.operator = operator
+        columns = operator.matrix.col_indices()
+        return left.index_select(0, operator.rows()) + right.index_select(0, columns)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        # Sums over rows and columns, as products with ones: many times as fast as scattering.
+        operator: SparseOperator = ctx.operator
+        rows, columns = (gradient.new_ones(length, 1) for length in operator.shape)
+        of_rows = operator.weighted(gradient, columns)
+        return None, of_rows[:, 0], _transposed_weighted(operator, gradient, rows)[:, 0]
+
+
+def _transposed_weighted(operator: SparseOperator, values: Tensor, dense: Tensor) -> Tensor:
+    """Return the transposed product, with values in the matrix's own order.  [m, d] -> [n, d]"""
+    return operator.T.weighted(values.index_select(0, operator.order), dense)
+
+
+def _rows_of(matrix: Tensor) -> Tensor:
+    """Return the row of every entry.  int64 [entries]"""
+    nodes = torch.arange(matrix.shape[0], device=matrix.device)
+    return repeat(nodes, matrix.crow_indices().diff().long())
 
 
 def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
@@ -141,8 +178,7 @@ def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
 def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the transpose's row pointers and columns, and which entry of ``matrix`` each is."""
     if matrix.device.type != "cpu":
-        lengths = matrix.crow_indices().diff().long()
-        rows = torch.repeat_interleave(torch.arange(len(lengths), device=matrix.device), lengths)
+        rows = _rows_of(matrix)
         order = matrix.col_indices().argsort(stable=True)
         counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
         indptr = torch.zeros(len(counts) + 1, dtype=torch.int32, device=matrix.device)

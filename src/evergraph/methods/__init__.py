@@ -1,9 +1,35 @@
 """Floor 6: one file a method."""
 
+from evergraph.methods.a_gem import AGEM
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
+from evergraph.methods.er_gnn import ERGNN
+from evergraph.methods.ewc import EWC
 from evergraph.methods.finetune import Finetune
+from evergraph.methods.full_subgraph import FullSubgraph
+from evergraph.methods.gem import GEM
 from evergraph.methods.joint import Joint
+from evergraph.methods.lwf import LwF
+from evergraph.methods.mas import MAS
+from evergraph.methods.sem import SEM
+from evergraph.methods.ssm import SSM
 from evergraph.methods.tem import TEM
+from evergraph.methods.twp import TWP
 
-__all__ = ["TEM", "BackboneLearner", "Finetune", "Joint", "methods"]
+__all__ = [
+    "AGEM",
+    "ERGNN",
+    "EWC",
+    "GEM",
+    "MAS",
+    "SEM",
+    "SSM",
+    "TEM",
+    "TWP",
+    "BackboneLearner",
+    "Finetune",
+    "FullSubgraph",
+    "Joint",
+    "LwF",
+    "methods",
+]

@@ -73,10 +73,21 @@ class BackboneLearner(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the weighted cross-entropy over some of the examples."""
+        return self.classification_loss(self.scores(batch), batch)
+
+    def scores(self, batch: Batch) -> Tensor:
+        """Return the class scores of some of the examples.  -> [batch, classes]"""
+        assert self._examples is not None
+        rows = self._examples.rows_of(batch)
+        scores: Tensor = self.backbone(self._examples.inputs, rows, generator=self._noise)
+        return scores
+
+    def classification_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the weighted cross-entropy of scores.  [batch, classes] -> []"""
         assert self._examples is not None
         examples = self._examples
         return masked_cross_entropy(
-            self.backbone(examples.inputs, examples.rows_of(batch), generator=self._noise),
+            scores,
             examples.targets[batch],
             weights=examples.weights[batch],
             allowed=None if examples.allowed is None else examples.allowed[batch],

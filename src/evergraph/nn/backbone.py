@@ -32,10 +32,12 @@ class Backbone(nn.Module, ABC):
     Attributes:
         hops: how far a score looks.
         recipe: how it is trained by default.
+        scores_edges: whether ``edge_scores`` has anything to say.
     """
 
     name: ClassVar[str]
     recipe: ClassVar[Recipe]
+    scores_edges: ClassVar[bool] = False
 
     def __init__(self, *, hops: int) -> None:
         super().__init__()

@@ -78,14 +78,15 @@ class HeadAttention(Convolution):
         """Return the next layer's states.  [in, d] -> [out, heads · width]"""
         mapped = times(state, self.linear.weight)
         scores = self._scores(adjacency, mapped)
-        parts = mapped.view(len(mapped), self.heads, -1).unbind(1)
-        attended = [_attend(adjacency, scores[:, head], part) for head, part in enumerate(parts)]
+        parts = mapped.chunk(self.heads, dim=1)
+        attended = [_attend(adjacency, *pair) for pair in zip(scores, parts, strict=True)]
         return self.linear.plus_bias(torch.cat(attended, dim=1))
 
-    def _scores(self, adjacency: SparseOperator, mapped: Tensor) -> Tensor:
-        by_head = mapped.view(len(mapped), self.heads, -1)
-        queries, keys = (by_head * self.query).sum(-1), (by_head * self.key).sum(-1)
-        return _edge_scores(adjacency, queries, keys)
+    def _scores(self, adjacency: SparseOperator, mapped: Tensor) -> list[Tensor]:
+        """Return the attention of every edge, head by head.  [in, d] -> heads x [entries]"""
+        vectors = torch.block_diag(*torch.stack([self.query, self.key], dim=2))  # [d, 2 · heads]
+        pairs = (mapped @ vectors).t().contiguous().view(self.heads, 2, -1)
+        return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Refuse: hidden layers keep their width."""
@@ -93,7 +94,7 @@ class HeadAttention(Convolution):
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the attention of every edge, before the softmax.  -> [entries, heads]"""
-        return self._scores(adjacency, times(state, self.linear.weight))
+        return torch.stack(self._scores(adjacency, times(state, self.linear.weight)), dim=1)
 
 
 class OutputAttention(Convolution):
@@ -107,8 +108,10 @@ class OutputAttention(Convolution):
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return class scores.  [in, d] -> [out, classes]"""
-        scores = self.edge_scores(adjacency, state)[:, 0]
-        return self.linear.plus_bias(_attend(adjacency, scores, times(state, self.linear.weight)))
+        maps = torch.cat([self.query, self.key, self.linear.weight])  # one product for all three
+        queries, keys, values = times(state, maps).tensor_split((1, 2), dim=1)
+        scores = _edge_scores(adjacency, queries[:, 0], keys[:, 0])
+        return self.linear.plus_bias(_attend(adjacency, scores, values))
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add classes."""
@@ -116,7 +119,8 @@ class OutputAttention(Convolution):
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the attention of every edge, before the softmax.  -> [entries, 1]"""
-        return _edge_scores(adjacency, times(state, self.query), times(state, self.key))
+        queries, keys = times(state, torch.cat([self.query, self.key])).unbind(1)
+        return _edge_scores(adjacency, queries, keys).unsqueeze(1)
 
 
 def _vectors(heads: int, width: int, *, generator: torch.Generator) -> Tensor:
@@ -125,9 +129,9 @@ def _vectors(heads: int, width: int, *, generator: torch.Generator) -> Tensor:
 
 
 def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Tensor:
-    """Return leaky(query_i + key_j) at every entry (i, j).  [in, heads] -> [entries, heads]"""
-    columns = adjacency.matrix.col_indices()
-    return leaky_relu(queries[adjacency.rows()] + keys[columns], SLOPE)
+    """Return leaky(query_i + key_j) at every entry (i, j).  [in], [in] -> [entries]"""
+    own = queries[: adjacency.shape[0]]  # rows are the first columns
+    return leaky_relu(adjacency.added(own, keys), SLOPE)
 
 
 def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor:
@@ -139,7 +143,7 @@ def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor
     rows = adjacency.rows()
     largest = scores.detach().new_full((adjacency.shape[0],), -torch.inf)
     largest.scatter_reduce_(0, rows, scores.detach(), "amax")
-    weights = torch.exp(scores - largest[rows])
+    weights = torch.exp(scores - largest.index_select(0, rows))
     ones = values.new_ones(len(values), 1)
     sums = adjacency.weighted(weights, torch.cat([values, ones], dim=1))
     return sums[:, :-1] / sums[:, -1:]

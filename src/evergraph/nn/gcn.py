@@ -12,7 +12,7 @@ from evergraph.core.checks import check_choice
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
-from evergraph.nn.gnn import GNN, Convolution, Features, times
+from evergraph.nn.gnn import GNN, Convolution, Features, gather, times
 from evergraph.nn.linear import Linear
 
 AGGREGATIONS = {"normalised": "symmetric", "sum": "none"}
@@ -56,7 +56,7 @@ class GCN(GNN):
 
 
 class GraphConvolution(Convolution):
-    """A H Wᵀ + b, in the order that multiplies the narrower matrix by A."""
+    """A H Wᵀ + b."""
 
     def __init__(
         self, inputs: int, outputs: int, *, bias: bool, generator: torch.Generator
@@ -66,12 +66,7 @@ class GraphConvolution(Convolution):
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states.  [in, d] -> [out, width]"""
-        outputs, inputs = self.linear.weight.shape
-        if isinstance(state, SparseOperator) or outputs <= inputs:
-            gathered = adjacency @ times(state, self.linear.weight)
-        else:
-            gathered = times(adjacency @ state, self.linear.weight)
-        return self.linear.plus_bias(gathered)
+        return self.linear.plus_bias(gather(adjacency, state, self.linear.weight))
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add outputs."""

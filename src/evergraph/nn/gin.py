@@ -8,7 +8,7 @@ from torch import Tensor
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
-from evergraph.nn.gnn import GNN, Convolution, Features, times
+from evergraph.nn.gnn import GNN, Convolution, Features, gather, times
 from evergraph.nn.linear import Linear
 
 
@@ -45,8 +45,7 @@ class IsomorphismConvolution(Convolution):
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states.  [in, d] -> [out, width]"""
-        # A sum of images is the image of the sum: the sparse product can take the narrower side.
-        summed = self.first.plus_bias(adjacency @ times(state, self.first.weight))
+        summed = self.first.plus_bias(gather(adjacency, state, self.first.weight))
         scores: Tensor = self.second(torch.relu_(summed))
         return scores
 

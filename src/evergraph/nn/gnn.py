@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -40,6 +41,10 @@ class GraphInputs:
     raw: Tensor
     features: Features
 
+    def __deepcopy__(self, memo: object) -> GraphInputs:
+        """Return itself: nothing here is trained, so a copied backbone can read the same."""
+        return self
+
 
 class Convolution(nn.Module):
     """One layer: gathers over a matrix and transforms."""
@@ -69,6 +74,7 @@ class GNN(Backbone):
             a ``batch_size``, on graphs whose states do not fit in memory.
     """
 
+    scores_edges = True
     recipe = Recipe(epochs=200, lr=0.005, weight_decay=5e-4, batch_size=None)
 
     def __init__(
@@ -85,7 +91,7 @@ class GNN(Backbone):
         self.layers = layers
         self.hidden = hidden
         self.dropout = dropout
-        self.fanout = None if fanout is None else _checked(tuple(fanout), layers)
+        self.fanout = None if fanout is None else _checked(fanout, layers)
         self.convolutions: nn.ModuleList | None = None
         self._prepared: WeakKeyDictionary[Graph, GraphInputs] = WeakKeyDictionary()
 
@@ -182,11 +188,12 @@ class GNN(Backbone):
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
         """Return how much each edge counts, layer by layer."""
+        *hidden, last = self._layers()
         scores, state = [], inputs.features
-        for layer in self._layers():
+        for layer in hidden:
             scores.append(layer.edge_scores(inputs.adjacency, state))
-            state = torch.relu(layer(inputs.adjacency, state))
-        return scores
+            state = torch.relu_(layer(inputs.adjacency, state))
+        return [*scores, last.edge_scores(inputs.adjacency, state)]
 
     def _layers(self) -> list[Any]:
         assert self.convolutions is not None, "begin comes first"
@@ -200,14 +207,27 @@ def times(features: Features, weight: Tensor) -> Tensor:
     return features @ weight.t()
 
 
+def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor:
+    """Return A H Wᵀ, in the order that multiplies the narrower matrix by A.  -> [out, width]"""
+    outputs, inputs = weight.shape
+    if isinstance(state, SparseOperator) or outputs <= inputs:
+        return adjacency @ times(state, weight)
+    return times(adjacency @ state, weight)
+
+
 def _multipliable(raw: Tensor) -> Features:
     return raw if raw.layout == torch.strided else SparseOperator.of(raw)
 
 
-def _checked(fanout: tuple[int, ...], layers: int) -> tuple[int, ...]:
-    if len(fanout) != layers or any(count < 1 and count != ALL for count in fanout):
+def _checked(fanout: Sequence[int], layers: int) -> tuple[int, ...]:
+    if not isinstance(fanout, Sequence) or len(fanout) != layers or not all(map(_counts, fanout)):
         raise ConfigurationError(
-            f"fanout must be {layers} numbers, one a layer, each at least 1 or -1 for all, "
+            f"fanout must be {layers} integers, one a layer, each at least 1 or -1 for all, "
             f"not {fanout!r}"
         )
-    return fanout
+    return tuple(fanout)
+
+
+def _counts(fanout: object) -> bool:
+    whole = isinstance(fanout, Integral) and not isinstance(fanout, bool)
+    return whole and (fanout == ALL or fanout >= 1)  # type: ignore[operator]

@@ -19,9 +19,14 @@ def masked_cross_entropy(
     >>> round(float(loss.exp()), 4)  # two equally likely classes are left
     2.0
     """
+    return torch.dot(weights, masked_losses(logits, targets, allowed=allowed)) / len(targets)
+
+
+def masked_losses(logits: Tensor, targets: Tensor, *, allowed: Tensor | None = None) -> Tensor:
+    """Return the cross-entropy of every row, classes outside ``allowed`` left out.  -> [n]"""
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
-    return torch.dot(weights, cross_entropy(logits, targets, reduction="none")) / len(targets)
+    return cross_entropy(logits, targets, reduction="none")
 
 
 def term_weights(weights: Tensor, terms: Tensor) -> Tensor:

@@ -53,18 +53,22 @@ class MLP(nn.Module):
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, dims] -> [n, classes]"""
+        if self.training and self.dropout:
+            assert generator is not None, "dropout draws from the generator it is given"
         scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
         return scores
 
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return what enters the last layer.  [n, dims] -> [n, width]"""
+        """Return what enters the last layer; nothing is dropped without a generator.
+
+        [n, dims] -> [n, width]
+        """
         state = embeddings
         for layer in self.hidden:
             state = torch.relu_(layer(state))
-            if self.training and self.dropout:
-                assert generator is not None, "dropout draws from the generator it is given"
+            if self.training and self.dropout and generator is not None:
                 state = state * dropout_mask(state.shape, self.dropout, generator=generator)
         return state
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
-from evergraph.nn.gnn import GNN, Convolution, Features, times
+from evergraph.nn.gnn import GNN, Convolution, Features, gather, times
 from evergraph.nn.linear import Linear
 
 
@@ -41,8 +41,10 @@ class MeanConvolution(Convolution):
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states.  [in, d] -> [out, width]"""
-        own = times(state, self.own.weight)[: adjacency.shape[0]]  # rows are the first columns
-        near = adjacency @ times(state, self.near.weight)
+        rows = adjacency.shape[0]  # the first columns
+        mine = state if isinstance(state, SparseOperator) else state[:rows]
+        own = times(mine, self.own.weight)[:rows]
+        near = gather(adjacency, state, self.near.weight)
         return self.own.plus_bias(own + near)
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import choose_device, denormals_flushed
+from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
 
@@ -117,8 +118,8 @@ class Trainer:
                 step, first, second = (self.moments_[f"{name}.{kind}"] for kind in _MOMENTS)
                 optimiser.state[parameter] = {
                     "step": step.to(parameter.device),
-                    "exp_avg": _padded(first, parameter),
-                    "exp_avg_sq": _padded(second, parameter),
+                    "exp_avg": padded(first, parameter),
+                    "exp_avg_sq": padded(second, parameter),
                 }
         return optimiser
 
@@ -145,10 +146,3 @@ class Trainer:
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self.moments_ = dict(state)
-
-
-def _padded(moment: Tensor, parameter: nn.Parameter) -> Tensor:
-    """Return a moment at the size its parameter has grown to, zero where it is new."""
-    padded = torch.zeros_like(parameter)
-    padded[tuple(slice(size) for size in moment.shape)] = moment.to(parameter.device)
-    return padded

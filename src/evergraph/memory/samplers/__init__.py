@@ -3,7 +3,9 @@
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 from evergraph.memory.samplers.coverage import CoverageSampler
 from evergraph.memory.samplers.degree import DegreeSampler
+from evergraph.memory.samplers.embedding_coverage import EmbeddingCoverageSampler
 from evergraph.memory.samplers.greedy_coverage import GreedyCoverageSampler
+from evergraph.memory.samplers.influence import InfluenceSampler
 from evergraph.memory.samplers.mean_feature import MeanFeatureSampler
 from evergraph.memory.samplers.uniform import UniformSampler
 
@@ -11,7 +13,9 @@ __all__ = [
     "Candidates",
     "CoverageSampler",
     "DegreeSampler",
+    "EmbeddingCoverageSampler",
     "GreedyCoverageSampler",
+    "InfluenceSampler",
     "MeanFeatureSampler",
     "Sampler",
     "UniformSampler",

@@ -25,6 +25,8 @@ class Candidates:
         labels: their classes.  int64 [n]
         embeddings: their topology-aware embeddings.  float32 [n, dims]
         hops: how far an embedding looks: the radius of an ego-subnetwork.
+        residuals: softmax of the scores minus the one-hot class, where a model has learned them.
+            float32 [n, classes]
     """
 
     graph: Graph
@@ -32,6 +34,7 @@ class Candidates:
     labels: Tensor
     embeddings: Tensor
     hops: int
+    residuals: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -39,7 +42,12 @@ class Candidates:
     def take(self, rows: Tensor | slice) -> Candidates:
         """Return some of the candidates."""
         return Candidates(
-            self.graph, self.nodes[rows], self.labels[rows], self.embeddings[rows], self.hops
+            self.graph,
+            self.nodes[rows],
+            self.labels[rows],
+            self.embeddings[rows],
+            self.hops,
+            None if self.residuals is None else self.residuals[rows],
         )
 
 

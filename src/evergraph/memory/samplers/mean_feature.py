@@ -15,6 +15,7 @@ class MeanFeatureSampler(Sampler):
     """Mean of features: the embeddings nearest to their class's mean (iCaRL, ER-GNN)."""
 
     name = "mean-feature"
+    aliases = ("mf",)
 
     def rank(
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator

@@ -1,0 +1,184 @@
+"""Gradient episodic memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.graphs import Graph
+from evergraph.memory import EgoNetworks, MemoryUsage, SubgraphMemory, isolated
+from evergraph.methods.base import methods
+from evergraph.methods.examples import Examples, make_examples
+from evergraph.methods.replay import RememberingLearner
+from evergraph.nn import Backbone, masked_cross_entropy
+from evergraph.streams import Task
+from evergraph.training import Trainer
+
+
+class GradientMemoryLearner(RememberingLearner):
+    """Bends the gradient so that losses on stored nodes do not rise; see ``GEM`` and ``AGEM``."""
+
+    def __init__(
+        self,
+        *,
+        memory: SubgraphMemory | None = None,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
+        self._stored: Examples | None = None
+        self._tasks = torch.empty(0, dtype=torch.int64)  # of every stored node
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return the nodes alone."""
+        return isolated(graph, centres)
+
+    def begin_task(self, task: Task) -> int:
+        """Prepare what is stored of earlier tasks."""
+        count = super().begin_task(task)
+        if self.memory.graph_ is not None:
+            inputs = self.backbone.prepare(self.memory.graph_)
+            inputs, rows = self.backbone.narrowed(inputs, self.memory.centres_.to(self.device))
+            targets = self.memory.labels_.to(self.device)
+            self._stored = make_examples(inputs, rows, targets, label_space=task.label_space)
+            self._tasks = task.label_space.task_of(targets)
+        return count
+
+    def end_task(self, task: Task) -> None:
+        """Store some of the task's nodes."""
+        self._stored = None
+        super().end_task(task)
+
+    def stored_loss(self, scores: Tensor, rows: Tensor) -> Tensor:
+        """Return the loss of some stored nodes.  [rows, classes] -> []"""
+        assert self._stored is not None
+        stored = self._stored
+        return masked_cross_entropy(
+            scores,
+            stored.targets[rows],
+            weights=stored.weights[rows],
+            allowed=None if stored.allowed is None else stored.allowed[rows],
+        )
+
+    def gradient(self) -> Tensor:
+        """Return the current gradient of all parameters as one vector."""
+        return _flat([parameter.grad for parameter in self._parameters()], self._parameters())
+
+    def gradient_of(self, loss: Tensor, *, keep: bool = False) -> Tensor:
+        """Return the gradient of a loss as one vector."""
+        parameters = self._parameters()
+        found = torch.autograd.grad(loss, parameters, retain_graph=keep, allow_unused=True)
+        return _flat(list(found), parameters)
+
+    def set_gradient(self, gradient: Tensor) -> None:
+        """Put a vector back in the place of the gradients."""
+        parameters = self._parameters()
+        parts = gradient.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter).clone()
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return list(self.named_parameters().values())
+
+
+@methods.register
+class GEM(GradientMemoryLearner):
+    """Allows only steps that raise no earlier task's loss (Lopez-Paz and Ranzato 2017).
+
+    The gradient g becomes the nearest g̃ with ⟨g̃, g_τ⟩ ≥ 0 for the gradient g_τ of every earlier
+    task on its stored nodes. The dual is min_v ½‖Gᵀv + g‖² with v ≥ margin, a non-negative least
+    squares problem with one unknown a task, solved by SciPy.
+
+    Args:
+        margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
+        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "gem"
+
+    def __init__(
+        self,
+        *,
+        margin: float = 0.5,
+        memory: SubgraphMemory | None = None,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
+        check_number("margin", margin, least=0.0)
+        self.margin = margin
+
+    def adjust_gradients(self) -> None:
+        """Project the gradient where it would harm an earlier task."""
+        if self._stored is None:
+            return
+        old, new = self._old_gradients(), self.gradient()
+        if bool((old @ new < 0).any()):
+            self.set_gradient(project(new, old, margin=self.margin))
+
+    def _old_gradients(self) -> Tensor:
+        """Return one gradient for each earlier task, from one pass over all stored nodes."""
+        assert self._stored is not None
+        scores = self.backbone(self._stored.inputs, self._stored.rows, generator=self._noise)
+        of_task = [
+            (self._tasks == task).nonzero().flatten() for task in self._tasks.unique().tolist()
+        ]
+        losses = [self.stored_loss(scores[rows], rows) for rows in of_task]
+        return torch.stack([self.gradient_of(loss, keep=True) for loss in losses])
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """What the memory holds, and a gradient for each task that it holds nodes of."""
+        stored = self.memory.usage
+        values = sum(parameter.numel() for parameter in self._parameters())
+        space = self.label_space_
+        tasks = 0 if space is None else len(space.task_of(self.memory.labels_).unique())
+        return MemoryUsage(
+            samples=stored.samples,
+            gradients=tasks * values,
+            edges=stored.edges,
+            bytes=stored.bytes + 4 * tasks * values,
+        )
+
+
+def project(gradient: Tensor, old: Tensor, *, margin: float = 0.0) -> Tensor:
+    """Return g + Gᵀv for the v ≥ margin that makes it shortest: then G (g + Gᵀv) ≥ 0.
+
+    gradient: [p]; old: G [tasks, p]; -> [p]
+
+    >>> project(torch.tensor([1., -1.]), torch.tensor([[0., 1.]]))
+    tensor([1., 0.])
+    """
+    products = (old @ old.t()).double().cpu().numpy()
+    slopes = (old @ gradient).double().cpu().numpy()
+    weights = margin + _least_squares(products, slopes + margin * products.sum(axis=1))
+    return gradient + torch.from_numpy(weights).to(gradient) @ old
+
+
+def _least_squares(
+    products: npt.NDArray[np.float64], slopes: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return argmin_{u≥0} ½ uᵀ P u + qᵀ u for P = G Gᵀ and q in the range of P.
+
+    With P = R², R symmetric, it is min ‖R u + R^-1 q‖; directions in which P vanishes (parallel
+    or empty gradients) change nothing and are left out.
+    """
+    values, vectors = np.linalg.eigh(products)
+    kept = values > 1e-10 * max(values.max(), 1e-300)
+    roots = np.sqrt(values[kept])
+    matrix = roots[:, None] * vectors[:, kept].T
+    target = -(vectors[:, kept].T @ slopes) / roots
+    solution: npt.NDArray[np.float64] = nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
+    return solution
+
+
+def _flat(gradients: list[Tensor | None], parameters: list[torch.nn.Parameter]) -> Tensor:
+    pairs = zip(gradients, parameters, strict=True)
+    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])

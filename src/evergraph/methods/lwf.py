@@ -1,0 +1,77 @@
+"""Learning without forgetting."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
+from evergraph.nn import Backbone
+from evergraph.streams import Task
+from evergraph.training import Batch, Trainer
+
+
+@methods.register
+class LwF(BackboneLearner):
+    """Keeps the old model's answers on the new nodes (Li and Hoiem 2017).
+
+    L + λ Σ_groups -Σ_c p_c log q_c, p = softmax(old scores / T), q = softmax(new scores / T), over
+    the classes that competed before this task: all of them in class-IL, each task's in task-IL.
+    The old answers are computed once, before the task begins, so no old model is kept.
+
+    Args:
+        strength: λ.
+        temperature: T.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "lwf"
+
+    def __init__(
+        self,
+        *,
+        strength: float = 1.0,
+        temperature: float = 2.0,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
+        check_number("strength", strength, least=0.0)
+        check_number("temperature", temperature, least=1e-3)
+        self.strength = strength
+        self.temperature = temperature
+        self._targets: list[tuple[range, Tensor]] = []  # soft answers of each group of old classes
+
+    def begin_task(self, task: Task) -> int:
+        """Ask the old model for its answers on the new task's nodes."""
+        if self.label_space_ is not None:
+            old = self.logits(task.graph, task.train) / self.temperature
+            groups = self.label_space_.groups()
+            self._targets = [(g, old[:, g.start : g.stop].softmax(1)) for g in groups]
+        return super().begin_task(task)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the task and the distance from the old answers."""
+        scores = self.scores(batch)
+        loss = self.classification_loss(scores, batch)
+        return loss + self.strength * self.distillation(scores, batch) if self._targets else loss
+
+    def distillation(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the cross-entropy between old and new answers.  [batch, classes] -> []"""
+        terms = [
+            -(targets[batch] * _log_softmax(scores, group, self.temperature)).sum(1).mean()
+            for group, targets in self._targets
+        ]
+        return torch.stack(terms).sum()
+
+    def end_task(self, task: Task) -> None:
+        """Let the old answers go."""
+        self._targets = []
+        super().end_task(task)
+
+
+def _log_softmax(scores: Tensor, group: range, temperature: float) -> Tensor:
+    return (scores[:, group.start : group.stop] / temperature).log_softmax(1)

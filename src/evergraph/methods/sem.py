@@ -1,0 +1,62 @@
+"""Subgraph episodic memory, sparsified by curvature."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer
+from evergraph.graphs import Graph, forman_curvature, ollivier_curvature
+from evergraph.memory import EgoNetworks, SubgraphMemory, ego_networks
+from evergraph.methods.base import methods
+from evergraph.methods.replay import ReplayingLearner
+from evergraph.nn import Backbone
+from evergraph.training import Trainer
+
+
+@methods.register
+class SEM(ReplayingLearner):
+    """Replays stored nodes with the neighbours of largest Ricci curvature (Zhang et al. 2023).
+
+    Curvature is large where two nodes share neighbours and small on bridges: what flows over a
+    strongly curved edge says most about the node it flows to.
+
+    Args:
+        neighbours: how many a node keeps at each hop, at least 1.
+        curvature: ``forman`` (augmented, counts degrees and triangles: exact and fast) or
+            ``ollivier`` (transport between neighbourhoods: a small programme for every edge asked).
+        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "sem"
+
+    def __init__(
+        self,
+        *,
+        neighbours: int = 5,
+        curvature: Literal["forman", "ollivier"] = "forman",
+        memory: SubgraphMemory | None = None,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
+        check_integer("neighbours", neighbours, least=1)
+        check_choice("curvature", curvature, ("forman", "ollivier"))
+        self.neighbours = neighbours
+        self.curvature = curvature
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return ego-subnetworks in which every node has its most curved edges."""
+        forman = forman_curvature(graph) if self.curvature == "forman" else None
+
+        def rank(entries: Tensor) -> Tensor:
+            if forman is not None:
+                return -forman[entries]
+            return -ollivier_curvature(graph, entries=entries)
+
+        hops = self.backbone.hops
+        return ego_networks(graph, centres, hops=hops, neighbours=self.neighbours, rank=rank)

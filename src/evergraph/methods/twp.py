@@ -1,0 +1,88 @@
+"""Topology-aware weight preserving."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
+from evergraph.methods.consolidation import ConsolidatingLearner, Values
+from evergraph.nn import Backbone
+from evergraph.training import Batch, Trainer
+from evergraph.training.batches import EVERYTHING
+
+
+@methods.register
+class TWP(ConsolidatingLearner):
+    """Holds parameters that the loss or the topology's use depends on (Liu et al. 2021).
+
+    L + Σ_k Ω_k (θ_k - θ*_k)² + β ‖∂L/∂θ‖₁ with Ω = Σ_τ λ_l (∂L_τ/∂θ)² + λ_t (∂ Σ_ij e_ij² / ∂θ)²,
+    e_ij how much node i attends to node j: the attention of ``gat``, ⟨W h_i, tanh(W h_j)⟩ in
+    layers without (the TWP paper's extension). The β term keeps importance small, so that later
+    tasks find parameters free; it takes a gradient of a gradient at every step.
+
+    Args:
+        loss_strength: λ_l.
+        topology_strength: λ_t; 0 leaves the topology out, for backbones whose aggregation has
+            nothing to train.
+        beta: β.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "twp"
+
+    def __init__(
+        self,
+        *,
+        loss_strength: float = 1e4,
+        topology_strength: float = 1e4,
+        beta: float = 0.01,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(strength=1.0, backbone=backbone, trainer=trainer, generator=generator)
+        check_number("loss_strength", loss_strength, least=0.0)
+        check_number("topology_strength", topology_strength, least=0.0)
+        check_number("beta", beta, least=0.0)
+        if topology_strength and not self.backbone.scores_edges:
+            raise ConfigurationError(
+                f"twp's topology term has no meaning on backbone {self.backbone.name!r}, whose "
+                "aggregation has nothing to train: set topology_strength to 0, or use 'gat', "
+                "'gcn', 'gin' or 'sage'"
+            )
+        self.loss_strength = loss_strength
+        self.topology_strength = topology_strength
+        self.beta = beta
+
+    def importance(self) -> Values:
+        """Return λ_l times the loss's and λ_t times the topology's squared gradients."""
+        by_loss = self.gradients(BackboneLearner.loss(self, EVERYTHING))
+        total = {name: self.loss_strength * g**2 for name, g in by_loss.items()}
+        if not self.topology_strength:
+            return total
+        by_topology = self.gradients(self.topology_loss())
+        return {n: total[n] + self.topology_strength * g**2 for n, g in by_topology.items()}
+
+    def topology_loss(self) -> Tensor:
+        """Return Σ_ij e_ij² over all edges and layers."""
+        assert self._examples is not None
+        scores = self.backbone.edge_scores(self._examples.inputs)
+        assert scores is not None
+        return torch.stack([(layer**2).sum() for layer in scores]).sum()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the task, the penalty, and β times the loss gradient's size."""
+        loss = BackboneLearner.loss(self, batch)
+        parts = [loss]
+        if self.anchor_:
+            parts.append(self.penalty())
+        if self.beta:
+            parameters = list(self.named_parameters().values())
+            found = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
+            sizes = torch.stack([g.abs().sum() for g in found if g is not None])
+            parts.append(self.beta * sizes.sum())
+        return torch.stack(parts).sum()

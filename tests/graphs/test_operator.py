@@ -1,0 +1,204 @@
+"""Sparse products, their gradients and the gradients of those equal the dense ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.operator import SparseOperator
+
+close = torch.testing.assert_close
+seeds = st.integers(0, 10_000)
+heights = st.integers(0, 5)
+
+
+def csr(matrix: Tensor, *, backwards: bool = False) -> Tensor:
+    """The matrix as CSR with int32 indices, each row's columns ascending or descending."""
+    rows, columns = matrix.nonzero(as_tuple=True)
+    order = torch.argsort(rows * 100 - columns) if backwards else torch.arange(len(rows))
+    counts = torch.bincount(rows, minlength=len(matrix))
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]).int()
+    columns = columns[order]
+    return csr_tensor(indptr, columns.int(), matrix[rows, columns], tuple(matrix.shape))
+
+
+def drawn(seed: int, m: int, n: int) -> Tensor:
+    """A matrix about half of whose entries are zero."""
+    generator = torch.Generator().manual_seed(seed)
+    matrix = torch.randn(m, n, generator=generator, dtype=torch.float64)
+    return matrix * (torch.rand(m, n, generator=generator) < 0.5)
+
+
+def noise(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+#  3 x 4 with an empty row and an empty column
+HAND = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, -1.0]])
+X = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]])
+
+
+def test_a_product_and_its_gradient_by_hand() -> None:
+    operator, dense = SparseOperator.of(csr(HAND)), X.clone().requires_grad_()
+    product = operator @ dense
+    assert product.tolist() == [[8, 80], [0, 0], [-1, -10]]
+    (product * torch.tensor([[1.0, 0.0], [5.0, 5.0], [2.0, 1.0]])).sum().backward()
+    # node 3 is read by rows 0 and 2: 1·[1, 0] - 1·[2, 1]
+    assert dense.grad is not None
+    assert dense.grad.tolist() == [[6, 3], [2, 0], [0, 0], [-1, -1]]
+
+
+def test_other_values_at_the_same_entries_by_hand() -> None:
+    operator, values = SparseOperator.of(csr(HAND)), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    values.requires_grad_()
+    product = operator.weighted(values, X)  # [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 4]] @ X
+    assert product.tolist() == [[10, 100], [0, 0], [19, 190]]
+    product[:, 0].sum().backward()
+    assert values.grad is not None
+    assert values.grad.tolist() == [2, 4, 1, 4]  # what stands at the far end of each entry
+
+
+def test_inner_products_and_sums_at_the_entries_by_hand() -> None:
+    operator, left = SparseOperator.of(csr(HAND)), torch.tensor([[1.0, 0.0], [9.0, 9.0], [0.0, 1]])
+    assert operator.sampled(left, X).tolist() == [2, 4, 10, 40]
+    assert operator.added(torch.tensor([1.0, 9, 2]), X[:, 0]).tolist() == [3, 5, 3, 6]
+
+
+def test_the_entries_know_their_rows_and_their_places_in_the_transpose() -> None:
+    operator = SparseOperator.of(csr(HAND))
+    assert operator.shape == (3, 4)
+    assert operator.rows().tolist() == [0, 0, 2, 2]
+    assert operator.rows() is operator.rows()
+    assert operator.T.rows().tolist() == [0, 1, 3, 3]
+    assert operator.order.tolist() == [2, 0, 1, 3]
+    assert operator.back.tolist() == [1, 2, 0, 3]
+    assert operator.transposed.to_dense().equal(HAND.T)
+    assert operator.T.T.matrix is operator.matrix
+
+
+def dense_forms(matrix: Tensor, operator: SparseOperator) -> dict[str, tuple[Callable, Callable]]:
+    """Each operation of an operator, and what it should be."""
+    rows, columns = operator.rows(), operator.matrix.col_indices().long()
+
+    def with_values(values: Tensor) -> Tensor:
+        return torch.zeros_like(matrix).index_put((rows, columns), values)
+
+    return {
+        "product": (lambda x: operator @ x, lambda x: matrix @ x),
+        "weighted": (operator.weighted, lambda values, x: with_values(values) @ x),
+        "sampled": (operator.sampled, lambda left, right: (left @ right.T)[rows, columns]),
+        "added": (operator.added, lambda left, right: (left[:, None] + right)[rows, columns]),
+    }
+
+
+OPERATIONS = ("product", "weighted", "sampled", "added")
+
+
+def arguments(operation: str, operator: SparseOperator, dims: int, seed: int) -> list[Tensor]:
+    m, n = operator.shape
+    shapes = {
+        "product": [(n, dims)],
+        "weighted": [(len(operator.order),), (n, dims)],
+        "sampled": [(m, dims), (n, dims)],
+        "added": [(m,), (n,)],
+    }
+    return [noise(seed + place, *shape) for place, shape in enumerate(shapes[operation])]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, m=heights, n=heights, dims=st.integers(0, 3), backwards=st.booleans(),
+       turned=st.booleans())  # fmt: skip
+def test_values_gradients_and_their_gradients_equal_the_dense_ones(
+    operation: str, seed: int, m: int, n: int, dims: int, backwards: bool, turned: bool
+) -> None:
+    matrix = drawn(seed, m, n)
+    operator = SparseOperator.of(csr(matrix, backwards=backwards))
+    if turned:
+        matrix, operator = matrix.T, operator.T
+    ours, dense = dense_forms(matrix, operator)[operation]
+    inputs = arguments(operation, operator, dims, seed)
+    close(ours(*inputs), dense(*inputs))
+    probe = noise(seed + 7, *dense(*inputs).shape)
+    first = [torch.autograd.grad((form(*inputs) * probe).sum(), [*inputs, probe],
+                                 create_graph=True) for form in (ours, dense)]  # fmt: skip
+    close(*first)
+    weights = [noise(seed + 11 + place, *part.shape) for place, part in enumerate(first[0])]
+    second = [
+        torch.autograd.grad(sum((w * g).sum() for w, g in zip(weights, grads, strict=True)),
+                            [*inputs, probe], allow_unused=True, materialize_grads=True)
+        for grads in first
+    ]  # fmt: skip
+    close(*second)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_gradients_pass_torchs_own_check(operation: str) -> None:
+    operator = SparseOperator.of(csr(drawn(3, 4, 5)))
+    ours, _ = dense_forms(torch.empty(0), operator)[operation]
+    inputs = arguments(operation, operator, 2, 0)
+    assert gradcheck(ours, inputs)
+    assert gradgradcheck(ours, inputs)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_strided_and_expanded_inputs_count_as_what_they_show(operation: str) -> None:
+    matrix = drawn(5, 4, 4)
+    operator = SparseOperator.of(csr(matrix))
+    ours, dense = dense_forms(matrix, operator)[operation]
+    contiguous = arguments(operation, operator, 3, 0)
+    strided = [noise(9, *part.shape, 2)[..., 0] for part in contiguous]
+    results = [form(*strided) for form in (ours, dense)]
+    close(*results)
+    close(*(torch.autograd.grad(result.sum(), strided) for result in results))
+
+
+def test_gradients_are_only_computed_where_they_are_asked_for() -> None:
+    operator = SparseOperator.of(csr(HAND))
+    values = torch.ones(4, requires_grad=True)
+    operator.weighted(values, X).sum().backward()
+    assert values.grad is not None
+    left = torch.ones(3, 2, requires_grad=True)
+    operator.sampled(left, X).sum().backward()
+    assert left.grad is not None
+    assert left.grad.tolist() == [[6, 60], [0, 0], [5, 50]]
+    assert X.grad is None
+
+
+@pytest.mark.parametrize(("m", "n"), [(0, 3), (3, 0), (0, 0), (2, 3)])
+def test_a_matrix_without_entries_multiplies_to_zero(m: int, n: int) -> None:
+    operator = SparseOperator.of(csr(torch.zeros(m, n)))
+    dense = torch.randn(n, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    product = operator @ dense
+    assert product.equal(torch.zeros(m, 4))
+    product.sum().backward()
+    assert dense.grad is not None
+    assert dense.grad.equal(torch.zeros(n, 4))
+    assert operator.sampled(torch.ones(m, 2), torch.ones(n, 2)).numel() == 0
+
+
+def test_empty_rows_are_zero_whatever_stood_in_the_memory_before() -> None:
+    matrix = torch.zeros(64, 64)
+    matrix[0, 0] = 1.0
+    for rows in (matrix, torch.zeros(64, 64)):
+        operator = SparseOperator.of(csr(rows))
+        for _ in range(20):
+            torch.full((64, 64), torch.nan)  # freed at once: the next buffer may be this one
+            assert (operator @ torch.ones(64, 64)).equal(rows @ torch.ones(64, 64))
+
+
+def test_neither_matrix_nor_inputs_change() -> None:
+    matrix = csr(HAND)
+    operator, dense, values = SparseOperator.of(matrix), X.clone(), torch.ones(4)
+    (operator @ dense, operator.weighted(values, dense), operator.sampled(X[:3], dense))
+    assert dense.equal(X)
+    assert values.equal(torch.ones(4))
+    assert matrix.to_dense().equal(HAND)

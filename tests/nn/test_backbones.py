@@ -1,0 +1,343 @@
+"""What every backbone promises, whichever it is."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.graphs import Graph, reach
+from evergraph.graphs.operator import SparseOperator
+from evergraph.graphs.propagation import stays_sparse
+from evergraph.nn import Backbone, backbones
+from evergraph.nn.gnn import GNN
+
+NAMES = backbones.names()
+GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
+every_backbone = pytest.mark.parametrize("name", NAMES)
+every_gnn = pytest.mark.parametrize("name", GNNS)
+close = torch.testing.assert_close
+
+edges = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8)
+seeds = st.integers(0, 1000)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def graph_of(
+    edges: list[tuple[int, int]], *, features: Tensor | None = None, undirected: bool = True
+) -> Graph:
+    features = torch.randn(6, 4, generator=generator()) if features is None else features
+    return Graph.from_edges(
+        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
+        features=features,
+        labels=torch.zeros(len(features), dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+#  0 - 1 - 2 - 3 - 4 - 5
+PATH = graph_of([(i, i + 1) for i in range(5)])
+
+
+def ready(name: str, graph: Graph, *, classes: int = 3, seed: int = 0, **options: int) -> Backbone:
+    """A backbone with weights for the graph's features, in evaluation mode."""
+    backbone = backbones.make(name, **options)
+    backbone.begin(backbone.width_of(backbone.prepare(graph)), generator=generator(seed))
+    backbone.grow(classes, generator=generator(seed + 1))
+    return backbone.eval()
+
+
+def scores_of(backbone: Backbone, graph: Graph, rows: Tensor | None = None) -> Tensor:
+    scores: Tensor = backbone(backbone.prepare(graph), rows)
+    return scores.detach()
+
+
+@every_backbone
+def test_a_backbone_is_begun_grown_and_called(name: str) -> None:
+    backbone = backbones.make(name)
+    assert not backbone.begun
+    inputs = backbone.prepare(PATH)
+    backbone.begin(backbone.width_of(inputs), generator=generator())
+    assert backbone.begun
+    for classes in (0, 1, 4):
+        backbone.grow(classes, generator=generator())
+        for mode in (backbone.train(), backbone.eval()):
+            assert mode(inputs, generator=generator()).shape == (6, classes)
+            rows = torch.tensor([4, 0])
+            assert mode(inputs, rows, generator=generator()).shape == (2, classes)
+    assert backbone.recipe.epochs >= 1
+    assert backbone.hops == 2
+
+
+@every_backbone
+def test_without_rows_all_are_given(name: str) -> None:
+    backbone = ready(name, PATH)
+    scores = scores_of(backbone, PATH)
+    close(scores_of(backbone, PATH, torch.arange(6)), scores)
+    close(scores_of(backbone, PATH, torch.tensor([5, 2, 2])), scores[[5, 2, 2]])
+    narrowed, rows = backbone.narrowed(backbone.prepare(PATH), torch.tensor([5, 1]))
+    close(backbone(narrowed, rows).detach(), scores[[5, 1]])
+
+
+@every_backbone
+def test_growing_keeps_what_was_learned_for_the_other_classes(name: str) -> None:
+    backbone = ready(name, PATH, classes=2)
+    before = {key: value.clone() for key, value in backbone.state_dict().items()}
+    scores, states = scores_of(backbone, PATH), hidden(backbone, PATH)
+    backbone.grow(5, generator=generator(9))
+    for key, value in backbone.state_dict().items():
+        assert value[: len(before[key])].equal(before[key])
+    close(scores_of(backbone, PATH)[:, :2], scores)
+    close(hidden(backbone, PATH), states)
+    assert all(weight.requires_grad for weight in backbone.parameters())
+
+
+def hidden(backbone: Backbone, graph: Graph, rows: Tensor | None = None) -> Tensor:
+    return backbone.hidden_states(backbone.prepare(graph), rows).detach()
+
+
+@every_backbone
+def test_hidden_states_are_those_of_the_rows_and_never_dropped(name: str) -> None:
+    backbone = ready(name, PATH, dropout=0.5)  # type: ignore[arg-type]
+    states = hidden(backbone, PATH)
+    assert states.shape[0] == 6
+    assert float(states.min()) >= 0.0  # a ReLU's
+    close(hidden(backbone, PATH, torch.tensor([3, 1])), states[[3, 1]])
+    backbone.train()
+    close(hidden(backbone, PATH), states)
+
+
+@every_gnn
+def test_the_hidden_states_of_a_single_layer_are_the_features(name: str) -> None:
+    backbone = ready(name, PATH, layers=1)
+    assert hidden(backbone, PATH, torch.tensor([3, 1])).equal(PATH.features[[3, 1]])
+
+
+@every_backbone
+def test_weights_come_from_the_generator_given_and_nowhere_else(name: str) -> None:
+    before = torch.get_rng_state()
+    first, again, other = (ready(name, PATH, seed=seed) for seed in (0, 0, 7))
+    inputs = first.prepare(PATH)
+    first.train()(inputs, torch.tensor([0]), generator=generator()).sum().backward()
+    first.hidden_states(inputs)
+    first.edge_scores(inputs)
+    assert torch.get_rng_state().equal(before)
+    for one, same, another in zip(
+        first.parameters(), again.parameters(), other.parameters(), strict=True
+    ):
+        assert one.equal(same)
+        assert not one.equal(another)
+
+
+@every_backbone
+def test_dropout_follows_its_generator(name: str) -> None:
+    backbone = ready(name, PATH, dropout=0.5).train()  # type: ignore[arg-type]
+    inputs = backbone.prepare(PATH)
+    first, again, other = (backbone(inputs, generator=generator(seed)) for seed in (1, 1, 2))
+    assert first.equal(again)
+    assert not first.equal(other)
+
+
+@every_backbone
+def test_training_reaches_every_weight(name: str) -> None:
+    backbone = ready(name, PATH).train()
+    scores = backbone(backbone.prepare(PATH), torch.tensor([1, 4]), generator=generator())
+    scores.square().sum().backward()
+    for weight in backbone.parameters():
+        assert weight.grad is not None
+        assert bool(weight.grad.isfinite().all())
+        assert bool(weight.grad.any())
+
+
+def test_a_score_looks_as_far_as_it_says() -> None:
+    for name in NAMES:
+        moved = PATH.features.clone()
+        backbone = ready(name, PATH)
+        before = scores_of(backbone, PATH, torch.tensor([0]))
+        moved[3:] += 5.0
+        close(scores_of(backbone, PATH.with_features(moved), torch.tensor([0])), before)
+        moved[2] += 5.0
+        after = scores_of(backbone, PATH.with_features(moved), torch.tensor([0]))
+        assert not torch.allclose(after, before, atol=1e-3)
+
+
+@every_gnn
+@pytest.mark.parametrize("layers", [1, 3])
+@settings(max_examples=10, deadline=None)
+@given(edges=edges, undirected=st.booleans(), node=st.integers(0, 5), seed=seeds)
+def test_a_score_depends_on_what_is_within_reach_alone(
+    name: str, layers: int, edges: list[tuple[int, int]], undirected: bool, node: int, seed: int
+) -> None:
+    graph = graph_of(edges, undirected=undirected)
+    backbone, rows = ready(name, graph, layers=layers), torch.tensor([node])
+    inside = torch.zeros(6, dtype=torch.bool)
+    inside[reach(graph, rows, hops=layers)] = True
+    noise = 3.0 * torch.randn(6, 4, generator=generator(seed))
+    before = scores_of(backbone, graph, rows)
+    outside = graph.with_features(graph.features + noise * ~inside[:, None])
+    close(scores_of(backbone, outside, rows), before)
+    moved = graph.with_features(graph.features + noise * inside[:, None])
+    assert not torch.allclose(scores_of(backbone, moved, rows), before, atol=1e-4)
+
+
+@every_backbone
+@settings(max_examples=10, deadline=None)
+@given(edges=edges, undirected=st.booleans(), order=st.permutations(range(6)))
+def test_renumbering_the_nodes_renumbers_the_scores(
+    name: str, edges: list[tuple[int, int]], undirected: bool, order: list[int]
+) -> None:
+    graph = graph_of(edges, undirected=undirected)
+    backbone = ready(name, graph)
+    turned = scores_of(backbone, graph.subgraph(torch.tensor(order)))
+    close(turned, scores_of(backbone, graph)[order], atol=1e-5, rtol=1e-5)
+
+
+@every_backbone
+def test_without_edges_every_node_stands_alone(name: str) -> None:
+    lonely = graph_of([])
+    backbone = ready(name, lonely)
+    scores = scores_of(backbone, lonely)
+    assert bool(scores.isfinite().all())
+    for node in range(6):
+        close(scores_of(backbone, lonely.subgraph(torch.tensor([node])))[0], scores[node])
+    backbone.train()(backbone.prepare(lonely), generator=generator()).sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in backbone.parameters())
+
+
+def bag_of_words(density: float) -> Tensor:
+    features = torch.randn(6, 100, generator=generator(3))
+    return features * (torch.rand(6, 100, generator=generator(4)) < density)
+
+
+@every_backbone
+@pytest.mark.parametrize(("density", "sparse"), [(0.01, True), (0.5, False)])
+def test_sparse_features_give_the_scores_and_gradients_of_dense_ones(
+    name: str, density: float, sparse: bool
+) -> None:
+    dense = graph_of([(i, i + 1) for i in range(5)], features=bag_of_words(density))
+    thin = dense.with_features(dense.features.to_sparse_csr())
+    assert stays_sparse(thin.features) is sparse
+    results = []
+    for graph in (dense, thin):
+        backbone = ready(name, graph).train()
+        inputs = backbone.prepare(graph)
+        assert backbone.width_of(inputs) == 100
+        scores = backbone(inputs, torch.tensor([3, 1]), generator=generator())
+        scores.square().sum().backward()
+        results.append([scores, hidden(backbone, graph), *(w.grad for w in backbone.parameters())])
+        if name in GNNS:
+            kept = isinstance(inputs.features, SparseOperator)
+            assert kept is (sparse and graph is thin)
+    close(*results)
+
+
+@every_gnn
+def test_sparse_features_of_a_single_layer_too(name: str) -> None:
+    dense = graph_of([(0, 1), (1, 2)], features=bag_of_words(0.01))
+    thin = dense.with_features(dense.features.to_sparse_csr())
+    backbone = ready(name, dense, layers=1)
+    close(scores_of(backbone, thin), scores_of(backbone, dense))
+    close(hidden(backbone, thin, torch.tensor([2])), dense.features[[2]])
+
+
+@every_backbone
+def test_copies_share_no_weights(name: str) -> None:
+    backbone = ready(name, PATH)  # it has prepared a graph, too
+    twin = copy.deepcopy(backbone)
+    before = scores_of(backbone, PATH)
+    close(scores_of(twin, PATH), before)
+    with torch.no_grad():
+        for weight in twin.parameters():
+            weight.add_(1.0)
+    assert not torch.allclose(scores_of(twin, PATH), before)
+    assert scores_of(backbone, PATH).equal(before)
+    twin.grow(5, generator=generator())
+    assert scores_of(backbone, PATH).shape == (6, 3)
+
+
+@every_gnn
+def test_copies_share_what_was_prepared(name: str) -> None:
+    backbone = ready(name, PATH)
+    assert copy.deepcopy(backbone).prepare(PATH) is backbone.prepare(PATH)
+
+
+@every_backbone
+def test_a_graph_is_prepared_once_and_let_go_with_it(name: str) -> None:
+    graph = graph_of([(0, 1)])
+    backbone = ready(name, graph)
+    assert backbone.prepare(graph) is backbone.prepare(graph)
+    features, gone = graph.features.clone(), weakref.ref(graph)
+    backbone.train()(backbone.prepare(graph), generator=generator()).sum().backward()
+    assert graph.features.equal(features)
+    del graph
+    gc.collect()
+    assert gone() is None
+
+
+@every_backbone
+def test_a_backbone_is_placed_before_or_after_it_has_weights(name: str) -> None:
+    device = torch.device("cpu")
+    backbone = ready(name, PATH)
+    before = scores_of(backbone, PATH)
+    backbone.place(device)
+    close(scores_of(backbone, PATH), before)
+    assert backbone.device == device
+    unbegun = backbones.make(name)
+    unbegun.place(device)
+    unbegun.begin(4, generator=generator())
+    unbegun.grow(3, generator=generator(1))
+    close(scores_of(unbegun.eval(), PATH), before)
+
+
+@every_backbone
+def test_weights_can_be_saved_and_loaded(name: str) -> None:
+    backbone, other = ready(name, PATH), ready(name, PATH, seed=5)
+    assert not torch.allclose(scores_of(other, PATH), scores_of(backbone, PATH))
+    other.load_state_dict(backbone.state_dict())
+    assert scores_of(other, PATH).equal(scores_of(backbone, PATH))
+
+
+@every_backbone
+def test_edges_are_scored_layer_by_layer_where_gathering_is_trained(name: str) -> None:
+    backbone = ready(name, PATH)
+    scores = backbone.edge_scores(backbone.prepare(PATH))
+    if name not in GNNS:
+        assert scores is None
+        return
+    assert scores is not None
+    entries = len(backbone.prepare(PATH).adjacency.order)
+    assert [len(layer) for layer in scores] == [entries, entries]
+    sum(layer.square().sum() for layer in scores).backward()  # type: ignore[union-attr]
+    assert any(weight.grad is not None and weight.grad.any() for weight in backbone.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gcn", {"layers": 0}, "layers must be an integer of at least 1, not 0"),
+        ("gin", {"hidden": 0}, "hidden must be an integer of at least 1, not 0"),
+        ("sage", {"dropout": 1.5}, "dropout must be a number from 0.0 to 0.99, not 1.5"),
+        ("gat", {"heads": 0}, "heads must be an integer of at least 1, not 0"),
+        ("gat", {"heads": 3}, "hidden must be a multiple of the 3 heads, not 256"),
+    ],
+)
+def test_hyper_parameters_that_make_no_sense_are_refused(
+    name: str, options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        backbones.make(name, **options)
+
+
+def test_an_unknown_aggregation_lists_those_that_exist() -> None:
+    with pytest.raises(UnknownNameError, match="normalised, sum"):
+        backbones.make("gcn", aggregation="mean")

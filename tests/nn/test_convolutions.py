@@ -1,0 +1,312 @@
+"""One layer of each kind: by hand, by its dense formula, and against PyG's."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+
+from evergraph.graphs import Graph, normalised
+from evergraph.graphs.operator import SparseOperator
+from evergraph.nn import GAT, GCN, GIN, Backbone, GraphSAGE
+from evergraph.nn.gat import HeadAttention, OutputAttention
+from evergraph.nn.gcn import GraphConvolution
+from evergraph.nn.gin import IsomorphismConvolution
+from evergraph.nn.linear import Linear
+from evergraph.nn.sage import MeanConvolution
+
+close = torch.testing.assert_close
+seeds = st.integers(0, 10_000)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def graph_of(edges: list[tuple[int, int]], features: list[float]) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(edges, dtype=torch.int64).T,
+        features=torch.tensor(features)[:, None],
+        labels=torch.zeros(len(features), dtype=torch.int64),
+        undirected=True,
+    )
+
+
+#  0 - 1 - 2, and in the second graph 3 apart
+PATH = graph_of([(0, 1), (1, 2)], [1.0, 2.0, 3.0])
+PATH_AND_ONE = graph_of([(0, 1), (1, 2)], [1.0, 2.0, 3.0, 5.0])
+
+
+def one_layer(backbone: Backbone) -> nn.Module:
+    backbone.begin(1, generator=generator())
+    backbone.grow(2, generator=generator())
+    layer: nn.Module = backbone.eval().convolutions[0]  # type: ignore[index, assignment, union-attr]
+    return layer
+
+
+@torch.no_grad()
+def put(layer: object, weight: list[list[float]], bias: list[float] | None = None) -> None:
+    assert isinstance(layer, Linear)
+    layer.weight.copy_(torch.tensor(weight))
+    if bias is not None:
+        assert layer.bias is not None
+        layer.bias.copy_(torch.tensor(bias))
+
+
+@torch.no_grad()
+def scores_of(backbone: Backbone, graph: Graph) -> Tensor:
+    scores: Tensor = backbone(backbone.prepare(graph))
+    return scores
+
+
+def test_a_normalised_convolution_by_hand() -> None:
+    backbone = GCN(layers=1)
+    put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
+    s = 6**-0.5  # Â of the path: [[1/2, s, 0], [s, 1/3, s], [0, s, 1/2]]
+    gathered = [1 / 2 + 2 * s, s + 2 / 3 + 3 * s, 2 * s + 3 / 2]
+    expected = torch.tensor([[2 * value + 0.5, -value] for value in gathered])
+    close(scores_of(backbone, PATH), expected)
+
+
+def test_a_summing_convolution_by_hand() -> None:
+    backbone = GCN(layers=1, aggregation="sum")
+    put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
+    # sums over each node and its neighbours: 3, 6, 5
+    assert scores_of(backbone, PATH).tolist() == [[6.5, -3], [12.5, -6], [10.5, -5]]
+
+
+def test_a_convolution_without_bias_by_hand() -> None:
+    backbone = GCN(layers=1, aggregation="sum", bias=False)
+    put(one_layer(backbone).linear, [[2.0], [-1.0]])
+    assert scores_of(backbone, PATH).tolist() == [[6, -3], [12, -6], [10, -5]]
+    assert len(list(backbone.parameters())) == 1
+
+
+def test_an_isomorphism_layer_by_hand() -> None:
+    backbone = GIN(layers=1, hidden=2)
+    layer = one_layer(backbone)
+    put(layer.first, [[1.0], [-1.0]], [-4.0, 4.0])
+    put(layer.second, [[1.0, 10.0], [2.0, -1.0]], [0.0, 1.0])
+    # sums 3, 6, 5; hidden units relu(s - 4), relu(4 - s): [0, 1], [2, 0], [1, 0]
+    assert scores_of(backbone, PATH).tolist() == [[10, 0], [2, 5], [1, 3]]
+
+
+def test_own_state_and_neighbours_mean_by_hand() -> None:
+    backbone = GraphSAGE(layers=1)
+    layer = one_layer(backbone)
+    put(layer.own, [[1.0], [2.0]], [0.0, 1.0])
+    put(layer.near, [[10.0], [-1.0]])
+    # means of the neighbours: 2, 2, 2, and 0 where there are none
+    assert scores_of(backbone, PATH_AND_ONE).tolist() == [[21, 1], [22, 3], [23, 5], [5, 11]]
+
+
+def test_attention_by_hand() -> None:
+    backbone = GAT(layers=1)
+    layer = one_layer(backbone)
+    put(layer.linear, [[1.0], [-2.0]], [0.0, 1.0])
+    with torch.no_grad():
+        layer.query.fill_(0.0)
+        layer.key.fill_(log(2.0))
+    graph = graph_of([(0, 1), (1, 2)], [0.0, 1.0, 2.0])
+    # weights before the softmax's denominator: 1, 2 and 4, whoever looks
+    means = [(0 + 2) / 3, (0 + 2 + 8) / 7, (2 + 8) / 6]
+    close(scores_of(backbone, graph), torch.tensor([[mean, 1 - 2 * mean] for mean in means]))
+
+
+def test_scores_below_zero_count_a_fifth_by_hand() -> None:
+    backbone = GAT(layers=1)
+    layer = one_layer(backbone)
+    put(layer.linear, [[1.0], [1.0]], [0.0, 0.0])
+    with torch.no_grad():
+        layer.query.fill_(-5 * log(2.0))
+        layer.key.fill_(0.0)
+    graph = graph_of([(0, 1)], [1.0, -3.0])
+    # node 0 sees -5 log 2 everywhere and node 1 +15 log 2: a plain mean for both, below and above
+    close(scores_of(backbone, graph), torch.full((2, 2), -1.0))
+    with torch.no_grad():
+        layer.query.fill_(0.0)
+        layer.key.fill_(5 * log(2.0))
+    # scores of 0 and 1: 5 log 2 and -15 log 2 / 5, so weights 32 and 1/8
+    close(scores_of(backbone, graph), torch.full((2, 2), (32 - 3 / 8) / (32 + 1 / 8)))
+
+
+def test_attention_stays_finite_however_large_its_scores() -> None:
+    backbone = GAT(layers=1)
+    layer = one_layer(backbone)
+    with torch.no_grad():
+        layer.key.fill_(1000.0)
+    graph = graph_of([(0, 1), (1, 2)], [-3.0, 1.0, 2.0])
+    put(layer.linear, [[1.0], [2.0]], [0.0, 0.0])
+    close(scores_of(backbone, graph), torch.tensor([[1.0, 2.0], [2.0, 4.0], [2.0, 4.0]]))
+    backbone(backbone.prepare(graph)).sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in backbone.parameters())
+
+
+def random_graph(seed: int, *, undirected: bool, nodes: int = 12, dims: int = 5) -> Graph:
+    """About three neighbours a node, and a few nodes without any."""
+    source = generator(seed)
+    return Graph.from_edges(
+        torch.randint(nodes - 2, (2, 3 * nodes), generator=source),
+        features=torch.randn(nodes, dims, generator=source),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+def attended(
+    adjacency: Tensor, values: Tensor, queries: Tensor, keys: Tensor
+) -> Tensor:  # all dense
+    scores = nn.functional.leaky_relu(queries[:, None] + keys[None, :], 0.2)
+    return torch.softmax(scores.masked_fill(adjacency == 0, -torch.inf), dim=1) @ values
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, undirected=st.booleans(), heads=st.sampled_from([1, 2, 4]))
+def test_every_head_attends_by_a_softmax_over_its_own_part(
+    seed: int, undirected: bool, heads: int
+) -> None:
+    graph = random_graph(seed, undirected=undirected)
+    matrix = normalised(graph, scheme="none")
+    layer = HeadAttention(5, 8, heads=heads, generator=generator(seed))
+    mapped = graph.features @ layer.linear.weight.T
+    parts = [
+        attended(matrix.to_dense(), part, part @ layer.query[head], part @ layer.key[head])
+        for head, part in enumerate(mapped.split(8 // heads, dim=1))
+    ]
+    expected = torch.cat(parts, dim=1) + layer.linear.bias
+    ours = layer(SparseOperator.of(matrix), graph.features)
+    close(ours, expected)
+    weights, probe = list(layer.parameters()), torch.randn(12, 8, generator=generator(seed))
+    close(*(torch.autograd.grad((out * probe).sum(), weights) for out in (ours, expected)),
+          atol=1e-4, rtol=1e-4)  # fmt: skip
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds)
+def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
+    graph = random_graph(seed, undirected=True)
+    matrix = normalised(graph, scheme="none")
+    layer = OutputAttention(5, 3, generator=generator(seed))
+    H = graph.features
+    queries, keys = H @ layer.query[0], H @ layer.key[0]
+    expected = attended(matrix.to_dense(), H @ layer.linear.weight.T, queries, keys)
+    close(layer(SparseOperator.of(matrix), H), expected + layer.linear.bias)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds)
+def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
+    graph = random_graph(seed, undirected=False)
+    H, source = graph.features, generator(seed)
+    adjacency = SparseOperator.of(normalised(graph))
+    i, j = adjacency.rows(), adjacency.matrix.col_indices().long()
+    for layer, linear in (
+        (gcn := GraphConvolution(5, 3, bias=True, generator=source), gcn.linear),
+        (gin := IsomorphismConvolution(5, 4, 3, generator=source), gin.first),
+        (sage := MeanConvolution(5, 3, generator=source), sage.near),
+    ):
+        mapped = H @ linear.weight.T
+        close(layer.edge_scores(adjacency, H), (mapped[i] * mapped[j].tanh()).sum(1))
+    heads = HeadAttention(5, 8, heads=2, generator=source)
+    by_head = (H @ heads.linear.weight.T).view(12, 2, 4)
+    queries, keys = (by_head * heads.query).sum(2), (by_head * heads.key).sum(2)
+    expected = nn.functional.leaky_relu(queries[i] + keys[j], 0.2)
+    close(heads.edge_scores(adjacency, H), expected)
+    last = OutputAttention(5, 3, generator=source)
+    expected = nn.functional.leaky_relu((H @ last.query.T)[i] + (H @ last.key.T)[j], 0.2)
+    close(last.edge_scores(adjacency, H), expected)
+
+
+@pytest.mark.parametrize("outputs", [3, 9])  # fewer and more than the 5 inputs
+@settings(max_examples=8, deadline=None)
+@given(seed=seeds)
+def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> None:
+    graph = random_graph(seed, undirected=True)
+    A, H, source = normalised(graph), graph.features, generator(seed)
+    gcn = GraphConvolution(5, outputs, bias=True, generator=source)
+    close(gcn(SparseOperator.of(A), H), gcn.linear(A.to_dense() @ H))
+    gin = IsomorphismConvolution(5, outputs, 2, generator=source)
+    close(gin(SparseOperator.of(A), H), gin.second(gin.first(A.to_dense() @ H).relu()))
+    sage = MeanConvolution(5, outputs, generator=source)
+    close(sage(SparseOperator.of(A), H), sage.own(H) + sage.near(A.to_dense() @ H))
+
+
+def test_layers_follow_one_another_with_a_relu_between() -> None:
+    graph = random_graph(1, undirected=True)
+    backbone = GCN(hidden=7, layers=3)
+    backbone.begin(5, generator=generator())
+    backbone.grow(2, generator=generator())
+    A = normalised(graph).to_dense()
+    first, second, last = (layer.linear for layer in backbone.convolutions)  # type: ignore[union-attr]
+    states = second(A @ first(A @ graph.features).relu()).relu()
+    inputs = backbone.prepare(graph)
+    close(backbone.hidden_states(inputs), states)
+    close(backbone(inputs), last(A @ states))
+
+
+@torch.no_grad()
+def same(ours: Tensor, theirs: Tensor) -> None:
+    close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+both_ways = pytest.mark.parametrize("undirected", [True, False])
+
+
+@both_ways
+def test_gcn_is_pygs(undirected: bool) -> None:
+    graph = random_graph(0, undirected=undirected)
+    ours = GraphConvolution(5, 4, bias=True, generator=generator())
+    theirs = GCNConv(5, 4)
+    theirs.load_state_dict({"bias": ours.linear.bias, "lin.weight": ours.linear.weight})
+    adjacency = SparseOperator.of(normalised(graph))
+    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
+
+
+@both_ways
+def test_sage_is_pygs(undirected: bool) -> None:
+    graph = random_graph(0, undirected=undirected)
+    ours = MeanConvolution(5, 4, generator=generator())
+    theirs = SAGEConv(5, 4, aggr="mean")
+    theirs.load_state_dict(
+        {"lin_l.weight": ours.near.weight, "lin_l.bias": ours.own.bias,
+         "lin_r.weight": ours.own.weight}
+    )  # fmt: skip
+    adjacency = SparseOperator.of(normalised(graph, self_loops=False, scheme="row"))
+    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
+
+
+@both_ways
+def test_gin_is_pygs(undirected: bool) -> None:
+    graph = random_graph(0, undirected=undirected)
+    ours = IsomorphismConvolution(5, 6, 4, generator=generator())
+    theirs = GINConv(nn.Sequential(ours.first, nn.ReLU(), ours.second))
+    adjacency = SparseOperator.of(normalised(graph, scheme="none"))
+    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
+
+
+@both_ways
+def test_gat_is_pygs(undirected: bool) -> None:
+    graph = random_graph(0, undirected=undirected)
+    ours = HeadAttention(5, 8, heads=2, generator=generator())
+    theirs = GATConv(5, 4, heads=2)
+    theirs.load_state_dict(
+        {"att_src": ours.key[None], "att_dst": ours.query[None], "bias": ours.linear.bias,
+         "lin.weight": ours.linear.weight}
+    )  # fmt: skip
+    adjacency = SparseOperator.of(normalised(graph, scheme="none"))
+    edge_index = graph.to_data().edge_index
+    same(ours(adjacency, graph.features), theirs(graph.features, edge_index))
+    # the last layer's vectors read h, PyG's W h: a·(W h) = (a W)·h
+    last = OutputAttention(5, 3, generator=generator())
+    theirs = GATConv(5, 3)
+    with torch.no_grad():
+        theirs.lin.weight.copy_(last.linear.weight)
+        theirs.bias.copy_(last.linear.bias)
+        last.query.copy_(theirs.att_dst[0] @ last.linear.weight)
+        last.key.copy_(theirs.att_src[0] @ last.linear.weight)
+    same(last(adjacency, graph.features), theirs(graph.features, edge_index))
