@@ -123,7 +123,7 @@ def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.parametrize("name", methods.names())
 def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
-    stream = GraphStream(small_graph)
+    stream = GraphStream(small_graph, setting="task-il")
     answers = []
     for device in ("cpu", "cuda"):
         trainer = Trainer(epochs=8, batch_size=None, device=device)
@@ -132,5 +132,5 @@ def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
         for index in range(len(stream)):
             learner.fit_task(stream.open(index, cumulative=learner.cumulative))
         exam = stream.exams(2, "global")[0]
-        answers.append(learner.predict(exam.graph, exam.nodes))
+        answers.append(learner.predict(exam.graph, exam.nodes, exam.tasks))
     assert (answers[0] == answers[1]).float().mean() > 0.9

@@ -34,7 +34,7 @@ class EWC(ConsolidatingLearner):
     bias, and exactly (by orthogonal signs) where there are no more nodes than probes.
 
     Args:
-        strength: λ; 10⁴ to 10⁶ in published searches with the ``batch`` Fisher.
+        strength: λ; published searches go from 10⁴ to 10⁶.
         anchors: ``task`` for one anchor a task, ``online`` for the latest alone, F ← γF + F_τ
             (Schwarz et al. 2018).
         decay: γ of ``online``.
@@ -49,7 +49,7 @@ class EWC(ConsolidatingLearner):
     def __init__(
         self,
         *,
-        strength: float = 1e4,
+        strength: float = 1e5,
         anchors: Literal["task", "online"] = "task",
         decay: float = 0.9,
         fisher: Literal["samples", "batch"] = "samples",

@@ -19,9 +19,10 @@ from evergraph.training.batches import EVERYTHING
 class TWP(ConsolidatingLearner):
     """Holds parameters that the loss or the topology's use depends on (Liu et al. 2021).
 
-    L + Σ_k Ω_k (θ_k - θ*_k)² + β ‖∂L/∂θ‖₁ with Ω = Σ_τ λ_l (∂L_τ/∂θ)² + λ_t (∂ Σ_ij e_ij² / ∂θ)²,
-    e_ij how much node i attends to node j: the attention of ``gat``, ⟨W h_i, tanh(W h_j)⟩ in
-    layers without (the TWP paper's extension). The β term keeps importance small, so that later
+    L + Σ_k Ω_k (θ_k - θ*_k)² + β ‖∂L/∂θ‖₁ with Ω = Σ_τ λ_l (∂L_τ/∂θ)² + λ_t (∂T_τ/∂θ)², where T is
+    the mean of e_ij² over edges, e_ij how much node i attends to node j: the attention of ``gat``,
+    ⟨W h_i, tanh(W h_j)⟩ in layers without (the TWP paper's extension). The paper sums over edges;
+    a mean lets one λ_t serve graphs of any size. The β term keeps importance small, so that later
     tasks find parameters free; it takes a gradient of a gradient at every step.
 
     Args:
@@ -68,11 +69,11 @@ class TWP(ConsolidatingLearner):
         return {n: total[n] + self.topology_strength * g**2 for n, g in by_topology.items()}
 
     def topology_loss(self) -> Tensor:
-        """Return Σ_ij e_ij² over all edges and layers."""
+        """Return the mean of e_ij² over edges, summed over layers and heads."""
         assert self._examples is not None
         scores = self.backbone.edge_scores(self._examples.inputs)
         assert scores is not None
-        return torch.stack([(layer**2).sum() for layer in scores]).sum()
+        return torch.stack([(layer**2).mean(0).sum() for layer in scores]).sum()
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss of the task, the penalty, and β times the loss gradient's size."""

@@ -21,7 +21,8 @@ class MeanFeatureSampler(Sampler):
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
         """Return each embedding's distance from the mean of its class."""
-        classes, owner = candidates.labels.unique(return_inverse=True)
+        labels = candidates.labels.to(candidates.embeddings.device)
+        classes, owner = labels.unique(return_inverse=True)
         sums = candidates.embeddings.new_zeros(len(classes), candidates.embeddings.shape[1])
         sums.index_add_(0, owner, candidates.embeddings)
         means = sums / torch.bincount(owner).unsqueeze(1)

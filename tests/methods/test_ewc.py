@@ -1,0 +1,156 @@
+"""The Fisher information and the penalty it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.methods import EWC
+from evergraph.nn import GCN
+from evergraph.nn.losses import masked_losses
+from evergraph.streams import GraphStream
+from evergraph.training.batches import EVERYTHING
+
+Values = dict[str, Tensor]
+
+
+def learned_first(make: Any, graph: Graph, **options: Any) -> tuple[EWC, GraphStream]:
+    learner = make("ewc", backbone=GCN(hidden=3), **options)
+    stream = GraphStream(graph, split=(0.5, 0.25, 0.25))
+    learner.fit_task(stream.open(0))
+    return learner, stream
+
+
+def node_by_node(learner: EWC) -> Values:
+    """The mean over training nodes of squared gradients, a backward pass a node."""
+    examples = learner._examples
+    assert examples is not None
+    scores = learner.scores(EVERYTHING)
+    losses = masked_losses(scores, examples.targets, allowed=examples.allowed)
+    total: Values = {}
+    for loss, weight in zip(losses, examples.weights, strict=True):
+        for name, gradient in learner.gradients(loss, keep=True).items():
+            total[name] = total.get(name, torch.zeros_like(gradient)) + weight * gradient**2
+    return {name: value / len(losses) for name, value in total.items()}
+
+
+def test_with_enough_probes_the_fisher_is_exact(make: Any, two_pairs: Graph) -> None:
+    learner, stream = learned_first(make, two_pairs)
+    learner.begin_task(stream.open(1))
+    expected, found = node_by_node(learner), learner.importance()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-8, rtol=1e-4)
+    assert max(float(value.max()) for value in expected.values()) > 0
+
+
+def test_with_few_probes_it_is_right_on_average(make: Any, two_pairs: Graph) -> None:
+    learner, stream = learned_first(make, two_pairs, probes=2)
+    learner.begin_task(stream.open(1))
+    expected = node_by_node(learner)
+    draws = [learner.importance() for _ in range(400)]
+    for name, value in expected.items():
+        mean = torch.stack([draw[name] for draw in draws]).mean(0)
+        assert float((mean - value).abs().sum()) <= 0.15 * float(value.sum()) + 1e-8
+
+
+def test_the_batch_fisher_is_the_square_of_the_mean_gradient(make: Any, two_pairs: Graph) -> None:
+    learner, stream = learned_first(make, two_pairs, fisher="batch")
+    learner.begin_task(stream.open(1))
+    learner.anchor_ = {}  # the bare loss of the task
+    gradients = learner.gradients(learner.loss(EVERYTHING))
+    for name, value in learner.importance().items():
+        torch.testing.assert_close(value, gradients[name] ** 2)
+
+
+def test_the_penalty_and_its_gradient_by_hand(make: Any, two_pairs: Graph) -> None:
+    """F (θ - θ*)² with F = 2, θ - θ* = 0.5 is 0.5 a parameter; with λ = 3 the gradient is 6."""
+    learner, stream = learned_first(make, two_pairs, strength=3.0)
+    learner.importance_ = {n: torch.full_like(v, 2.0) for n, v in learner.importance_.items()}
+    before = {name: p.detach().clone() for name, p in learner.named_parameters().items()}
+    learner.anchor_ = {name: value - 0.5 for name, value in before.items()}
+    learner.begin_task(stream.open(1))  # two classes more: their rows are free
+    known = sum(value.numel() for value in before.values())
+    assert learner.penalty().item() == pytest.approx(0.5 * known, rel=1e-5)
+    for name, gradient in learner.gradients(learner.strength * learner.penalty()).items():
+        expected = torch.zeros_like(gradient)
+        expected[tuple(slice(size) for size in before[name].shape)] = 6.0
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_loss_holds_the_penalty(make: Any, two_pairs: Graph) -> None:
+    learner, stream = learned_first(make, two_pairs, strength=7.0)
+    learner.begin_task(stream.open(1))
+    with torch.no_grad():
+        for parameter in learner.named_parameters().values():
+            parameter += 0.1
+    anchors, learner.anchor_ = learner.anchor_, {}
+    bare = learner.loss(EVERYTHING).item()
+    learner.anchor_ = anchors
+    assert learner.penalty().item() > 0
+    assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 7 * learner.penalty().item())
+
+
+def test_one_merged_anchor_pulls_as_one_anchor_a_task_does(make: Any, two_pairs: Graph) -> None:
+    """Σ_τ F_τ (θ - θ_τ)² and F (θ - θ̄)² have the same gradient everywhere."""
+    learner = make("ewc", backbone=GCN(hidden=3), strength=0.0)
+    stream = GraphStream(two_pairs, classes_per_task=1, split=(0.5, 0.25, 0.25))
+    separate: list[tuple[Values, Values]] = []
+    merge = learner.consolidate
+
+    def remember(importance: Values) -> None:
+        separate.append((importance, learner.parameters_now()))
+        merge(importance)
+
+    learner.consolidate = remember
+    for task in stream:
+        learner.fit_task(task)
+    parameters = learner.named_parameters()
+    with torch.no_grad():
+        for parameter in parameters.values():
+            parameter += 0.3
+    merged = learner.gradients(learner.penalty())
+    for name, parameter in parameters.items():
+        expected = torch.zeros_like(parameter)
+        for importance, anchor in separate:
+            rows = tuple(slice(size) for size in anchor[name].shape)
+            expected[rows] += 2 * importance[name] * (parameter.detach()[rows] - anchor[name])
+        torch.testing.assert_close(merged[name], expected, atol=1e-7, rtol=1e-3)
+
+
+def test_online_keeps_the_latest_anchor_and_fades_the_old_fisher(
+    make: Any, two_pairs: Graph
+) -> None:
+    learner, stream = learned_first(make, two_pairs, anchors="online", decay=0.5)
+    first = {name: value.clone() for name, value in learner.importance_.items()}
+    seen: list[Values] = []
+    measure = learner.importance
+    learner.importance = lambda: seen.append(measure()) or seen[-1]  # type: ignore[method-assign, func-returns-value]
+    learner.fit_task(stream.open(1))
+    for name, value in learner.importance_.items():
+        rows = tuple(slice(size) for size in first[name].shape)
+        torch.testing.assert_close(value[rows], 0.5 * first[name] + seen[0][name][rows])
+        assert learner.anchor_[name].equal(learner.named_parameters()[name].detach())
+
+
+def test_it_forgets_less_than_finetune_where_tasks_are_told(make: Any, small_graph: Graph) -> None:
+    def movement(strength: float) -> float:
+        learner = make("ewc", backbone=GCN(hidden=8), strength=strength, epochs=30)
+        stream = GraphStream(small_graph, setting="task-il")
+        learner.fit_task(stream.open(0))
+        weight = next(iter(learner.named_parameters().values()))
+        before = weight.detach().clone()
+        learner.fit_task(stream.open(1))
+        return float((next(iter(learner.named_parameters().values())) - before).abs().mean())
+
+    assert movement(1e6) < 0.2 * movement(0.0)
+
+
+def test_wrong_options_are_refused(make: Any) -> None:
+    for options in ({"strength": -1.0}, {"anchors": "none"}, {"decay": 2.0}, {"probes": 0}):
+        with pytest.raises(ConfigurationError):
+            make("ewc", **options)

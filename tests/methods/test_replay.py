@@ -1,0 +1,179 @@
+"""What er-gnn, ssm, sem and full-subgraph keep and replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.evaluation import average_accuracy, average_forgetting
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
+from evergraph.experiments.protocol import learn_stream
+from evergraph.graphs import Graph, reach
+from evergraph.graphs.disjoint import disjoint_union
+from evergraph.memory import SubgraphMemory
+from evergraph.memory.samplers import UniformSampler
+from evergraph.nn import GCN, backbones
+from evergraph.streams import GraphStream
+
+REPLAY = ["er-gnn", "ssm", "sem", "full-subgraph"]
+
+
+def matrix(learner: Any, graph: Graph, **options: Any) -> AccuracyMatrix:
+    reports = learn_stream(learner, GraphStream(graph, **options), testings=["local"])
+    return matrix_of([report.rows["local"]["balanced"] for report in reports])
+
+
+@pytest.mark.parametrize("name", REPLAY)
+@pytest.mark.parametrize("backbone", ["gcn", "pdgnn"])
+def test_replay_prevents_what_an_empty_memory_forgets(
+    make: Any, small_graph: Graph, name: str, backbone: str
+) -> None:
+    def learned(budget: int) -> AccuracyMatrix:
+        learner = make(
+            name, epochs=40, backbone=backbones.make(backbone), memory=SubgraphMemory(budget=budget)
+        )
+        return matrix(learner, small_graph)
+
+    with_memory, without = learned(20), learned(0)
+    assert average_forgetting(without) < -0.8
+    assert average_accuracy(with_memory) > average_accuracy(without) + 0.35
+
+
+@pytest.mark.parametrize("name", REPLAY)
+def test_the_budget_counts_nodes_replayed_and_usage_what_is_kept(
+    make: Any, small_graph: Graph, name: str
+) -> None:
+    memory = SubgraphMemory(budget=4, sampler=UniformSampler())
+    learner = make(name, epochs=1, backbone=GCN(hidden=4), memory=memory)
+    stream = GraphStream(small_graph)
+    for index in range(2):
+        learner.fit_task(stream.open(index))
+    assert torch.bincount(memory.labels_).tolist() == [4, 4, 4, 4]
+    graph = memory.graph_
+    assert graph is not None
+    assert learner.usage.samples == graph.num_nodes * small_graph.num_features
+    assert learner.usage.edges == graph.num_edges
+    assert learner.usage.bytes == sum(tensor.nbytes for tensor in memory.state().values())
+    assert learner.begin_task(stream.open(2)) == len(stream.splits[2].train) + 16
+
+
+def test_er_gnn_keeps_the_nodes_and_nothing_around_them(make: Any, small_graph: Graph) -> None:
+    memory = SubgraphMemory(budget=4)
+    make("er-gnn", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))
+    assert memory.graph_ is not None
+    assert memory.graph_.num_nodes == len(memory) == 8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "ssm", "choice": "random"},
+        {"name": "ssm", "choice": "degree"},
+        {"name": "sem", "curvature": "forman"},
+        {"name": "sem", "curvature": "ollivier"},
+    ],
+)
+@pytest.mark.parametrize("neighbours", [1, 3])
+def test_sparsified_ego_networks_stay_within_their_budget(
+    make: Any, small_graph: Graph, options: dict[str, Any], neighbours: int
+) -> None:
+    memory = SubgraphMemory(budget=4)
+    learner = make(epochs=1, memory=memory, neighbours=neighbours, **options)
+    stream = GraphStream(small_graph)
+    learner.fit_task(stream.open(0))
+    kept = memory.graph_
+    assert kept is not None
+    centres = len(memory)
+    assert centres < kept.num_nodes <= centres * (1 + neighbours + neighbours**2)
+    inside = centres * (1 + neighbours)  # nodes that chose neighbours
+    assert kept.num_edges <= 2 * inside * neighbours  # each edge works both ways
+    whole = SubgraphMemory(budget=4)
+    make("full-subgraph", epochs=1, memory=whole).fit_task(stream.open(0))
+    assert whole.graph_ is not None
+    assert kept.num_edges < whole.graph_.num_edges
+
+
+def test_sem_keeps_the_neighbour_in_the_triangle_not_the_bridge(make: Any) -> None:
+    """Node 0 is in a triangle with 1 and 2 and has a bridge to 3, which leads to 4."""
+    edges = torch.tensor([[0, 0, 1, 0, 3], [1, 2, 2, 3, 4]])
+    graph = Graph.from_edges(
+        edges, features=torch.eye(5), labels=torch.zeros(5, dtype=torch.long), undirected=True
+    )
+    for curvature in ("forman", "ollivier"):
+        learner = make("sem", backbone=GCN(layers=1), neighbours=2, curvature=curvature)
+        kept = learner.keep(graph, torch.tensor([0]))
+        assert kept.graph.features.argmax(1).tolist() == [0, 1, 2]
+
+
+def test_ssm_by_degree_prefers_hubs_and_at_random_does_not(make: Any) -> None:
+    """Node 0 has two neighbours: node 1 with 9 further ones, and node 2 with none."""
+    edges = torch.tensor([[0, 0, *[1] * 9], [1, 2, *range(3, 12)]])
+    graph = Graph.from_edges(
+        edges, features=torch.eye(12), labels=torch.zeros(12, dtype=torch.long), undirected=True
+    )
+    hub = {}
+    for choice in ("random", "degree"):
+        learner = make("ssm", backbone=GCN(layers=1), neighbours=1, choice=choice)
+        draws = [learner.keep(graph, torch.tensor([0])).graph for _ in range(300)]
+        hub[choice] = sum(bool(g.features[:, 1].any()) for g in draws) / 300
+    assert hub["random"] == pytest.approx(0.5, abs=0.1)
+    assert hub["degree"] == pytest.approx(10 / 11, abs=0.06)
+
+
+@pytest.mark.parametrize("backbone", ["gin", "sage", "gat"])
+def test_a_complete_ego_network_gives_the_scores_of_the_whole_graph(
+    make: Any, small_graph: Graph, backbone: str
+) -> None:
+    memory = SubgraphMemory(budget=3)
+    learner = make("full-subgraph", backbone=backbones.make(backbone), memory=memory)
+    task = GraphStream(small_graph).open(0)
+    chosen = []
+    keep = learner.keep
+    learner.keep = lambda graph, centres: chosen.append(centres) or keep(graph, centres)
+    learner.fit_task(task)
+    graph = memory.graph_
+    assert graph is not None
+    before = learner.logits(task.graph, chosen[0])
+    after = learner.logits(graph, memory.centres_)
+    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
+    met = torch.cat(reach(task.graph, chosen[0], hops=2)).unique()
+    assert graph.num_nodes == len(met)
+
+
+def test_stored_graphs_lie_beside_the_current_one_and_do_not_mix(
+    make: Any, small_graph: Graph
+) -> None:
+    memory = SubgraphMemory(budget=5)
+    learner = make("ssm", epochs=3, backbone=GCN(hidden=8), memory=memory)
+    stream = GraphStream(small_graph)
+    learner.fit_task(stream.open(0))
+    task = stream.open(1)
+    learner.begin_task(task)
+    assert memory.graph_ is not None
+    union = disjoint_union([task.graph, memory.graph_])
+    rows = torch.cat([task.train, memory.centres_ + task.graph.num_nodes])
+    apart = torch.cat(
+        [learner.logits(task.graph, task.train), learner.logits(memory.graph_, memory.centres_)]
+    )
+    torch.testing.assert_close(learner.logits(union, rows), apart, atol=1e-5, rtol=1e-4)
+
+
+def test_no_neighbours_are_refused_and_a_large_budget_is_not(
+    make: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ssm", "sem"):
+        with pytest.raises(ConfigurationError, match="neighbours must be an integer of at least 1"):
+            make(name, neighbours=0)
+    memory = SubgraphMemory(budget=100_000)
+    with caplog.at_level("INFO"):
+        make("ssm", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))
+    assert "larger than the training nodes" in caplog.text
+    assert len(memory) == len(GraphStream(small_graph).splits[0].train)
+
+
+def test_tem_on_a_backbone_whose_embeddings_would_go_stale_is_refused(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="use 'pdgnn' or 'sgc', not 'gcn'"):
+        make("tem", backbone=GCN())
