@@ -58,12 +58,11 @@ class RememberingLearner(BackboneLearner):
     @torch.no_grad()
     def _candidates(self, task: Task) -> Candidates:
         """Return the training nodes as the trained model sees them."""
-        self.backbone.eval()
         inputs, rows = self.backbone.prepare(task.graph), task.train.to(self.device)
+        self.backbone.eval()
         hidden = self.backbone.hidden_states(inputs, rows)
-        residuals = self.backbone(inputs, rows).softmax(1)
-        residuals[torch.arange(len(rows)), task.train_labels] -= 1.0
         self.backbone.train()
+        residuals = self.residuals(inputs, task.train_labels.to(self.device), rows)
         hops = self.backbone.hops
         return Candidates(task.graph, task.train, task.train_labels, hidden, hops, residuals)
 

@@ -108,7 +108,8 @@ class TEM(BackboneLearner):
     def _remember(self, task: Task) -> None:
         current, targets = self._current(task)
         hops = self.backbone.hops
-        candidates = Candidates(task.graph, task.train, targets.cpu(), current, hops)
+        residuals = self.residuals(current, targets)
+        candidates = Candidates(task.graph, task.train, targets.cpu(), current, hops, residuals)
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_number
-from evergraph.core.errors import ConfigurationError
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 
 
@@ -19,7 +18,8 @@ class InfluenceSampler(Sampler):
     Influence functions ask how far the parameters move if a node's weight changes: H^-1 g_v. Taken
     at the last layer, where a node's gradient is the outer product δ_v h_vᵀ of its residual and
     its hidden state, with H factored as E[δδᵀ] ⊗ E[hhᵀ], this is
-    (δᵀ (E[δδᵀ] + εI)^-1 δ) · (hᵀ (E[hhᵀ] + εI)^-1 h): two solves for all nodes together.
+    (δᵀ (E[δδᵀ] + εI)^-1 δ) · (hᵀ (E[hhᵀ] + εI)^-1 h): two solves for all nodes together. Without
+    a model's residuals the second factor alone is left: the leverage of an embedding.
 
     Args:
         damping: ε as a share of the mean of each factor's diagonal.
@@ -36,13 +36,9 @@ class InfluenceSampler(Sampler):
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
         """Return minus the influence of each candidate."""
-        if candidates.residuals is None:
-            raise ConfigurationError(
-                "sampler 'influence' needs a trained model's residuals: use it with er-gnn, ssm, "
-                "sem or gem, not with tem"
-            )
-        parts = (candidates.residuals.double(), candidates.embeddings.double())
-        influence = self._lengths(parts[0]) * self._lengths(parts[1])
+        influence = self._lengths(candidates.embeddings.double())
+        if candidates.residuals is not None:
+            influence = influence * self._lengths(candidates.residuals.double())
         return -influence.cpu()
 
     def _lengths(self, rows: Tensor) -> Tensor:

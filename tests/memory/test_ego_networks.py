@@ -1,0 +1,116 @@
+"""What is kept of the graph around stored nodes."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.graphs import Graph, reach
+from evergraph.memory import ego_networks, isolated
+
+
+def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(pairs).t().reshape(2, -1),
+        features=torch.eye(nodes),
+        labels=torch.zeros(nodes, dtype=torch.long),
+        undirected=undirected,
+    )
+
+
+def names(graph: Graph) -> list[int]:
+    """Which nodes of the original graph these are: features are one-hot."""
+    return graph.features.argmax(1).tolist()
+
+
+def by_position(entries: Tensor) -> Tensor:
+    return entries.double()
+
+
+PATH = graph_of([(0, 1), (1, 2), (2, 3), (3, 4)], 5)
+
+
+def test_whole_ego_networks_of_a_path() -> None:
+    kept = ego_networks(PATH, torch.tensor([0]), hops=2, rank=by_position)
+    assert names(kept.graph) == [0, 1, 2]
+    assert kept.centres.tolist() == [0]
+    assert kept.graph.num_edges == 4  # two edges, both ways
+
+
+def test_hops_of_zero_keep_the_centres_alone() -> None:
+    kept = ego_networks(PATH, torch.tensor([4, 1]), hops=0, rank=by_position)
+    assert names(kept.graph) == [1, 4]
+    assert kept.centres.tolist() == [1, 0]
+    assert kept.graph.num_edges == 0
+
+
+def test_the_lowest_ranks_are_kept() -> None:
+    star = graph_of([(0, v) for v in range(1, 6)], 6)
+    kept = ego_networks(star, torch.tensor([0]), hops=1, neighbours=2, rank=lambda e: -e.double())
+    assert names(kept.graph) == [0, 4, 5]  # the last entries of the hub's row
+
+
+def test_shared_nodes_are_kept_once() -> None:
+    kept = ego_networks(PATH, torch.tensor([1, 3]), hops=1, rank=by_position)
+    assert names(kept.graph) == [0, 1, 2, 3, 4]
+    assert kept.graph.num_edges == 8
+
+
+def test_a_directed_edge_stays_one_way() -> None:
+    arrow = graph_of([(1, 0)], 2, undirected=False)  # node 0 gathers from node 1
+    kept = ego_networks(arrow, torch.tensor([0]), hops=1, rank=by_position)
+    assert kept.graph.num_edges == 1
+    assert kept.graph.neighbours(0).tolist() == [1]
+
+
+def test_isolated_nodes_keep_edges_among_themselves() -> None:
+    kept = isolated(PATH, torch.tensor([3, 2, 0]))
+    assert names(kept.graph) == [0, 2, 3]
+    assert kept.centres.tolist() == [2, 1, 0]
+    assert kept.graph.num_edges == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1000), hops=st.integers(0, 3), undirected=st.booleans())
+def test_complete_ego_networks_hold_what_is_within_reach(
+    seed: int, hops: int, undirected: bool
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    graph = Graph.from_edges(
+        torch.randint(12, (2, 20), generator=draw),
+        features=torch.eye(12),
+        labels=torch.zeros(12, dtype=torch.long),
+        undirected=undirected,
+    )
+    centres = torch.randperm(12, generator=draw)[:3]
+    kept = ego_networks(graph, centres, hops=hops, rank=by_position)
+    met = torch.cat(reach(graph, centres, hops=hops)).unique()
+    assert names(kept.graph) == met.tolist()
+    assert kept.graph.features[kept.centres].argmax(1).tolist() == centres.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1000), hops=st.integers(1, 3), neighbours=st.integers(1, 4))
+def test_sparsified_ones_choose_edges_of_the_graph_within_the_budget(
+    seed: int, hops: int, neighbours: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    edges = torch.randint(30, (2, 120), generator=draw)
+    graph = Graph.from_edges(
+        edges, features=torch.eye(30), labels=torch.zeros(30, dtype=torch.long), undirected=True
+    )
+    centres = torch.randperm(30, generator=draw)[:2]
+    kept = ego_networks(
+        graph, centres, hops=hops, neighbours=neighbours,
+        rank=lambda e: torch.rand(len(e), generator=draw),
+    )  # fmt: skip
+    original = names(kept.graph)
+    for row in range(kept.graph.num_nodes):
+        columns = [original[c] for c in kept.graph.neighbours(row).tolist()]
+        assert set(columns) <= set(graph.neighbours(original[row]).tolist())
+    most = sum(2 * neighbours**hop for hop in range(hops + 1))
+    assert kept.graph.num_nodes <= most
+    degree = kept.graph.degrees[kept.centres]
+    assert bool((degree >= torch.minimum(graph.degrees[centres], torch.tensor(neighbours))).all())
