@@ -68,14 +68,15 @@ def write_graph(path: Path, **changes: np.ndarray) -> Path:
 
 def test_no_argument_teaches(tmp_path: Path, evergraph: Evergraph) -> None:
     text = evergraph().stdout
-    for command in ("run", "info", "list", "report", "--resume"):
+    for command in ("run", "info", "list", "bench", "report", "--resume"):
         assert command in text
 
 
-def test_help_does_not_load_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_help_does_not_load_torch(command: str) -> None:
     code = (
         "import sys\n"
-        "sys.argv = ['evergraph', 'run', '--help']\n"
+        f"sys.argv = ['evergraph', '{command}', '--help']\n"
         "from evergraph.cli.app import app\n"
         "try:\n    app()\n"
         "except SystemExit:\n    pass\n"
@@ -168,6 +169,7 @@ def test_list_names_everything(tmp_path: Path, evergraph: Evergraph) -> None:
         ("samplers", samplers.names()),
         ("datasets", ["wordnet", "arxiv", "corafull", "reddit", "products", "synthetic"]),
         ("presets", ["paper", "released-code"]),
+        ("benches", ["quick"]),
         ("backbones", ["pdgnn"]),
     ):
         listed = json.loads(evergraph("list", kind, "--json").stdout)[kind]

@@ -12,6 +12,7 @@ import sys
 import typer
 from rich.console import Console
 
+from evergraph.cli.bench_command import bench_command
 from evergraph.cli.info_command import info_command
 from evergraph.cli.list_command import list_command
 from evergraph.cli.report_command import report_command
@@ -26,7 +27,8 @@ LESSON = """\
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
   [cyan]evergraph info wordnet[/cyan]            what is in a graph
-  [cyan]evergraph list methods[/cyan]            also datasets, topologies, samplers, presets
+  [cyan]evergraph list methods[/cyan]            also datasets, topologies, samplers, benches ...
+  [cyan]evergraph bench quick[/cyan]             many methods side by side, as many at once as fit
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
@@ -34,6 +36,7 @@ Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cy
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.command("run")(run_command)
+app.command("bench")(bench_command)
 app.command("info")(info_command)
 app.command("list")(list_command)
 app.command("report")(report_command)

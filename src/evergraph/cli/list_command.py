@@ -19,6 +19,7 @@ class Kind(str, Enum):
     samplers = "samplers"
     backbones = "backbones"
     presets = "presets"
+    benches = "benches"
 
 
 def list_command(
@@ -64,14 +65,16 @@ def _datasets() -> dict[str, dict[str, Any]]:
 
 
 def _summaries(kind: Kind) -> dict[str, str]:
+    from evergraph.experiments.benches import benches
     from evergraph.experiments.presets import presets, summary
     from evergraph.memory import samplers
     from evergraph.methods import methods
     from evergraph.nn import backbones
     from evergraph.topology import topologies
 
-    if kind is Kind.presets:
-        return {name: summary(path) for name, path in presets().items()}
+    files = {Kind.presets: presets, Kind.benches: benches}
+    if kind in files:
+        return {name: summary(path) for name, path in files[kind]().items()}
     resolvers = {
         Kind.methods: methods,
         Kind.topologies: topologies,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.bench_config import BenchConfig
+from evergraph.experiments.benches import read_bench
 from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.dotted import nested
 from evergraph.experiments.presets import read_preset
 
 if sys.version_info >= (3, 11):
@@ -24,6 +29,21 @@ def overrides(
     if preset is not None:
         values = merged(values, read_preset(preset))
     return RunConfig.of(merged(merged(values, _without_gaps(given)), settings))
+
+
+def bench_of(name: str, *, seeds: list[int] | None) -> BenchConfig:
+    """Read a benchmark, with other seeds if some are given."""
+    return BenchConfig.of(read_bench(name) | _without_gaps({"seeds": seeds}))
+
+
+def bench_folder(name: str, *, resume: bool) -> Path:
+    """Return a fresh folder below runs/, or with ``resume`` the newest one of that name."""
+    base = Path("runs", f"bench-{Path(name).stem}")
+    numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
+    newest, folder = base, base
+    while folder.exists():
+        newest, folder = folder, next(numbered)
+    return newest if resume else folder
 
 
 def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,10 +99,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         if not equals or not key:
             raise ConfigurationError(f"--set must be KEY=VALUE, not {setting!r}")
-        table: Any = _value(text)
-        for part in reversed(key.strip().split(".")):
-            table = {part: table}
-        values = merged(values, table)
+        values = merged(values, nested({key.strip(): _value(text)}))
     return values
 
 

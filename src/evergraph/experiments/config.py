@@ -93,7 +93,7 @@ class RunConfig(Section):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
 
     ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
-    backbone ``pdgnn``.
+    backbone ``pdgnn``. ``part``: the nodes tested on.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
@@ -109,6 +109,7 @@ class RunConfig(Section):
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    part: Literal["test", "validation"] = "test"
     device: str = "auto"
 
     @classmethod

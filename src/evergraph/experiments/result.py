@@ -21,6 +21,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.streams.stream import TESTINGS
 
 PHASES = ("embed", "train", "evaluate")
+KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class SeedResult:
         seconds: by phase.
         coverage_ratio: of the memory at the end, None without one.
         floats, bytes: what is kept between tasks at the end.
+        samples, gradients, importance, models, edges: its parts, see ``MemoryUsage``.
+        peak_rss_bytes: the largest resident size of the process that learned it.
     """
 
     seed: int
@@ -41,6 +44,13 @@ class SeedResult:
     coverage_ratio: float | None
     floats: int
     bytes: int
+    # Results of the first version know nothing of what follows.
+    samples: int = 0
+    gradients: int = 0
+    importance: int = 0
+    models: int = 0
+    edges: int = 0
+    peak_rss_bytes: int = 0
 
     def matrix(self, testing: str, average: str) -> AccuracyMatrix:
         """Return the accuracy matrix of one way of testing and averaging.  [tasks, tasks]"""
@@ -54,8 +64,8 @@ class RunResult:
     Attributes:
         config: the whole resolved configuration.
         seeds: one result a repeat.
-        total_seconds: of everything, loading included.
-        peak_rss_bytes: the largest resident size of the process.
+        total_seconds: of everything, loading included where one process did it all.
+        peak_rss_bytes: the largest resident size of a process that took part.
         dataset: facts of the graph that was learned.
         versions: of evergraph, torch and the rest.
     """
@@ -85,10 +95,7 @@ class RunResult:
             "average_accuracy_curve": self._curves(),
             "accuracy_matrix": [self._matrices(s) for s in self.seeds],
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
-            "memory": {
-                "floats": max(s.floats for s in self.seeds),
-                "bytes": max(s.bytes for s in self.seeds),
-            },
+            "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
             "dataset": self.dataset,

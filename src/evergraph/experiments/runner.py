@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,18 @@ def run(
 
 
 @denormals_flushed()
-def open_run(config: RunConfig, *, out: Path | None = None, resume: bool = False) -> OpenedRun:
+def open_run(
+    config: RunConfig,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    load: Callable[[RunConfig], Graph] = load_graph,
+) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written."""
     started = time.perf_counter()
     config = resolved(config)
     check(config)
-    graph = load_graph(config)
+    graph = load(config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     stream = build_stream(config, graph, config.seeds[0])
@@ -93,35 +99,24 @@ def open_run(config: RunConfig, *, out: Path | None = None, resume: bool = False
 
 def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
     """Learn what is still to be learned of an opened run."""
+    opening = time.perf_counter() - opened.started
+    seeds = [learn_seed(opened, seed, observer=observer) for seed in opened.config.seeds]
+    return assemble(opened, seeds, opening=opening)
+
+
+def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
+    """Learn what is still to be learned of one repeat of an opened run."""
     config, store = opened.config, opened.store
     observer = Observer() if observer is None else observer
-    worked = 0.0  # seconds of this process's own tasks; those of an earlier one are in the reports
-    seeds = []
-    for seed in config.seeds:
-        start = time.perf_counter()
-        first = seed == config.seeds[0]
-        seeds.append(
-            run_seed(
-                build_learner(config, seed, on_epoch=observer.on_epoch),
-                opened.stream if first else build_stream(config, opened.graph, seed),
-                seed,
-                store=None if store is None else store.seed(seed),
-                observer=observer,
-            )
-        )
-        worked += time.perf_counter() - start
-    around = time.perf_counter() - opened.started - worked
-    result = RunResult(
-        config=config,
-        seeds=seeds,
-        total_seconds=around + sum(sum(s.seconds.values()) for s in seeds),
-        peak_rss_bytes=peak_rss_bytes(),
-        dataset=describe(opened.graph, opened.stream),
-        versions=versions(),
+    first = seed == config.seeds[0]
+    return run_seed(
+        build_learner(config, seed, on_epoch=observer.on_epoch),
+        opened.stream if first else build_stream(config, opened.graph, seed),
+        seed,
+        part=config.part,
+        store=None if store is None else store.seed(seed),
+        observer=observer,
     )
-    if store is not None:
-        store.keep_result(result)
-    return result
 
 
 def run_seed(
@@ -129,6 +124,7 @@ def run_seed(
     stream: GraphStream,
     seed: int,
     *,
+    part: str = "test",
     store: SeedStore | None = None,
     observer: Observer | None = None,
 ) -> SeedResult:
@@ -142,10 +138,10 @@ def run_seed(
     if reports and store is not None:
         last = reports[-1].index
         learner.restore(store.state_after(last), stream.label_space(last))
-    for report in learn_stream(learner, stream, first=len(reports)):
+    for report in learn_stream(learner, stream, first=len(reports), part=part):
         reports.append(report)
         if store is not None:
-            store.keep_task(reports, learner.state())
+            store.keep_task(reports, learner.state(), tasks=len(stream))
         observer.on_task(seed, report)
     result = _summarise(learner, seed, reports)
     if store is not None:
@@ -160,8 +156,40 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
         seconds={phase: sum(r.seconds[phase] for r in reports) for phase in PHASES},
         coverage_ratio=learner.coverage_ratio,
         floats=learner.usage.floats,
-        bytes=learner.usage.bytes,
+        **asdict(learner.usage),
+        peak_rss_bytes=peak_rss_bytes(),
     )
+
+
+def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0) -> RunResult:
+    """Make the result of all repeats and keep it.
+
+    opening: seconds that were spent once for all of them. Seconds of tasks come from the reports:
+    some may have been learned in other processes.
+    """
+    result = RunResult(
+        config=opened.config,
+        seeds=seeds,
+        total_seconds=opening + sum(sum(s.seconds.values()) for s in seeds),
+        peak_rss_bytes=max(s.peak_rss_bytes for s in seeds) or peak_rss_bytes(),
+        dataset=describe(opened.graph, opened.stream),
+        versions=versions(),
+    )
+    if opened.store is not None:
+        opened.store.keep_result(result)
+    return result
+
+
+def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
+    """Make the result if every repeat is done, whichever processes did them.
+
+    Of repeats that end at the same time more than one may find that all are done: they write the
+    same bytes.
+    """
+    assert opened.store is not None
+    seeds = [opened.store.seed(seed).progress()[1] for seed in opened.config.seeds]
+    whole = [seed for seed in seeds if seed is not None]
+    return assemble(opened, whole) if len(whole) == len(seeds) else None
 
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:

@@ -5,6 +5,12 @@ DIR/result.json                  once every seed is done
 DIR/seed-0/progress.json         rows and seconds of the finished tasks
 DIR/seed-0/state-0007.safetensors  the learner after the last finished task
 DIR/seed-0/accuracy.npz          the accuracy matrices, once the seed is done
+
+A benchmark adds, where it has something to say:
+
+DIR/failure.json                 why the run failed the last time
+DIR/search.json                  how its hyper-parameters were chosen
+DIR/search/NAME/...              a run a combination, in this same layout
 """
 
 from __future__ import annotations
@@ -23,12 +29,14 @@ from torch import Tensor
 from evergraph.core.errors import ResultsError
 from evergraph.core.written_aside import written_aside
 from evergraph.evaluation import AVERAGES
-from evergraph.experiments.config import RunConfig, read_toml
+from evergraph.experiments.config import RunConfig, merged, read_toml
+from evergraph.experiments.dotted import flat
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
+FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
 
 
 class ResultStore:
@@ -42,22 +50,29 @@ class ResultStore:
         self.folder = folder
 
     def open(self, config: RunConfig, *, resume: bool) -> None:
-        """Claim the folder for a configuration."""
+        """Claim the folder for a configuration; several processes may do so for the same one."""
         known = self.folder / CONFIG
-        if known.exists():
-            if not resume:
-                raise ResultsError(
-                    f"{self.folder} holds results already: use --resume to go on with them, "
-                    "or another --out"
-                )
-            self._check_same(config, read_toml(known))
-        elif self.folder.exists() and (self.folder.is_file() or any(self.folder.iterdir())):
+        if known.exists() and not resume:
+            raise ResultsError(
+                f"{self.folder} holds results already: use --resume to go on with them, "
+                "or another --out"
+            )
+        if not known.exists():
+            self._check_free()
+            write_whole(known, config.to_toml().encode())
+        self._check_same(config, read_toml(known))
+
+    def _check_free(self) -> None:
+        """Raise if the folder holds anything but what a benchmark puts there before a run."""
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        foreign = self.folder.is_file() or any(map(_foreign, names))
+        # Looked for last: another process may have claimed the folder and begun meanwhile.
+        if foreign and not (self.folder / CONFIG).exists():
             raise ResultsError(f"{self.folder} is not an empty folder nor one of our results")
-        else:
-            _write(known, config.to_toml().encode())
 
     def _check_same(self, config: RunConfig, stored: dict[str, Any]) -> None:
-        ours, theirs = _flat(config.to_dict()), _flat(stored)
+        # What an earlier version did not know, it did as the defaults say.
+        ours, theirs = flat(config.to_dict()), flat(merged(RunConfig().to_dict(), stored))
         for key in sorted(ours.keys() | theirs.keys()):
             if key != "device" and ours.get(key) != theirs.get(key):
                 raise ResultsError(
@@ -75,7 +90,7 @@ class ResultStore:
         if self.finished() is not None:
             return
         text = json.dumps(result.to_dict(), indent=1, allow_nan=False)
-        _write(self.folder / RESULT, text.encode())
+        write_whole(self.folder / RESULT, text.encode())
 
     def seed(self, seed: int) -> SeedStore:
         """Return the part of the folder that belongs to one repeat."""
@@ -98,12 +113,12 @@ class SeedStore:
         reports = [TaskReport(**report) for report in stored["reports"]]
         return reports, SeedResult(**stored["result"]) if stored["result"] else None
 
-    def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor]) -> None:
-        """Write the learner after a task, then the progress that refers to it."""
+    def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor], *, tasks: int) -> None:
+        """Write the learner after a task of ``tasks``, then the progress that refers to it."""
         current = self._state_path(len(reports) - 1)
         contiguous = {name: value.contiguous() for name, value in state.items()}
-        _write(current, tensors_to_bytes(contiguous))
-        self._write_progress(reports, None)
+        write_whole(current, tensors_to_bytes(contiguous))
+        self._write_progress(reports, None, tasks)
         self._drop_states(keep=current)
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
@@ -111,7 +126,7 @@ class SeedStore:
         arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in AVERAGES}
         with written_aside(self.folder / ARRAYS) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._write_progress(reports, result)
+        self._write_progress(reports, result, len(reports))
         self._drop_states(keep=None)
 
     def state_after(self, index: int) -> dict[str, Tensor]:
@@ -122,12 +137,15 @@ class SeedStore:
         except (OSError, SafetensorError) as error:
             raise ResultsError(f"{path} cannot be read to go on from: {error}") from None
 
-    def _write_progress(self, reports: list[TaskReport], result: SeedResult | None) -> None:
+    def _write_progress(
+        self, reports: list[TaskReport], result: SeedResult | None, tasks: int
+    ) -> None:
         content = {
+            "tasks": tasks,
             "reports": [asdict(report) for report in reports],
             "result": None if result is None else asdict(result),
         }
-        _write(self.folder / PROGRESS, json.dumps(content).encode())
+        write_whole(self.folder / PROGRESS, json.dumps(content).encode())
 
     def _state_path(self, index: int) -> Path:
         return self.folder / f"state-{index:04d}.safetensors"
@@ -138,7 +156,13 @@ class SeedStore:
                 path.unlink()
 
 
-def _write(path: Path, content: bytes) -> None:
+def _foreign(name: str) -> bool:
+    # Another process may be claiming the folder just now: its file aside is no stranger.
+    return name not in (FAILURE, SEARCH, CHOICE) and not name.startswith(f".{CONFIG}-")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of the results folder, whole or not at all."""
     try:
         with written_aside(path) as file:
             file.write(content)
@@ -152,12 +176,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}") from None
     return content
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one, keys joined by dots."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
-    return flat

@@ -9,7 +9,7 @@ from typing import Any
 
 from evergraph.core.errors import ResultsError
 
-RESULT = "result.json"
+RESULT, SEARCH = "result.json", "search"
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,10 @@ class Finished:
 
     @property
     def method(self) -> str:
-        """The method's name."""
-        return str(self.result["config"]["method"]["name"])
+        """The method's name, or the label a benchmark gave it: its folder's name there."""
+        config = self.result["config"]
+        labelled = self.folder.parent.name == config["stream"]["setting"]
+        return self.folder.name if labelled else str(config["method"]["name"])
 
     @property
     def task(self) -> str:
@@ -32,10 +34,14 @@ class Finished:
 
 
 def collect(folder: Path) -> list[Finished]:
-    """Return every finished run in a folder and below, by time of completion."""
+    """Return every finished run in a folder and below, by time of completion.
+
+    Runs that only tried hyper-parameters out, below a folder ``search``, are left out.
+    """
     if not folder.exists():
         raise ResultsError(f"no such results folder: {folder}")
-    paths = sorted(folder.rglob(RESULT), key=lambda path: path.stat().st_mtime)
+    found = [p for p in folder.rglob(RESULT) if SEARCH not in p.relative_to(folder).parts]
+    paths = sorted(found, key=lambda path: path.stat().st_mtime)
     if not paths:
         raise ResultsError(f"{folder} holds no finished run: expected a {RESULT} in it or below")
     return [Finished(path.parent, _read(path)) for path in paths]

@@ -19,6 +19,12 @@ def comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
     return [_row(run.method, run.result) for run in runs]
 
 
+def failed(method: str, dataset: str, setting: str) -> tuple[str, ...]:
+    """Return the row of a run without a result, under ``COLUMNS``."""
+    known = (method, dataset, setting, "failed")
+    return (*known, *("-" for _ in COLUMNS[len(known) :]))
+
+
 def _row(method: str, result: dict[str, Any]) -> tuple[str, ...]:
     config = result["config"]
     accuracies = [

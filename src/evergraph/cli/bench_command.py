@@ -1,0 +1,130 @@
+"""``evergraph bench``: many experiments side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from evergraph.cli.bench_progress import BenchProgress
+from evergraph.cli.options import bench_folder, bench_of, parse_seeds, parse_settings
+from evergraph.cli.output import print_json, print_table
+from evergraph.cli.progress import spinner
+
+if TYPE_CHECKING:
+    from evergraph.experiments.bench import Bench
+    from evergraph.experiments.bench_records import Row
+
+
+def bench_command(
+    bench: str = typer.Argument(..., metavar="FILE.toml|PRESET", help="What to compare."),
+    search: bool = typer.Option(
+        False, "--search", help="Choose hyper-parameters first, on validation nodes."
+    ),
+    workers: int | None = typer.Option(
+        None, min=1, help="Runs at once; what fits the machine unless given."
+    ),
+    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2; the file's unless given."),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
+    ),
+    out: Path | None = typer.Option(None, help="Results folder; below runs/ unless given."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with what the folder holds."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Run methods x datasets x settings x seeds, as many at once as the machine carries.
+
+    A run that fails becomes a row that says why; --resume tries it again and skips what is done.
+    """
+    config = bench_of(bench, seeds=parse_seeds(seeds))
+    over = parse_settings(settings) | ({} if device is None else {"device": device})
+    folder = out if out is not None else bench_folder(bench, resume=resume)
+    try:
+        with spinner("loading torch and checking the benchmark"):
+            from evergraph.experiments.bench import open_bench
+
+            opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
+        rows, notes = _run(opened, workers)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
+        )
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(_as_dict(rows, notes, folder))
+    else:
+        _print_rows(rows, notes, folder)
+    _exit(rows, folder)
+
+
+def _run(bench: Bench, workers: int | None) -> tuple[list[Row], list[str]]:
+    from evergraph.experiments.bench import run_bench
+    from evergraph.experiments.bench_capacity import default_workers
+
+    devices = {job.config.device for job in bench.jobs}
+    fitting = workers or min(bench.size, *map(default_workers, devices))
+    with BenchProgress(bench) as progress:
+        rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
+    return rows, list(progress.notes)
+
+
+def _exit(rows: list[Row], folder: Path) -> None:
+    failed = sum(row.failure is not None for row in rows)
+    if failed:
+        typer.echo(
+            f"{failed} of {len(rows)} runs failed: --resume --out {folder} tries them again",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
+    return {"folder": str(folder), "rows": [row.to_dict() for row in rows], "notes": notes}
+
+
+def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
+    from evergraph.reports.table import COLUMNS
+
+    searches = [line for row in rows for line in _search_lines(row)]
+    if searches:
+        columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
+        print_table(columns, searches, "searched on validation nodes, percent")
+    title = "class-balanced accuracy in percent, mean ± deviation"
+    print_table(COLUMNS, [_line(row) for row in rows], title)
+    failures = [(*_names(row), row.failure.error) for row in rows if row.failure is not None]
+    if failures:
+        print_table(("method", "dataset", "setting", "failed because"), failures)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"results in {folder}; evergraph report {folder} draws them")
+
+
+def _names(row: Row) -> tuple[str, str, str]:
+    return row.job.label, row.job.dataset, row.job.setting
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    from evergraph.reports import Finished, comparison
+    from evergraph.reports.table import failed
+
+    if row.result is None:
+        return failed(*_names(row))
+    return comparison([Finished(row.job.folder, row.result)])[0]
+
+
+def _search_lines(row: Row) -> list[tuple[str, ...]]:
+    if row.choice is None:
+        return []
+    found = row.choice.to_dict()
+    return [(*_names(row), *_trial_cells(trial, found)) for trial in found["combinations"]]
+
+
+def _trial_cells(trial: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
+    testing = found["testing"]
+    accuracy, forgetting = trial["average_accuracy"][testing], trial["average_forgetting"][testing]
+    chosen = "chosen" if trial["name"] == found["chosen"] else ""
+    name = trial["name"].replace(",", ", ")  # where a line may break
+    return (name, f"{100 * accuracy:.1f}", f"{100 * forgetting:.1f}", chosen)

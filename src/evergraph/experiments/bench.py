@@ -1,0 +1,84 @@
+"""Run a benchmark: search where there is something to choose, then learn every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evergraph.experiments.bench_checks import BENCH, check_folder, check_jobs
+from evergraph.experiments.bench_clerk import Clerk, claim
+from evergraph.experiments.bench_config import BenchConfig, SearchConfig
+from evergraph.experiments.bench_jobs import Job, expand
+from evergraph.experiments.bench_records import BenchEvent, Row
+from evergraph.experiments.search import Trial, trials
+from evergraph.experiments.store import write_whole
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark that can begin: all of it is checked and its folders are claimed.
+
+    Attributes:
+        jobs: its rows.
+        trials: the trials of rows that are to be searched, by their folder.
+        options: how the best trial is told.
+    """
+
+    jobs: list[Job]
+    trials: dict[Path, list[Trial]]
+    options: SearchConfig
+
+    @property
+    def size(self) -> int:
+        """How many seeds are learned in all, those of the searches included."""
+        return sum(len(job.config.seeds) for job in self.jobs) + sum(map(len, self.trials.values()))
+
+
+def open_bench(
+    config: BenchConfig,
+    *,
+    out: Path,
+    resume: bool = False,
+    over: Mapping[str, Any] | None = None,
+    search: bool = False,
+) -> Bench:
+    """Check everything and claim the folders; what is wrong is said before any work starts.
+
+    Args:
+        config: the benchmark.
+        out: the folder below which results lie.
+        resume: whether to go on with what ``out`` holds.
+        over, search: see ``expand``.
+    """
+    jobs = expand(config, out=out, over=over, search=search)
+    bench = Bench(jobs, {j.folder: trials(j, config.search) for j in jobs if j.grid}, config.search)
+    ready = [job for job in jobs if not job.grid]
+    ready += [trial.job for tried in bench.trials.values() for trial in tried]
+    check_jobs(ready)
+    check_folder(out, resume=resume)
+    if not (out / BENCH).exists():
+        write_whole(out / BENCH, config.to_toml().encode())  # now the folder is known as ours
+    for job in ready:
+        claim(job)
+    write_whole(out / BENCH, config.to_toml().encode())
+    return bench
+
+
+def run_bench(
+    bench: Bench, *, workers: int, on_event: Callable[[BenchEvent], None] = lambda event: None
+) -> list[Row]:
+    """Learn what is still to be learned, and return every row; one that fails stops no other."""
+    clerk = Clerk(on_event)
+    plain = [job for job in bench.jobs if not job.grid]
+    searches = [trial for tried in bench.trials.values() for trial in tried]
+    # Rows without a search fill the places that the last trials leave free.
+    clerk.learn([(t.job, t) for t in searches] + [(job, None) for job in plain], workers)
+    chosen = {
+        job.folder: clerk.choice(job, bench.trials[job.folder], bench.options)
+        for job in bench.jobs
+        if job.grid
+    }
+    clerk.learn([(c.job, None) for c in chosen.values() if c is not None], workers)
+    return [clerk.row(job, chosen.get(job.folder)) for job in bench.jobs]

@@ -1,0 +1,131 @@
+"""A benchmark as a typed record, from TOML: methods x datasets x settings x seeds.
+
+Importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import Field, ValidationError, field_validator
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.config import Component, Section
+from evergraph.experiments.dotted import flat
+
+Setting = Literal["class-il", "task-il"]
+Values = dict[str, Any]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
+
+# Labels are names of folders, and reports leave out what lies below a folder "search".
+_LABEL = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_TAKEN = "search"
+
+
+class DatasetEntry(Component):
+    """A dataset by name or path; ``label`` is what its rows and its folder are called.
+
+    >>> DatasetEntry.model_validate("graphs/photo.npz").called
+    'photo'
+    """
+
+    label: str | None = None
+
+    @property
+    def called(self) -> str:
+        """The label, or else the name or the file's stem."""
+        return self.label or Path(self.name).stem
+
+
+class MethodEntry(Component):
+    """A method with its parameters, and what else is different where it runs.
+
+    Attributes:
+        label: what its rows and its folder are called; the name unless given.
+        run: values of ``RunConfig`` for this method only.
+        settings: further ones for one setting only.
+        grid: values to search, by dotted key of ``RunConfig``.
+    """
+
+    label: str | None = None
+    run: Values = Field(default_factory=dict)
+    settings: dict[Setting, Values] = Field(default_factory=dict)
+    grid: Grid = Field(default_factory=dict)
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _dotted(cls, value: Any) -> Any:
+        return flat(value) if isinstance(value, Mapping) else value
+
+    @property
+    def called(self) -> str:
+        """The label, or else the name."""
+        return self.label or self.name
+
+
+class SearchConfig(Section):
+    """How the best combination of a grid is told: by AA on validation nodes, of one seed.
+
+    ``seed`` is the benchmark's first unless given.
+    """
+
+    testing: Literal["local", "global"] = "local"
+    seed: int | None = None
+
+
+class BenchConfig(Section):
+    """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
+
+    >>> bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["finetune", "tem"]})
+    >>> [method.called for method in bench.methods]
+    ['finetune', 'tem']
+    """
+
+    datasets: tuple[DatasetEntry, ...] = Field(min_length=1)
+    settings: tuple[Setting, ...] = Field(default=("class-il",), min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    common: Values = Field(default_factory=dict)
+    methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    search: SearchConfig = SearchConfig()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> BenchConfig:
+        """Return the benchmark that these values describe, or say what is wrong with them."""
+        try:
+            bench = cls.model_validate(dict(values))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the benchmark"
+            raise ConfigurationError(
+                f"{where}: {first['msg'].lower()}, not {first['input']!r}"
+            ) from None
+        _check_labels("methods", [method.called for method in bench.methods])
+        _check_labels("datasets", [dataset.called for dataset in bench.datasets])
+        _check_once("settings", bench.settings)
+        _check_once("seeds", bench.seeds)
+        return bench
+
+    def to_toml(self) -> str:
+        """Return the benchmark as TOML."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def _check_labels(kind: str, labels: list[str]) -> None:
+    _check_once(kind, labels, remedy=": give one of them a label")
+    for label in labels:
+        if not _LABEL.fullmatch(label) or label == _TAKEN:
+            raise ConfigurationError(
+                f"{kind}: a label must be a name fit for a folder, of letters, digits and .+-_, "
+                f"and not {_TAKEN!r}, not {label!r}"
+            )
+
+
+def _check_once(kind: str, names: Iterable[object], *, remedy: str = "") -> None:
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise ConfigurationError(f"{kind} must differ, not have {name!r} twice{remedy}")

@@ -1,0 +1,153 @@
+"""What a worker does: one seed of one run.
+
+Importing this module loads no torch: a worker sets its threads before that.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evergraph.core.errors import EvergraphError
+from evergraph.experiments.config import RunConfig
+
+if TYPE_CHECKING:
+    from evergraph.graphs import Graph
+
+
+@dataclass(frozen=True)
+class Work:
+    """One seed of one run: all that a worker has to be told.
+
+    Attributes:
+        config: the run's whole configuration as plain values, all seeds included.
+        seed: the one to learn.
+        folder: the run's results folder, which its other seeds share.
+    """
+
+    config: dict[str, Any]
+    seed: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed: one sentence, the exception's type, and the traceback if there is one."""
+
+    error: str
+    type: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Return the failure that an exception stands for.
+
+        >>> Failure.of(ValueError("too deep")).error
+        'ValueError: too deep'
+        """
+        kind = type(error).__name__
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        said = str(error) if isinstance(error, EvergraphError) else f"{kind}: {lines[0]}"
+        return cls(said, kind, "".join(traceback.format_exception(error)))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a piece of work ended: the failure if it did fail, and what was logged on the way."""
+
+    failure: Failure | None
+    notes: tuple[str, ...]
+
+
+def prepare(threads: int) -> None:
+    """Make a new process ready for work."""
+    import torch
+
+    torch.set_num_threads(threads)
+    # The first optimiser imports torch's compiler: seconds that are not the first run's.
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+
+def learn(work: Work) -> Ending:
+    """Learn one seed, and make the run's result if it was the last one to be done.
+
+    Whatever goes wrong is returned: not every exception survives the way between processes.
+    """
+    failure = None
+    with _noted() as notes:
+        try:
+            _learn(work)
+        except Exception as error:
+            failure = Failure.of(error)
+    return Ending(failure, tuple(notes))
+
+
+def _learn(work: Work) -> None:
+    from evergraph.experiments.runner import assemble_if_whole, learn_seed, open_run
+
+    _forget_peak()
+    config = RunConfig.of(work.config)
+    opened = open_run(config, out=work.folder, resume=True, load=_shelf.load)
+    learn_seed(opened, work.seed)
+    assemble_if_whole(opened)
+    _free_gpu()
+
+
+class _Shelf:
+    """Holds the graph loaded last: the next piece of work is often on the same."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._graph: Graph | None = None
+
+    def load(self, config: RunConfig) -> Graph:
+        """Return the configured graph."""
+        from evergraph.experiments.build import load_graph
+
+        key = (config.dataset, config.undirected)
+        if self._graph is None or key != self._key:
+            self._graph = None  # before the next one comes: two might not fit
+            self._graph = load_graph(config)
+            self._key = key
+        return self._graph
+
+
+_shelf = _Shelf()
+
+
+@contextmanager
+def _noted() -> Iterator[list[str]]:
+    """Collect what our own log says, instead of writing it into the table on the terminal."""
+    notes: list[str] = []
+    logger = logging.getLogger("evergraph")
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: notes.append(record.getMessage())  # type: ignore[method-assign]
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield notes
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+def _forget_peak() -> None:
+    """Let the largest resident size count from now on; it is the last run's otherwise."""
+    with suppress(OSError):  # not Linux: the figure is the worker's, over all of its runs
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _free_gpu() -> None:
+    """Give memory that torch holds for later back to the other workers on the GPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

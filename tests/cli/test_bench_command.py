@@ -1,0 +1,216 @@
+"""``evergraph bench`` as a user meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from rich.console import Console
+
+from evergraph.cli.app import main
+from evergraph.cli.bench_line import Line
+from evergraph.cli.bench_progress import BenchProgress
+from evergraph.experiments.bench import Bench
+from evergraph.experiments.bench_config import BenchConfig, SearchConfig
+from evergraph.experiments.bench_jobs import expand
+from evergraph.experiments.bench_progress import Progress
+from evergraph.experiments.bench_records import BenchEvent
+from evergraph.experiments.bench_worker import Failure
+
+LONG = ["--device", "cpu", "--workers", "1", "--set", "training.epochs=60"]
+
+
+@pytest.fixture
+def evergraph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Any:
+    """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str, expect: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
+        capfd.readouterr()
+        code: object = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capfd.readouterr()
+        assert code == expect, err
+        return out, err
+
+    return call
+
+
+def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergraph: Any) -> None:
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "evergraph.cli.app", "bench", "quick", *LONG, "--out", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A job in the background of a shell inherits SIGINT ignored, and would never see it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("progress.json")) and time.monotonic() < deadline:
+        assert bench.poll() is None
+        time.sleep(0.01)
+    workers = psutil.Process(bench.pid).children()
+    bench.send_signal(signal.SIGINT)
+    _, said = bench.communicate(timeout=20)
+    assert bench.returncode == 130
+    assert "go on with --resume --out out" in said
+    assert "Traceback" not in said
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+
+    refused = evergraph("bench", "quick", *LONG, "--out", "out", expect=2)
+    assert "out holds results already: use --resume" in refused[1]
+    out, err = evergraph("bench", "quick", *LONG, "--out", "out", "--resume", "--json")
+    told = json.loads(out)
+    assert (told["folder"], len(told["rows"])) == ("out", 6)
+    assert {row["state"] for row in told["rows"]} == {"done"}
+    for row in told["rows"]:
+        result = json.loads((tmp_path / row["folder"] / "result.json").read_text())
+        assert row["average_accuracy"] == result["average_accuracy"]
+    assert "joint on synthetic, task-il, seed 1: AA 100.0" in err
+    assert "12 of 12 done" in err
+
+    text, _ = evergraph("bench", "quick", *LONG, "--out", "out", "--resume")  # nothing is left
+    assert text.count("synthetic") == 6
+    assert "results in out" in text
+    report, _ = evergraph("report", "out")
+    assert report.count("synthetic") == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["quik"], "unknown bench 'quik': did you mean 'quick'"),
+        (["absent.toml"], "absent.toml: cannot be read"),
+        (["double.toml"], "methods must differ, not have 'tem' twice"),
+        (["quick", "--set", "training.epoch=3"], "training.epoch: extra inputs"),
+        (["quick", "--set", "dataset.nodes=3"], "dataset.nodes must be left to the benchmark's"),
+        (["quick", "--set", "backbone=gcn"], "tem on synthetic, class-il: tem stores embeddings"),
+        (["quick", "--seeds", "1,1"], "seeds must differ"),
+        (["quick", "--device", "tpu"], "unknown device 'tpu'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_exit_code_2(
+    options: list[str], message: str, tmp_path: Path, evergraph: Any
+) -> None:
+    (tmp_path / "double.toml").write_text('datasets = ["wordnet"]\nmethods = ["tem", "tem"]\n')
+    out, err = evergraph("bench", *options, "--out", "out", expect=2)
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_failures_and_searches_are_told_and_the_exit_code_is_1(
+    tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.experiments import bench_clerk
+    from evergraph.experiments.bench_worker import learn
+    from evergraph.experiments.pool import Event
+
+    def run_here(work: Any, *, workers: int, on_event: Any) -> None:
+        for unit in work:
+            ending = learn(unit)
+            kind: Any = "done" if ending.failure is None else "failed"
+            on_event(Event(kind, unit, failure=ending.failure, notes=ending.notes))
+
+    monkeypatch.setattr(bench_clerk, "run_work", run_here)  # a worker takes seconds to start
+    (tmp_path / "broken.npz").write_bytes(b"PK")
+    (tmp_path / "mine.toml").write_text(
+        """
+        datasets = [{ name = "synthetic", nodes = 70, classes = 7, features = 4 }, "broken.npz"]
+        common = { device = "cpu", training.epochs = 1 }
+        [[methods]]
+        name = "finetune"
+        grid.training.lr = [0.1, 0.2]
+        """
+    )
+    out, err = evergraph("bench", "mine.toml", expect=1)
+    assert "lr=0.2" in out
+    assert out.count("chosen") == 2  # the column's name, and one of the two
+    assert "the search stopped at lr=0.1: broken.npz: is not a whole .npz file" in out
+    assert "note: class 6 is left over alone and is dropped" in err
+    assert err.endswith("1 of 2 runs failed: --resume --out runs/bench-mine tries them again\n")
+    told, _ = evergraph("bench", "mine.toml", "--resume", "--json", expect=1)
+    first, second = json.loads(told)["rows"]
+    assert first["chosen"].keys() == {"training.lr"}
+    assert (second["state"], second["type"]) == ("failed", "DataError")
+    evergraph("bench", "mine.toml", expect=1)  # without --resume, in a new folder
+    assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
+
+
+def event(bench: Bench, kind: Any, *, seed: int = 0, **values: Any) -> BenchEvent:
+    return BenchEvent(bench.jobs[0], seed, values.pop("trial", None), kind, **values)
+
+
+def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"datasets": ["synthetic"], "methods": ["tem", "joint"], "seeds": [0, 1]}
+    bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
+    progress = BenchProgress(bench)
+    half = Progress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
+    progress.on_event(event(bench, "started"))
+    progress.on_event(event(bench, "task", progress=half))
+    shown = render(progress)
+    assert "running task 3 of 4" in shown
+    assert "50.0" in shown
+    assert "-25.0" in shown
+    assert "2 min" in shown
+    assert "waiting" in shown
+    assert "left" in shown
+    whole = Progress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
+    progress.on_event(event(bench, "done", progress=whole))
+    assert "1/2" in render(progress)
+    failure = Failure("out of luck", "LuckError")
+    progress.on_event(event(bench, "failed", seed=1, failure=failure))
+    assert "failed" in render(progress)
+
+
+def render(progress: BenchProgress) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(progress._table())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return str(text)
+
+
+def test_a_long_table_shows_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = [{"name": "tem", "label": f"tem-{number:02d}"} for number in range(40)]
+    bench = Bench(
+        expand(BenchConfig.of({"datasets": ["synthetic"], "methods": labels})), {}, SearchConfig()
+    )
+    progress = BenchProgress(bench)
+    progress.on_event(BenchEvent(bench.jobs[33], 0, None, "started"))
+    monkeypatch.setattr(progress._console, "size", (100, 17))
+    shown = render(progress)
+    assert "tem-33" in shown
+    assert "... and 30 more" in shown
+
+
+def test_a_search_is_followed_too() -> None:
+    values = {
+        "datasets": ["synthetic"],
+        "methods": [{"name": "tem", "grid": {"memory.budget": [1, 2]}}],
+    }
+    bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
+    line = Line(seeds=1, trials=2)
+    assert line.state == "waiting"
+    line.follow(event(bench, "done", trial="budget=1"))
+    assert line.state == "searching 1 of 2"
+    line.follow(event(bench, "done", trial="budget=2"))
+    line.follow(event(bench, "started"))
+    assert line.state == "running task 1"

@@ -1,0 +1,235 @@
+"""Benchmarks in a pool of processes: the same results, whatever fails or dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from evergraph.core.errors import ResultsError
+from evergraph.experiments import bench_capacity, bench_clerk, runner
+from evergraph.experiments.bench import open_bench, run_bench
+from evergraph.experiments.bench_capacity import default_workers, threads_of
+from evergraph.experiments.bench_config import BenchConfig
+from evergraph.experiments.bench_records import BenchEvent
+from evergraph.experiments.bench_worker import Work, learn
+from evergraph.experiments.build import resolved
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.pool import Event, _environment
+from evergraph.experiments.runner import run
+from evergraph.experiments.store import ResultStore
+from evergraph.reports import collect
+
+CLOCKS = ("seconds", "peak_rss_bytes")
+
+
+@pytest.fixture
+def as_many_threads() -> Iterator[None]:
+    """Give this process the threads that a single worker has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads_of(1))
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("as_many_threads")
+def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Path) -> None:
+    for row in learned.rows:
+        out = tmp_path / row.job.label
+        run(row.job.config, out=out)
+        theirs, ours = (json.loads((f / "result.json").read_text()) for f in (row.job.folder, out))
+        for clock in CLOCKS:
+            assert theirs.pop(clock)
+            ours.pop(clock)
+        assert theirs == ours
+        searched = {"search", "search.json"}
+        assert names(row.job.folder) - searched == names(out)
+        assert names(row.job.folder / "seed-1") == names(out / "seed-1")
+        assert (row.job.folder / "config.toml").read_text() == (out / "config.toml").read_text()
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_it_cost_is_told_by_the_workers(learned: Any) -> None:
+    for row in learned.rows:
+        files = [row.job.folder / f"seed-{seed}" / "progress.json" for seed in (0, 1)]
+        seeds = [json.loads(file.read_text())["result"] for file in files]
+        result = row.result
+        assert result["peak_rss_bytes"] == max(seed["peak_rss_bytes"] for seed in seeds) > 1e7
+        spent = sum(sum(seed["seconds"].values()) for seed in seeds)
+        assert result["seconds"]["total"] == pytest.approx(spent)
+
+
+def test_it_tells_what_happens(learned: Any) -> None:
+    finals = [e for e in learned.events if e.trial is None and e.job.label == "tem-tiny"]
+    assert [e.seed for e in finals if e.kind == "started"] == [0, 1]
+    ends = [e for e in finals if e.kind == "done"]
+    assert [e.progress.finished for e in ends] == [True, True]
+    mean = sum(e.progress.accuracy for e in ends) / 2
+    row = next(row for row in learned.rows if row.job.label == "tem-tiny")
+    assert row.result["average_accuracy"]["local"]["balanced"]["mean"] == pytest.approx(mean)
+
+
+def test_reports_know_labels_and_leave_searches_out(learned: Any) -> None:
+    found = collect(learned.out)
+    assert sorted(run.method for run in found) == ["finetune", "tem-tiny"]
+    assert len(collect(learned.out / "synthetic" / "class-il" / "finetune" / "search")) == 2
+
+
+def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
+    before = {path: path.read_bytes() for path in learned.out.rglob("*.json")}
+    events: list[BenchEvent] = []
+    bench = open_bench(learned.config, out=learned.out, resume=True)
+    rows = run_bench(bench, workers=1, on_event=events.append)
+    assert {event.kind for event in events} == {"kept"}
+    assert len(events) == bench.size
+    assert [row.result for row in rows] == [row.result for row in learned.rows]
+    assert {path: path.read_bytes() for path in learned.out.rglob("*.json")} == before
+
+
+def test_results_are_never_overwritten(learned: Any) -> None:
+    with pytest.raises(ResultsError, match="holds results already: use --resume"):
+        open_bench(learned.config, out=learned.out)
+    other = learned.config.model_copy(update={"seeds": (0, 1, 2)})
+    with pytest.raises(ResultsError, match="holds another configuration: seeds"):
+        open_bench(other, out=learned.out, resume=True)
+
+
+def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
+    """Stand in for the pool: another place to run things is one function."""
+    for unit in work:
+        failure = learn(unit).failure
+        on_event(Event("failed" if failure else "done", unit, failure=failure))
+
+
+def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(b"PK")
+    synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
+    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 1500}}}
+    values = {
+        "datasets": [str(broken), synthetic],
+        "common": {"device": "cpu", "training": {"epochs": 2}},
+        "methods": [long, "tem"],
+    }
+    config = BenchConfig.of(values)
+
+    def kill(event: BenchEvent) -> None:
+        if (event.kind, event.job.label) == ("task", "victim"):
+            os.kill(only_worker().pid, signal.SIGKILL)
+
+    rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
+    said = {str(row.job): row.failure.error for row in rows if row.failure is not None}
+    assert said.keys() == {
+        "victim on broken, class-il",
+        "tem on broken, class-il",
+        "victim on synthetic, class-il",
+    }
+    assert "broken.npz: is not a whole .npz file" in said["tem on broken, class-il"]
+    assert "was killed (SIGKILL)" in said["victim on synthetic, class-il"]
+    assert rows[-1].result is not None
+    folder = tmp_path / "out" / "synthetic" / "class-il" / "victim"
+    assert "SIGKILL" in json.loads((folder / "failure.json").read_text())["error"]
+
+    learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
+    events: list[BenchEvent] = []
+    resumed = open_bench(config, out=tmp_path / "out", resume=True)
+    monkeypatch.setattr(bench_clerk, "run_work", run_here)
+    rows = run_bench(resumed, workers=1, on_event=events.append)
+    assert [row.failure is None for row in rows] == [False, False, True, True]
+    assert not (folder / "failure.json").exists()
+    reports = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
+    assert reports[: len(learned_before)] == learned_before  # it went on where it stopped
+    assert [str(e.job) for e in events if e.kind == "kept"] == ["tem on synthetic, class-il"]
+
+
+def only_worker() -> psutil.Process:
+    (worker,) = [
+        child
+        for child in psutil.Process().children()
+        if any("spawn_main" in part for part in child.cmdline())
+    ]
+    return worker
+
+
+def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("expected all tensors to be on the same device\nand a long story")
+
+    monkeypatch.setattr(runner, "open_run", fail)
+    failure = learn(Work(RunConfig().to_dict(), 0, tmp_path)).failure
+    assert failure is not None
+    assert failure.error == "RuntimeError: expected all tensors to be on the same device"
+    assert (failure.type, "and a long story" in failure.traceback) == ("RuntimeError", True)
+
+
+def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
+    values = {
+        "dataset": {"name": "synthetic", "nodes": 70, "classes": 7, "features": 4},
+        "training": {"epochs": 1},
+        "device": "cpu",
+    }
+    ending = learn(Work(RunConfig.of(values).to_dict(), 0, tmp_path / "out"))
+    assert ending.failure is None
+    assert "class 6 is left over alone and is dropped" in ending.notes
+
+
+def test_several_processes_may_claim_a_folder_at_once(tmp_path: Path) -> None:
+    config = resolved(RunConfig())
+
+    def claim(place: int) -> None:
+        ResultStore(tmp_path / f"{place // 8}").open(config, resume=True)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(claim, range(80)))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".config.toml-x1").write_text("")  # another one is at it just now
+    ResultStore(tmp_path / "other").open(config, resume=False)
+
+
+def test_a_folder_of_the_first_version_is_still_ours(tmp_path: Path) -> None:
+    config = resolved(RunConfig())
+    ResultStore(tmp_path).open(config, resume=False)
+    known = tmp_path / "config.toml"
+    known.write_text(known.read_text().replace('part = "test"\n', ""))
+    ResultStore(tmp_path).open(config, resume=True)
+    with pytest.raises(ResultsError, match="part is 'test' there and 'validation' here"):
+        ResultStore(tmp_path).open(config.model_copy(update={"part": "validation"}), resume=True)
+
+
+def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Free:
+        available = 5e9
+
+    monkeypatch.setattr(bench_capacity, "cpu_count", lambda: 16)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
+    assert default_workers("cpu") == 3  # 1.5 GB each
+    Free.available = 1e12
+    assert default_workers("cpu") == 16
+    Free.available = 0
+    assert default_workers("cpu") == 1
+    monkeypatch.setattr(bench_capacity, "_on_gpu", lambda device: True)
+    Free.available = 1e12
+    assert default_workers("cuda") == 4
+    assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
+
+
+def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with _environment(3):
+        assert (os.environ["OMP_WAIT_POLICY"], os.environ["OMP_NUM_THREADS"]) == ("PASSIVE", "3")
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert "OMP_NUM_THREADS" not in os.environ

@@ -1,0 +1,155 @@
+"""Benchmarks as files: what they expand to, and what is refused before any work starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
+from evergraph.experiments.bench import open_bench
+from evergraph.experiments.bench_checks import check_folder, check_jobs
+from evergraph.experiments.bench_config import BenchConfig
+from evergraph.experiments.bench_jobs import Job, expand
+from evergraph.experiments.benches import benches, read_bench
+from evergraph.experiments.config import tomllib
+
+SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6}
+
+
+def bench(**values: Any) -> BenchConfig:
+    return BenchConfig.of({"datasets": [SYNTHETIC], "methods": ["finetune"], **values})
+
+
+def only(jobs: list[Job]) -> Job:
+    (job,) = jobs
+    return job
+
+
+def test_every_method_meets_every_dataset_in_every_setting(tmp_path: Path) -> None:
+    config = bench(
+        datasets=["../graphs/photo.npz", {**SYNTHETIC, "label": "small"}],
+        settings=["class-il", "task-il"],
+        seeds=[3, 4],
+        methods=["finetune", {"name": "tem", "label": "tem-2", "weighting": "plain"}],
+    )
+    jobs = expand(config, out=tmp_path)
+    assert [job.folder.relative_to(tmp_path).as_posix() for job in jobs] == [
+        f"{dataset}/{setting}/{label}"
+        for dataset in ("photo", "small")
+        for setting in ("class-il", "task-il")
+        for label in ("finetune", "tem-2")
+    ]
+    last = jobs[-1].config.to_dict()
+    assert last["dataset"] == SYNTHETIC
+    assert last["method"] == {"name": "tem", "weighting": "plain"}
+    assert (last["stream"]["setting"], last["seeds"], last["part"]) == ("task-il", [3, 4], "test")
+
+
+def test_what_is_closer_to_the_run_wins() -> None:
+    def training(value: int) -> dict[str, Any]:
+        return {"training": {"epochs": value}}
+
+    method = {"name": "finetune", "run": training(2), "settings": {"task-il": training(3)}}
+    config = bench(common=training(1), methods=[method], settings=["class-il", "task-il"])
+    epochs = [job.config.training.epochs for job in expand(config)]
+    assert epochs == [2, 3]
+    assert [job.config.training.epochs for job in expand(config, over=training(4))] == [4, 4]
+    assert only(expand(bench(common=training(1)))).config.training.epochs == 1
+
+
+def test_a_grid_of_one_combination_is_no_search() -> None:
+    grid = {"training.lr": [0.5], "memory": {"budget": [7]}}
+    job = only(expand(bench(methods=[{"name": "tem", "grid": grid}])))
+    assert not job.grid
+    assert (job.config.training.lr, job.config.memory.budget) == (0.5, 7)
+
+
+def test_a_bench_survives_toml() -> None:
+    config = bench(methods=[{"name": "tem", "grid": {"memory.sampler": ["coverage", "uniform"]}}])
+    assert BenchConfig.of(tomllib.loads(config.to_toml())) == config
+
+
+@pytest.mark.parametrize("name", sorted(benches()))
+def test_every_shipped_bench_can_begin(name: str) -> None:
+    named = [job for job in expand(BenchConfig.of(read_bench(name))) if not _by_path(job)]
+    check_jobs(named)  # files may not be at hand everywhere
+
+
+def test_the_readmes_bench_is_one() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    snippet = text.split("```toml\n")[1].split("```")[0]
+    jobs = expand(BenchConfig.of(tomllib.loads(snippet)))
+    assert len(jobs) == 8
+    assert [job.config.training.epochs for job in jobs if job.label == "tem-small"][:2] == [100, 50]
+    assert jobs[1].grid == {"training.lr": [1e-3, 5e-3]}
+    assert (jobs[0].config.memory.budget, jobs[1].config.memory.budget) == (None, 40)
+
+
+def _by_path(job: Job) -> bool:
+    return job.config.dataset.name.endswith(".npz")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"methods": ["tem", "tem"]}, "methods must differ, not have 'tem' twice: give .* a label"),
+        ({"datasets": ["a/x.npz", "b/x.npz"]}, "datasets must differ, not have 'x' twice"),
+        ({"seeds": [1, 1]}, "seeds must differ, not have 1 twice"),
+        ({"settings": ["class"]}, "settings.0: input should be 'class-il' or 'task-il'"),
+        ({"methods": []}, "methods: "),
+        ({"methods": [{"name": "tem", "label": "a/b"}]}, "fit for a folder.* not 'a/b'"),
+        ({"methods": [{"name": "tem", "label": "search"}]}, "not 'search'"),
+        ({"methods": [{"name": "tem", "grid": {"training.lr": []}}]}, "methods.0.grid.training.lr"),
+        ({"epochs": 3}, "epochs: extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_file_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        bench(**values)
+
+
+TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"methods": ["ewcc"]}, "unknown method 'ewcc'"),
+        ({"methods": [{"name": "tem", "strength": 1}]}, "tem on .* has no parameter 'strength'"),
+        ({"methods": [TEM_ON_GCN]}, "tem on synthetic, class-il: tem stores embeddings"),
+        ({"methods": [{"name": "tem", "grid": {"training.lrr": [1, 2]}}]}, "tem: grid: .*lrr"),
+        ({"methods": [{"name": "tem", "grid": {"training.lr": [1, -1]}}]}, "lr must be"),
+        ({"methods": [{"name": "tem", "grid": {"memory.budget": [1, 1]}}]}, "'budget=1' twice"),
+        ({"methods": [{"name": "tem", "grid": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
+        ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be left"),
+        ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
+        ({"common": {"training": {"epoch": 3}}}, "training.epoch: extra inputs"),
+        ({"common": {"stream": {"edges": "some"}}}, "unknown edges 'some'"),
+        ({"datasets": ["cora"]}, "called 'cora'"),
+        ({"datasets": ["absent.npz"]}, "no such file or folder: absent.npz"),
+        ({"datasets": [{"name": "synthetic", "node": 3}]}, "has no parameter 'node'"),
+        ({"datasets": [{"name": "pyproject.toml"}]}, "no such file|must be a folder of tables"),
+    ],
+)
+def test_a_bench_that_cannot_run_is_refused_before_anything_is_written(
+    values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        open_bench(bench(**values), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_benches_are_listed() -> None:
+    with pytest.raises(UnknownNameError, match="unknown bench 'quik': did you mean 'quick'"):
+        read_bench("quik")
+
+
+def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
+    check_folder(tmp_path, resume=False)  # empty
+    (tmp_path / "thesis.txt").write_text("precious")
+    for resume in (False, True):
+        with pytest.raises(ResultsError, match="not an empty folder nor one of our results"):
+            open_bench(bench(), out=tmp_path, resume=resume)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
