@@ -18,12 +18,12 @@ from rich.console import Console
 from evergraph.cli.app import main
 from evergraph.cli.bench_line import Line
 from evergraph.cli.bench_progress import BenchProgress
-from evergraph.experiments.bench import Bench
-from evergraph.experiments.bench_config import BenchConfig, SearchConfig
-from evergraph.experiments.bench_jobs import expand
-from evergraph.experiments.bench_progress import Progress
-from evergraph.experiments.bench_records import BenchEvent
-from evergraph.experiments.bench_worker import Failure
+from evergraph.experiments.bench.benchmark import Bench
+from evergraph.experiments.bench.config import BenchConfig, SearchConfig
+from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.progress import Progress
+from evergraph.experiments.bench.records import BenchEvent
+from evergraph.experiments.bench.worker import Failure
 
 LONG = ["--device", "cpu", "--workers", "1", "--set", "training.epochs=60"]
 
@@ -120,9 +120,9 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
 def test_failures_and_searches_are_told_and_the_exit_code_is_1(
     tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.experiments import bench_clerk
-    from evergraph.experiments.bench_worker import learn
-    from evergraph.experiments.pool import Event
+    from evergraph.experiments.bench import clerk
+    from evergraph.experiments.bench.pool import Event
+    from evergraph.experiments.bench.worker import learn
 
     def run_here(work: Any, *, workers: int, on_event: Any) -> None:
         for unit in work:
@@ -130,7 +130,7 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(
             kind: Any = "done" if ending.failure is None else "failed"
             on_event(Event(kind, unit, failure=ending.failure, notes=ending.notes))
 
-    monkeypatch.setattr(bench_clerk, "run_work", run_here)  # a worker takes seconds to start
+    monkeypatch.setattr(clerk, "run_work", run_here)  # a worker takes seconds to start
     (tmp_path / "broken.npz").write_bytes(b"PK")
     (tmp_path / "mine.toml").write_text(
         """

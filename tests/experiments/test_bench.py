@@ -15,15 +15,16 @@ import pytest
 import torch
 
 from evergraph.core.errors import ResultsError
-from evergraph.experiments import bench_capacity, bench_clerk, runner
-from evergraph.experiments.bench import open_bench, run_bench
-from evergraph.experiments.bench_capacity import default_workers, threads_of
-from evergraph.experiments.bench_config import BenchConfig
-from evergraph.experiments.bench_records import BenchEvent
-from evergraph.experiments.bench_worker import Work, learn
+from evergraph.experiments import runner
+from evergraph.experiments.bench import capacity, clerk
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.capacity import default_workers, threads_of
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.pool import Event, _environment
+from evergraph.experiments.bench.records import BenchEvent
+from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.pool import Event, _environment
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
 from evergraph.reports import collect
@@ -146,7 +147,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     events: list[BenchEvent] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
-    monkeypatch.setattr(bench_clerk, "run_work", run_here)
+    monkeypatch.setattr(clerk, "run_work", run_here)
     rows = run_bench(resumed, workers=1, on_event=events.append)
     assert [row.failure is None for row in rows] == [False, False, True, True]
     assert not (folder / "failure.json").exists()
@@ -213,14 +214,14 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Free:
         available = 5e9
 
-    monkeypatch.setattr(bench_capacity, "cpu_count", lambda: 16)
+    monkeypatch.setattr(capacity, "cpu_count", lambda: 16)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
     assert default_workers("cpu") == 3  # 1.5 GB each
     Free.available = 1e12
     assert default_workers("cpu") == 16
     Free.available = 0
     assert default_workers("cpu") == 1
-    monkeypatch.setattr(bench_capacity, "_on_gpu", lambda device: True)
+    monkeypatch.setattr(capacity, "_on_gpu", lambda device: True)
     Free.available = 1e12
     assert default_workers("cuda") == 4
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
-from evergraph.experiments.bench import open_bench
-from evergraph.experiments.bench_checks import check_folder, check_jobs
-from evergraph.experiments.bench_config import BenchConfig
-from evergraph.experiments.bench_jobs import Job, expand
+from evergraph.experiments.bench.benchmark import open_bench
+from evergraph.experiments.bench.checks import check_folder, check_jobs
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import Job, expand
 from evergraph.experiments.benches import benches, read_bench
 from evergraph.experiments.config import tomllib
 

@@ -14,8 +14,8 @@ from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench import Bench
-    from evergraph.experiments.bench_records import Row
+    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.records import Row
 
 
 def bench_command(
@@ -44,7 +44,7 @@ def bench_command(
     folder = out if out is not None else bench_folder(bench, resume=resume)
     try:
         with spinner("loading torch and checking the benchmark"):
-            from evergraph.experiments.bench import open_bench
+            from evergraph.experiments.bench.benchmark import open_bench
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
         rows, notes = _run(opened, workers)
@@ -61,8 +61,8 @@ def bench_command(
 
 
 def _run(bench: Bench, workers: int | None) -> tuple[list[Row], list[str]]:
-    from evergraph.experiments.bench import run_bench
-    from evergraph.experiments.bench_capacity import default_workers
+    from evergraph.experiments.bench.benchmark import run_bench
+    from evergraph.experiments.bench.capacity import default_workers
 
     devices = {job.config.device for job in bench.jobs}
     fitting = workers or min(bench.size, *map(default_workers, devices))

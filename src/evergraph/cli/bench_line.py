@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench_progress import Progress
-    from evergraph.experiments.bench_records import BenchEvent
+    from evergraph.experiments.bench.progress import Progress
+    from evergraph.experiments.bench.records import BenchEvent
 
 STATES = ("running", "searching", "failed", "waiting", "done")
 

@@ -15,9 +15,9 @@ from rich.table import Table
 from evergraph.cli.bench_line import STATES, Line, span
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench import Bench
-    from evergraph.experiments.bench_jobs import Job
-    from evergraph.experiments.bench_records import BenchEvent
+    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.jobs import Job
+    from evergraph.experiments.bench.records import BenchEvent
 
 COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")  # local ones
 _FRAME = 7  # lines of a table that are not rows

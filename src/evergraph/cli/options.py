@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench_config import BenchConfig
+from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.benches import read_bench
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import nested

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench_config import BenchConfig, DatasetEntry, MethodEntry, Setting
+from evergraph.experiments.bench.config import BenchConfig, DatasetEntry, MethodEntry, Setting
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import flat, nested
 from evergraph.experiments.grids import shipped_grid

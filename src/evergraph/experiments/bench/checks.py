@@ -15,7 +15,7 @@ from evergraph.core.errors import (
 )
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
-from evergraph.experiments.bench_jobs import Job
+from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.build import check
 from evergraph.experiments.config import Component
 from evergraph.streams.stream import EDGES

@@ -18,9 +18,9 @@ from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from typing import Literal
 
-from evergraph.experiments.bench_capacity import threads_of
-from evergraph.experiments.bench_progress import Progress, progress_path, read_progress
-from evergraph.experiments.bench_worker import Ending, Failure, Work, learn, prepare
+from evergraph.experiments.bench.capacity import threads_of
+from evergraph.experiments.bench.progress import Progress, progress_path, read_progress
+from evergraph.experiments.bench.worker import Ending, Failure, Work, learn, prepare
 
 POLL_SECONDS = 0.25
 

@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench_config import SearchConfig
-from evergraph.experiments.bench_jobs import Job, laid_over
+from evergraph.experiments.bench.config import SearchConfig
+from evergraph.experiments.bench.jobs import Job, laid_over
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import EvergraphError
-from evergraph.experiments.bench_config import SearchConfig
-from evergraph.experiments.bench_jobs import Job
-from evergraph.experiments.bench_progress import read_progress
-from evergraph.experiments.bench_records import BenchEvent, Row
-from evergraph.experiments.bench_worker import Failure, Work
+from evergraph.experiments.bench.config import SearchConfig
+from evergraph.experiments.bench.jobs import Job
+from evergraph.experiments.bench.pool import Event, run_work
+from evergraph.experiments.bench.progress import read_progress
+from evergraph.experiments.bench.records import BenchEvent, Row
+from evergraph.experiments.bench.search import Choice, Trial, choose
+from evergraph.experiments.bench.worker import Failure, Work
 from evergraph.experiments.build import resolved
-from evergraph.experiments.pool import Event, run_work
-from evergraph.experiments.search import Choice, Trial, choose
 from evergraph.experiments.store import FAILURE, ResultStore, write_whole
 
 

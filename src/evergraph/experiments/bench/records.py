@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evergraph.experiments.bench_jobs import Job
-from evergraph.experiments.bench_progress import Progress
-from evergraph.experiments.bench_worker import Failure
-from evergraph.experiments.search import Choice
+from evergraph.experiments.bench.jobs import Job
+from evergraph.experiments.bench.progress import Progress
+from evergraph.experiments.bench.search import Choice
+from evergraph.experiments.bench.worker import Failure
 
 _TOLD = (
     "average_accuracy", "average_forgetting", "coverage_ratio", "memory", "seconds",

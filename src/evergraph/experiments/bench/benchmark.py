@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evergraph.experiments.bench_checks import BENCH, check_folder, check_jobs
-from evergraph.experiments.bench_clerk import Clerk, claim
-from evergraph.experiments.bench_config import BenchConfig, SearchConfig
-from evergraph.experiments.bench_jobs import Job, expand
-from evergraph.experiments.bench_records import BenchEvent, Row
-from evergraph.experiments.search import Trial, trials
+from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
+from evergraph.experiments.bench.clerk import Clerk, claim
+from evergraph.experiments.bench.config import BenchConfig, SearchConfig
+from evergraph.experiments.bench.jobs import Job, expand
+from evergraph.experiments.bench.records import BenchEvent, Row
+from evergraph.experiments.bench.search import Trial, trials
 from evergraph.experiments.store import write_whole
 
 
