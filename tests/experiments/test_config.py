@@ -13,7 +13,6 @@ from evergraph.experiments.config import (
     HeadConfig,
     RunConfig,
     StreamConfig,
-    TrainingConfig,
     merged,
     read_toml,
     tomllib,
@@ -22,13 +21,11 @@ from evergraph.experiments.presets import presets, read_preset
 from evergraph.methods import TEM
 from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
-from evergraph.training import Trainer
 
 
 @pytest.mark.parametrize(
     ("section", "owner"),
     [
-        (TrainingConfig(), Trainer),
         (HeadConfig(), PDGNN),
         (StreamConfig(), GraphStream),
     ],

@@ -26,6 +26,9 @@ def bench_command(
     workers: int | None = typer.Option(
         None, min=1, help="Runs at once; what fits the machine unless given."
     ),
+    datasets: str | None = typer.Option(
+        None, help="Names or paths between commas; the file's unless given."
+    ),
     seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2; the file's unless given."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
     settings: list[str] = typer.Option(
@@ -39,7 +42,7 @@ def bench_command(
 
     A run that fails becomes a row that says why; --resume tries it again and skips what is done.
     """
-    config = bench_of(bench, seeds=parse_seeds(seeds))
+    config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds))
     over = parse_settings(settings) | ({} if device is None else {"device": device})
     folder = out if out is not None else bench_folder(bench, resume=resume)
     try:

@@ -31,9 +31,12 @@ def overrides(
     return RunConfig.of(merged(merged(values, _without_gaps(given)), settings))
 
 
-def bench_of(name: str, *, seeds: list[int] | None) -> BenchConfig:
-    """Read a benchmark, with other seeds if some are given."""
-    return BenchConfig.of(read_bench(name) | _without_gaps({"seeds": seeds}))
+def bench_of(
+    name: str, *, datasets: str | None = None, seeds: list[int] | None = None
+) -> BenchConfig:
+    """Read a benchmark, with other datasets (between commas) or seeds if some are given."""
+    given = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
+    return BenchConfig.of(read_bench(name) | _without_gaps(given))
 
 
 def bench_folder(name: str, *, resume: bool) -> Path:

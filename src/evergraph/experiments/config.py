@@ -85,8 +85,8 @@ class TrainingConfig(Section):
     lr: float | None = None
     weight_decay: float | None = None
     batch_size: int | Literal["full"] | None = None
-    momentum: str = "carried"
-    schedule: str = "constant"
+    momentum: str | None = None
+    schedule: str | None = None
 
 
 class RunConfig(Section):

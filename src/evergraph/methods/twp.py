@@ -26,10 +26,10 @@ class TWP(ConsolidatingLearner):
     tasks find parameters free; it takes a gradient of a gradient at every step.
 
     Args:
-        loss_strength: λ_l.
+        loss_strength: λ_l; 10⁴ in published runs.
         topology_strength: λ_t; 0 leaves the topology out, for backbones whose aggregation has
             nothing to train.
-        beta: β.
+        beta: β; 0.01 in published runs, where gradients are of another scale.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -39,8 +39,8 @@ class TWP(ConsolidatingLearner):
         self,
         *,
         loss_strength: float = 1e4,
-        topology_strength: float = 1e4,
-        beta: float = 0.01,
+        topology_strength: float = 1e2,
+        beta: float = 1e-4,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
         generator: torch.Generator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ class Recipe:
     lr: float
     weight_decay: float
     batch_size: int | None
+    momentum: Literal["carried", "fresh"] = "carried"
+    schedule: Literal["constant", "cosine"] = "constant"
 
 
 class Backbone(nn.Module, ABC):

@@ -75,7 +75,16 @@ class GNN(Backbone):
     """
 
     scores_edges = True
-    recipe = Recipe(epochs=200, lr=0.005, weight_decay=5e-4, batch_size=None)
+    # Rates that fall to 0: with a constant one Adam leaps now and then, and a task whose last
+    # epoch is such a leap is lost (docs/decisions/0012).
+    recipe = Recipe(
+        epochs=200,
+        lr=0.005,
+        weight_decay=5e-4,
+        batch_size=None,
+        momentum="fresh",
+        schedule="cosine",
+    )
 
     def __init__(
         self,
