@@ -9,7 +9,14 @@ import pytest
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.reports import COLUMNS, collect, comparison, plot_learning_curves
+from evergraph.reports import (
+    COLUMNS,
+    MEMORY_COLUMNS,
+    collect,
+    comparison,
+    memory_comparison,
+    plot_learning_curves,
+)
 from evergraph.reports.plots import _names
 
 
@@ -39,6 +46,19 @@ def test_a_row_says_what_the_result_says(runs: Path) -> None:
     assert rows[0]["method"] == finished[0].method
     without = next(row for row in rows if row["method"] == "finetune")
     assert (without["memory"], without["covered"]) == ("-", "-")
+
+
+def test_the_memory_table_counts_floats_edges_and_bytes(runs: Path) -> None:
+    finished = collect(runs)
+    rows = [dict(zip(MEMORY_COLUMNS, row, strict=True)) for row in memory_comparison(finished)]
+    for found, row in zip(finished, rows, strict=True):
+        kept = found.result["memory"]
+        if found.method == "finetune":
+            assert {row[part] for part in MEMORY_COLUMNS[3:]} == {"-"}
+        else:
+            assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
+            assert row["floats"] == row["samples"] == "160"
+            assert row["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
 
 
 def test_what_runs_share_is_said_once(runs: Path) -> None:

@@ -1,0 +1,43 @@
+"""What each run keeps between tasks, side by side: the paper's memory table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evergraph.reports.collect import Finished
+from evergraph.reports.table import size
+
+MEMORY_COLUMNS = (
+    "method", "dataset", "setting",
+    "samples", "gradients", "importance", "floats", "edges", "bytes",
+)  # fmt: skip
+
+
+def memory_comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
+    """Return a row a run under ``MEMORY_COLUMNS``.
+
+    Samples, gradients and importance are float32 values, as the paper counts them, and ``floats``
+    their sum; edges are adjacency entries; bytes are what is really held, sparse where it can be.
+    """
+    return [_row(run) for run in runs]
+
+
+def _row(run: Finished) -> tuple[str, ...]:
+    dataset, setting = run.task.split(", ")
+    kept = run.result["memory"]
+    counts = [_count(kept.get(part, 0)) for part in MEMORY_COLUMNS[3:-1]]
+    return (run.method, dataset, setting, *counts, size(kept["bytes"]))
+
+
+def _count(count: int) -> str:
+    """Return a number of values as the paper writes it.
+
+    >>> _count(0), _count(950), _count(61_000_000)
+    ('-', '950', '61.0M')
+    """
+    if count == 0:
+        return "-"
+    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f}{unit}"
+    return str(count)
