@@ -89,7 +89,7 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergra
     assert text.count("synthetic") == 6
     assert "results in out" in text
     report, _ = evergraph("report", "out")
-    assert report.count("synthetic") == 6
+    assert report.count("synthetic") == 12  # accuracies, and what is kept
 
 
 @pytest.mark.parametrize(

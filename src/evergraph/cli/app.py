@@ -27,8 +27,8 @@ LESSON = """\
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
   [cyan]evergraph info wordnet[/cyan]            what is in a graph
-  [cyan]evergraph list methods[/cyan]            also datasets, topologies, samplers, benches ...
-  [cyan]evergraph bench quick[/cyan]             many methods side by side, as many at once as fit
+  [cyan]evergraph list methods[/cyan]            also datasets, backbones, samplers, ...
+  [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli.bench_progress import BenchProgress
-from evergraph.cli.options import bench_folder, bench_of, parse_seeds, parse_settings
+from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
 
@@ -44,7 +44,7 @@ def bench_command(
     """
     config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds))
     over = parse_settings(settings) | ({} if device is None else {"device": device})
-    folder = out if out is not None else bench_folder(bench, resume=resume)
+    folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
     try:
         with spinner("loading torch and checking the benchmark"):
             from evergraph.experiments.bench.benchmark import open_bench

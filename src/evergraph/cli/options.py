@@ -39,9 +39,9 @@ def bench_of(
     return BenchConfig.of(read_bench(name) | _without_gaps(given))
 
 
-def bench_folder(name: str, *, resume: bool) -> Path:
+def default_folder(name: str, *, resume: bool) -> Path:
     """Return a fresh folder below runs/, or with ``resume`` the newest one of that name."""
-    base = Path("runs", f"bench-{Path(name).stem}")
+    base = Path("runs", name)
     numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
     newest, folder = base, base
     while folder.exists():

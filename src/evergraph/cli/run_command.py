@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.options import overrides, parse_budget, parse_seeds, parse_settings
+from evergraph.cli.options import (
+    default_folder,
+    overrides,
+    parse_budget,
+    parse_seeds,
+    parse_settings,
+)
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import RunProgress, spinner
 
@@ -64,7 +70,7 @@ def run_command(
         "device": device,
     }
     config = overrides(preset, given, parse_settings(settings))
-    folder = out if out is not None else _default_folder(config, resume)
+    folder = out if out is not None else default_folder(_name(config), resume=resume)
     try:
         result = _run(config, folder, resume)
     except KeyboardInterrupt:
@@ -98,16 +104,8 @@ def _run(config: RunConfig, folder: Path, resume: bool) -> RunResult:
         return complete(opened, observer=observer)
 
 
-def _default_folder(config: RunConfig, resume: bool) -> Path:
-    """Return a fresh folder below runs/, or with ``resume`` the newest one of that name."""
-    dataset = Path(config.dataset.name).stem
-    base = Path("runs", f"{dataset}-{config.method.name}-{config.stream.setting}")
-    number = 1
-    folder = base
-    while folder.exists():
-        number += 1
-        newest, folder = folder, base.with_name(f"{base.name}-{number}")
-    return newest if resume and number > 1 else folder
+def _name(config: RunConfig) -> str:
+    return f"{Path(config.dataset.name).stem}-{config.method.name}-{config.stream.setting}"
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
