@@ -1,4 +1,8 @@
-"""Configurations with a name, a TOML file each."""
+"""Configurations with a name, a TOML file each; those of published numbers carry the number.
+
+A file may begin with ``extends``, the preset it is laid over, and end with ``[published]``: the
+table of the paper it stands for, its values in percent and the tolerance in points.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,49 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.experiments.config import read_toml
+from evergraph.experiments.config import merged, read_toml
 
 
 def presets() -> dict[str, Path]:
     """Return every preset's file by name.
 
-    >>> "paper" in presets()
+    >>> {"paper", "paper/table3/arxiv-tem"} <= presets().keys()
     True
     """
     folder = Path(str(resources.files(__name__)))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    files = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """Return the values of a preset by name, or of any TOML file by path."""
+    """Return the values of a preset by name, or of any TOML file by path.
+
+    >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
+    60
+    """
+    values = _read(name)
+    values.pop("published", None)
+    base = values.pop("extends", None)
+    return values if base is None else merged(read_preset(base), values)
+
+
+def published(name: str) -> dict[str, Any]:
+    """Return what the paper says of a preset, nothing where it says nothing.
+
+    >>> published("paper/table3/arxiv-tem")["average_accuracy"]["mean"]
+    53.2
+    """
+    found: dict[str, Any] = _read(name).get("published", {})
+    return found
+
+
+def _read(name: str) -> dict[str, Any]:
+    known = presets()
+    if name in known:
+        return read_toml(known[name])
     if name.endswith(".toml"):
         return read_toml(Path(name).expanduser())
-    known = presets()
-    if name not in known:
-        raise UnknownNameError("preset", name, known)
-    return read_toml(known[name])
+    raise UnknownNameError("preset", name, known)
 
 
 def summary(path: Path) -> str:

@@ -1,0 +1,108 @@
+"""What a study is: one table or figure of the paper, made again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from evergraph.core.errors import EvergraphError
+from evergraph.core.resolver import Resolver
+from evergraph.datasets import load
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.records import Row
+from evergraph.graphs import Graph
+from evergraph.reports.figures.picture import Picture
+from evergraph.reports.tables.record import Cell, Column, Table
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table or a figure of a study.
+
+    Attributes:
+        name: what its files are called.
+        title: what it shows.
+        columns, rows: the table; none for a figure.
+        notes: what ran otherwise than in the paper, and what to know.
+        picture: the figure; none for a table.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple[str | Cell, ...]] = ()
+    notes: tuple[str, ...] = ()
+    picture: Picture | None = None
+
+    @property
+    def table(self) -> Table:
+        """The table, ready for any format."""
+        body = tuple(
+            tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
+            for row in self.rows
+        )
+        columns = tuple(Column(name) for name in self.columns)
+        return Table(self.name, self.title, columns, (body,))
+
+
+RunBench = Callable[[BenchConfig, Path], list[Row]]
+"""Runs a benchmark into a folder, going on with what is there."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a study is made.
+
+    Attributes:
+        out: where runs, tables and pictures go; what is there already is not run again.
+        datasets: names or paths; those of the study itself unless given.
+        seeds: how many repeats.
+        quick: few epochs, small choices: to see that it works, not to be quoted.
+        bench: runs a benchmark.
+    """
+
+    out: Path
+    bench: RunBench
+    datasets: tuple[str, ...] = ()
+    seeds: int = 3
+    quick: bool = False
+
+    def repeats(self) -> list[int]:
+        """Return the seeds."""
+        return list(range(1 if self.quick else self.seeds))
+
+    def differences(self, *more: str) -> tuple[str, ...]:
+        """Return what was run otherwise than in the paper, as notes."""
+        notes = [f"{len(self.repeats())} seeds; the paper has 5."]
+        if self.quick:
+            notes.append("--quick: few epochs; these numbers are not to be quoted.")
+        return (*notes, *more)
+
+
+class Study(ABC):
+    """One table or figure of the paper."""
+
+    name: ClassVar[str]
+    datasets: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def run(self, options: Options) -> list[Sheet]:
+        """Make it, going on with whatever of it is there."""
+
+    def asked(self, options: Options) -> tuple[str, ...]:
+        """Return the datasets to use."""
+        return options.datasets or self.datasets
+
+
+def try_load(name: str, *, undirected: bool = True) -> Graph | str:
+    """Return a dataset, or the sentence that says why it is not at hand."""
+    try:
+        return load(name, undirected=undirected)
+    except EvergraphError as error:
+        return str(error)
+
+
+studies = Resolver[Study]("study")

@@ -1,0 +1,45 @@
+"""Numbers as a page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evergraph.reports.tables.record import Cell
+
+
+def spread(value: Mapping[str, float] | None, *, scale: float = 1.0) -> str:
+    """Return a mean and its deviation.
+
+    >>> spread({"mean": 0.532, "std": 0.002}, scale=100)
+    '53.2 ± 0.2'
+    """
+    if value is None:
+        return "-"
+    return f"{scale * value['mean']:.1f} ± {scale * value['std']:.1f}"
+
+
+def difference(ours: float | None, papers: float | None) -> str:
+    """Return ours minus the paper's, with its sign.
+
+    >>> difference(53.0, 53.2), difference(53.0, None)
+    ('-0.2', '-')
+    """
+    return "-" if ours is None or papers is None else f"{ours - papers:+.1f}"
+
+
+def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
+    """Return cells of which the best and the second best are known as such.
+
+    >>> [cell.rank for cell in marked(["a", "b", "c"], [1.0, 3.0, 2.0])]
+    [0, 1, 2]
+    """
+    known = sorted({value for value in values if value is not None}, reverse=True)
+    ranks = {value: rank for rank, value in enumerate(known[:2], start=1)}
+    pairs = zip(cells, values, strict=True)
+    return [Cell(cell, rank=0 if value is None else ranks.get(value, 0)) for cell, value in pairs]
+
+
+def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "local") -> Any:
+    """Return the class-balanced mean and deviation of a result, None without one."""
+    return None if result is None else result[metric][testing]["balanced"]

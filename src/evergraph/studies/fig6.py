@@ -1,0 +1,112 @@
+"""Figure 6: what the hidden layer looks like after one, half and all tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.methods import BackboneLearner, methods
+from evergraph.nn import backbones
+from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.streams import GraphStream
+from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.training import Trainer
+
+SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
+POINTS = 1500
+Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
+"""Places on the plane, and the class of each.  [n, 2], [n]"""
+
+
+@studies.register
+class Fig6(Study):
+    """t-SNE of hidden states after 1, half and all tasks, for Fine-tune, ER-GNN and TEM."""
+
+    name = "fig6"
+    datasets = ("wordnet",)
+
+    def run(self, options: Options) -> list[Sheet]:
+        """Learn the stream with each method and look at it on the way."""
+        return [_sheet(name, options) for name in self.asked(options)]
+
+
+def _sheet(name: str, options: Options) -> Sheet:
+    stem = Path(name).stem
+    title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
+    graph = try_load(name)
+    if isinstance(graph, str):
+        return Sheet(f"fig6-{stem}", title, ("dataset", "not run"), [(stem, graph)])
+    found = {method: _panels(method, graph, options.quick) for method in SHOWN}
+    notes = options.differences(
+        f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
+        "ER-GNN on a normalised GCN, the others on PDGNN."
+    )
+    return Sheet(f"fig6-{stem}", title, notes=notes, picture=_draw(f"fig6-{stem}", title, found))
+
+
+def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
+    """Learn a stream and return the plane after one, half and all tasks."""
+    backbone = backbones.make(methods.resolve(method).default_backbone)
+    recipe = vars(backbone.recipe) | ({"epochs": 3} if quick else {})
+    learner = methods.make(
+        method, backbone=backbone, trainer=Trainer(**recipe), generator=seeded(0, "learner")
+    )
+    stream = GraphStream(graph)
+    wanted = {0, (len(stream) - 1) // 2, len(stream) - 1}
+    panels = []
+    for index in range(len(stream)):
+        learner.fit_task(stream.open(index))
+        if index in wanted:
+            panels.append((f"after {index + 1} of {len(stream)}", _plane(learner, stream, index)))
+    return panels
+
+
+@torch.no_grad()
+def _plane(learner: BackboneLearner, stream: GraphStream, index: int) -> Points:
+    states, labels = [], []
+    learner.backbone.eval()
+    for exam in stream.exams(index, "local"):
+        inputs = learner.backbone.prepare(exam.graph)
+        states.append(learner.backbone.hidden_states(inputs, exam.nodes.to(learner.device)).cpu())
+        labels.append(exam.labels)
+    learner.backbone.train()
+    rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:POINTS]
+    chosen = torch.cat(states)[rows].numpy()
+    return _embedded(chosen), torch.cat(labels)[rows].numpy()
+
+
+def _embedded(states: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError:
+        raise ConfigurationError(
+            "fig6 needs scikit-learn for t-SNE, which is not installed: pip install scikit-learn"
+        ) from None
+    perplexity = min(30.0, max(2.0, (len(states) - 1) / 4))
+    places: npt.NDArray[np.float64] = TSNE(
+        random_state=0, init="pca", perplexity=perplexity
+    ).fit_transform(states)
+    return places
+
+
+def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> Picture:
+    columns = max(len(panels) for panels in found.values())
+
+    def draw(figure: Any, axes: Any) -> None:
+        figure.clear()
+        grid = figure.subplots(len(found), columns, squeeze=False)
+        for row, (method, panels) in zip(grid, found.items(), strict=True):
+            row[0].set_ylabel(SHOWN[method])
+            for place, (when, (points, labels)) in zip(row, panels, strict=False):
+                place.scatter(points[:, 0], points[:, 1], c=labels, s=3, cmap="turbo", linewidths=0)
+                place.set(xticks=[], yticks=[])
+                place.set_title(when, fontsize=8, fontweight="normal")
+
+    return drawn(name, title, Frame(2.6 * columns, 2.4 * len(found)), draw)
