@@ -5,8 +5,10 @@ STAMP := .venv/.installed
 OUT ?= runs/wordnet
 # Threads that wait sleep instead of spinning: see docs/decisions/0009.
 export OMP_WAIT_POLICY ?= PASSIVE
+# No advertisement in the output of mkdocs.
+export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-slow check format bench install clean
+.PHONY: run test test-slow check docs format bench install clean
 
 install: $(STAMP)
 
@@ -14,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
 	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[ogb,dev]"
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[ogb,docs,dev]"
 	@touch $@
 
 run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
@@ -24,11 +26,13 @@ run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
 	@$(BIN)/evergraph run --dataset wordnet --method joint --epochs 6 --out $(OUT)/joint --resume
 	@$(BIN)/evergraph report $(OUT)
 
-check: $(STAMP)  ## lint, format, types, floors
+check: $(STAMP)  ## lint, format, types, floors, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@mkdir -p build
+	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
 test: check  ## the whole suite, slow claims excepted
 	$(BIN)/python -m pytest -q
@@ -36,8 +40,12 @@ test: check  ## the whole suite, slow claims excepted
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
 	$(BIN)/python -m pytest -q -m slow
 
+docs: $(STAMP)  ## the documentation, served on this machine as it is written
+	$(BIN)/mkdocs serve
+
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/reach.py
 	$(BIN)/python benchmarks/stream.py
 
@@ -46,4 +54,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv runs build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf .venv runs build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+
+from evergraph.methods import methods
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "synthetic-500"
@@ -134,3 +137,66 @@ def test_recomputing_learns_the_same(load):
     seconds = stream.compare_habits(TINY, "paper", 1)
     table = stream.habit_table([(TINY, 1, seconds)])
     assert table.rows[0][0] == TINY
+
+
+def test_methods_has_a_line_for_every_method(load):
+    lines = load("methods").lines()
+    assert {method for method, _ in lines} == set(methods.names())
+    assert {("finetune", "gcn"), ("joint", "pdgnn"), ("tem", "pdgnn")} <= set(lines)
+    assert ("tem", "gcn") not in lines
+
+
+def test_methods_splits_a_task_into_its_parts(load):
+    bench = load("methods")
+    graph = load("graphs").CASES[TINY].load()
+    tasks, usage = bench.learn(("ewc", "gcn"), graph, 3)
+    assert len(tasks) == 5
+    assert all(len(task.epochs) == 3 for task in tasks)
+    assert all(second > 0 for t in tasks for second in (t.before, *t.epochs, t.after))
+    assert usage.importance > 0
+
+
+def test_methods_takes_the_best_of_every_part(load):
+    bench = load("methods")
+    usage = bench.MemoryUsage(samples=7)
+    first = [bench.Seconds(1.0, (2.0, 8.0), 5.0), bench.Seconds(1.0, (4.0, 4.0), 0.0)]
+    second = [bench.Seconds(3.0, (6.0, 4.0), 1.0), bench.Seconds(1.0, (6.0, 6.0), 0.0)]
+    found = bench.cost(("finetune", "gcn"), [(first, usage), (second, usage)])
+    assert (found.before, found.after, found.train, found.epoch) == (1.0, 0.5, 7.0, 3.5)
+    assert found.whole == 1.5 + 200 * 3.5
+    assert (found.tasks, found.usage) == (2, usage)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_methods_races_loops_that_agree(load, backbone, sparse):
+    bench, graphs = load("methods"), load("graphs")
+    graph = graphs.CASES[TINY].load()
+    if sparse:
+        graph = replace(graph, features=graphs.random_words(graph.num_nodes, 500, 5))
+    found = bench.race(TINY, graph, backbone, rounds=1)
+    assert found.difference <= bench.AGREE
+    assert set(found.seconds) == ({*bench.LOOPS} if sparse else {bench.OURS, bench.PYG})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_methods_refuses_loops_that_disagree(load):
+    bench, graphs = load("methods"), load("graphs")
+    graph = graphs.CASES[TINY].load()
+    other = replace(graph, features=graph.features + 1)
+    loops = {bench.OURS: bench.ours(graph, "gcn", 1), bench.PYG: bench.pyg(other, "gcn", 1)}
+    with pytest.raises(ValueError, match="ours differs from PyG by"):
+        bench.disagreement(loops)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_methods_quick(load):
+    bench = load("methods")
+    tables = bench.tables(load("measure").Options(quick=True))
+    assert [len(table.rows) for table in tables] == [len(bench.lines()), 2, 1]
+    for table in tables:
+        assert table.notes
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+    ratios = {cells[0]: cells[2] for cells in tables[0].rows}
+    assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"

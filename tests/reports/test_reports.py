@@ -1,4 +1,4 @@
-"""Tables and pictures of finished runs."""
+"""Collecting runs, and the tables of the command line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from evergraph.reports import (
     collect,
     comparison,
     memory_comparison,
-    plot_learning_curves,
+    write_report,
 )
-from evergraph.reports.plots import _names
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +60,19 @@ def test_the_memory_table_counts_floats_edges_and_bytes(runs: Path) -> None:
             assert row["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
 
 
-def test_what_runs_share_is_said_once(runs: Path) -> None:
-    finished = collect(runs)
-    assert _names(finished)[0] == ""
-    alike = [f for f in finished if f.task == "synthetic, class-il"]
-    assert _names(alike) == ("synthetic, class-il", [f.method for f in alike])
+def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
+    for folder in (runs, runs / "tem-task-il"):
+        page = write_report(collect(folder), folder)
+        assert page == folder / "report.html"
+        assert page.read_text("utf-8").count("<figure>") == len(
+            list((folder / "report" / "figures").glob("*.svg"))
+        )
 
 
-def test_one_run_can_be_drawn_too(runs: Path, tmp_path: Path) -> None:
-    plot_learning_curves(collect(runs / "tem-task-il"), tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_folders_without_runs_and_broken_results_are_said(runs: Path, tmp_path: Path) -> None:
+def test_folders_without_runs_and_broken_results_are_said(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="holds no finished run"):
         collect(tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(ResultsError, match="not a result"):
-        collect(tmp_path)
+    for content, message in (("{", "not a result"), ("[]", "no 'average_accuracy'")):
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(ResultsError, match=message):
+            collect(tmp_path)

@@ -16,6 +16,7 @@ from evergraph.cli.bench_command import bench_command
 from evergraph.cli.info_command import info_command
 from evergraph.cli.list_command import list_command
 from evergraph.cli.report_command import report_command
+from evergraph.cli.reproduce_command import reproduce_command
 from evergraph.cli.run_command import run_command
 from evergraph.core.errors import EXIT_CODE, EvergraphError
 
@@ -29,6 +30,7 @@ LESSON = """\
   [cyan]evergraph info wordnet[/cyan]            what is in a graph
   [cyan]evergraph list methods[/cyan]            also datasets, backbones, samplers, ...
   [cyan]evergraph bench quick[/cyan]             many methods side by side
+  [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
@@ -40,6 +42,7 @@ app.command("bench")(bench_command)
 app.command("info")(info_command)
 app.command("list")(list_command)
 app.command("report")(report_command)
+app.command("reproduce")(reproduce_command)
 
 
 @app.callback(invoke_without_command=True)

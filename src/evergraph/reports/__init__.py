@@ -1,8 +1,8 @@
-"""Floor 8: tables and pictures of finished runs."""
+"""Floor 8: tables, pictures and one page of finished runs."""
 
 from evergraph.reports.collect import Finished, collect
 from evergraph.reports.memory_table import MEMORY_COLUMNS, memory_comparison
-from evergraph.reports.plots import plot_accuracy_matrices, plot_learning_curves
+from evergraph.reports.report import write_report
 from evergraph.reports.table import COLUMNS, comparison
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "collect",
     "comparison",
     "memory_comparison",
-    "plot_accuracy_matrices",
-    "plot_learning_curves",
+    "write_report",
 ]

@@ -10,6 +10,10 @@ from typing import Any
 from evergraph.core.errors import ResultsError
 
 RESULT, SEARCH = "result.json", "search"
+NEEDED = (
+    "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
+    "coverage_ratio", "memory", "seconds", "config", "versions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,19 @@ class Finished:
         return self.folder.name if labelled else str(config["method"]["name"])
 
     @property
+    def dataset(self) -> str:
+        """The dataset's name, without folder and ending if it is a file."""
+        return Path(self.result["config"]["dataset"]["name"]).stem
+
+    @property
+    def setting(self) -> str:
+        """``class-il`` or ``task-il``."""
+        return str(self.result["config"]["stream"]["setting"])
+
+    @property
     def task(self) -> str:
         """The dataset and the setting."""
-        config = self.result["config"]
-        return f"{Path(config['dataset']['name']).stem}, {config['stream']['setting']}"
+        return f"{self.dataset}, {self.setting}"
 
 
 def collect(folder: Path) -> list[Finished]:
@@ -52,4 +65,7 @@ def _read(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ResultsError(f"{path} is not a result of evergraph: {error}") from None
+    missing = [key for key in NEEDED if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
     return content

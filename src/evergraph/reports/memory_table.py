@@ -23,16 +23,15 @@ def memory_comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
 
 
 def _row(run: Finished) -> tuple[str, ...]:
-    dataset, setting = run.task.split(", ")
     kept = run.result["memory"]
-    counts = [_count(kept.get(part, 0)) for part in MEMORY_COLUMNS[3:-1]]
-    return (run.method, dataset, setting, *counts, size(kept["bytes"]))
+    counts = [count_of(kept.get(part, 0)) for part in MEMORY_COLUMNS[3:-1]]
+    return (run.method, run.dataset, run.setting, *counts, size(kept["bytes"]))
 
 
-def _count(count: int) -> str:
+def count_of(count: int) -> str:
     """Return a number of values as the paper writes it.
 
-    >>> _count(0), _count(950), _count(61_000_000)
+    >>> count_of(0), count_of(950), count_of(61_000_000)
     ('-', '950', '61.0M')
     """
     if count == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,10 @@ class Table2(Study):
         ]  # fmt: skip
 
 
-def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
-    """Return accuracy and coverage of whole runs."""
-    stem = Path(name).stem
+def learned(
+    name: str, ratios: Sequence[str], options: Options
+) -> dict[tuple[str, str], dict[str, Any] | None]:
+    """Return the result of a whole run for every sampler and ratio, by the paper's recipe."""
     values = read_preset("paper")
     values.pop("method")
     if options.quick:
@@ -72,15 +74,20 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
         for ratio in ratios
     ]
     bench = BenchConfig.of({"datasets": [name], "seeds": options.repeats(), "methods": entries})
-    rows = options.bench(bench, options.out / "table2" / stem)
+    rows = options.bench(bench, options.out / "table2" / Path(name).stem)
     results = {row.job.label: row.result for row in rows}
-    keys = [(sampler, ratio) for sampler in SAMPLERS for ratio in ratios]
-    accuracy: Found = {(s, r): balanced(results[f"{s}-{r}"], "average_accuracy") for s, r in keys}
+    return {(s, r): results[f"{s}-{r}"] for s in SAMPLERS for r in ratios}
+
+
+def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
+    """Return accuracy and coverage of whole runs."""
+    stem = Path(name).stem
+    results = learned(name, ratios, options)
+    accuracy: Found = {key: balanced(found, "average_accuracy") for key, found in results.items()}
     coverage: Found = {
-        (s, r): None if (found := results[f"{s}-{r}"]) is None
-        else {"mean": found["coverage_ratio"], "std": 0.0}
-        for s, r in keys
-    }  # fmt: skip
+        key: None if found is None else {"mean": found["coverage_ratio"], "std": 0.0}
+        for key, found in results.items()
+    }
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
         _sheet(f"table2-{stem}-aa", f"Table 2, {stem}: AA, percent", name, accuracy, ratios,

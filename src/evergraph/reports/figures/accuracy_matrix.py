@@ -1,0 +1,64 @@
+"""Accuracy on each task after each task, as heat maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evergraph.reports.figures.look import shortened
+from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.reports.groups import Entry, Group
+
+WRITTEN = 8  # tasks, up to which the numbers fit into their cells
+
+
+def accuracy_matrix(group: Group, entry: Entry) -> Picture:
+    """Draw a run's matrices, local and global, class-balanced, the mean over its seeds."""
+
+    def draw(figure: Any, axes: Any) -> None:
+        for place, testing in zip(axes, ("local", "global"), strict=True):
+            matrix = mean_matrix(entry, testing)
+            image = place.imshow(matrix, vmin=0, vmax=100, cmap="viridis", interpolation="none")
+            _dress(place, testing, len(matrix))
+            if len(matrix) <= WRITTEN:
+                _write(place, matrix)
+        title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
+        figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
+        axes[0].set_ylabel("after learning task")
+        bar = figure.add_axes((0.895, 0.18, 0.015, 0.58))
+        figure.colorbar(image, cax=bar).outline.set_visible(False)
+
+    frame = Frame(4.6, 2.7, left=0.42, right=0.58, top=0.58, bottom=0.42)
+    name = f"accuracy_matrix-{group.slug}-{entry.slug}"
+    return drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
+
+
+def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
+    """Return the accuracies in percent, NaN above the diagonal.  [tasks, tasks]"""
+    seeds = [seed[testing]["balanced"] for seed in entry.run.result["accuracy_matrix"]]
+    matrix = np.full((len(seeds[0]), len(seeds[0])), np.nan)
+    for i in range(len(matrix)):
+        matrix[i, : i + 1] = np.mean([seed[i] for seed in seeds], axis=0)
+    return 100 * matrix
+
+
+def _dress(axes: Any, testing: str, tasks: int) -> None:
+    axes.set_title(testing, fontsize=9, fontweight="normal", pad=5)
+    axes.set_xlabel("accuracy on task")
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    step = max(1, tasks // 8)
+    ticks = list(range(0, tasks, step))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(ticks, [str(tick + 1) for tick in ticks])
+        axis.set_tick_params(length=0)
+
+
+def _write(axes: Any, matrix: npt.NDArray[np.float64]) -> None:
+    """Write the numbers, white on the dark half of the colours."""
+    for i, j in zip(*np.tril_indices(len(matrix)), strict=True):
+        value = matrix[i, j]
+        colour = "white" if value < 60 else "black"
+        axes.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=7)

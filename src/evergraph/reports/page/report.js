@@ -1,0 +1,29 @@
+"use strict";
+// Tables sort by the column whose heading is clicked: up, then down.
+
+function key(row, place) {
+  const cell = row.cells[place];
+  return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+}
+
+function compare(a, b) {
+  return typeof a === "number" && typeof b === "number"
+    ? a - b
+    : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function sort(heading) {
+  const table = heading.closest("table");
+  const body = table.tBodies[0];
+  const sign = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  const rows = [...body.rows].sort(
+    (a, b) => sign * compare(key(a, heading.cellIndex), key(b, heading.cellIndex)));
+  for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", sign === 1 ? "ascending" : "descending");
+  table.classList.add("sorted");
+  body.append(...rows);
+}
+
+for (const button of document.querySelectorAll("table.sortable th button")) {
+  button.addEventListener("click", () => sort(button.parentElement));
+}

@@ -1,0 +1,33 @@
+"""What the words and numbers of a report mean."""
+
+from __future__ import annotations
+
+from evergraph.reports.page.section import Section
+
+LEAD = (
+    "Each run learned a graph as a stream of tasks, one after another; every task brings new "
+    "classes. After each task the run was tested on all tasks met so far. A method is good if it "
+    "learns the new without forgetting the old."
+)
+TERMS = {
+    "AA, average accuracy": "The mean accuracy over all tasks once the last one is learned. Higher "
+    "is better.",
+    "AF, average forgetting": "How much accuracy on a task changed from just after it was learned "
+    "to the end, on average. Negative means forgotten; nearer to 0, or above, is better.",
+    "local": "A test node is seen inside the subgraph of its own task, as in the paper. This gives "
+    "away which task it belongs to.",
+    "global": "A test node is seen inside the graph of everything met so far, as it would be in "
+    "use.",
+    "class-il": "The run chooses between all classes met so far.",
+    "task-il": "The run is told the task and chooses between the classes of that task only.",
+    "balanced": "Every class counts the same, however many nodes it has. All accuracies here are "
+    "balanced, in percent, the mean ± standard deviation over seeds.",
+    "memory": "What a run keeps between tasks. Methods that go over all earlier data again, such "
+    "as joint, are given that data and count as keeping nothing.",
+}
+
+
+def terms() -> Section:
+    """Return the introduction."""
+    items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in TERMS.items())
+    return Section("terms", "How to read this page", LEAD, f'<dl class="terms">\n{items}\n</dl>')

@@ -1,0 +1,71 @@
+"""Everything ``evergraph report`` writes.
+
+DIR/report.html                    one page that needs no other file
+DIR/report/tables/NAME.csv|md|tex  its tables
+DIR/report/figures/NAME.png|svg    its figures
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from evergraph.core.errors import ResultsError
+from evergraph.core.written_aside import written_aside
+from evergraph.reports.collect import Finished
+from evergraph.reports.formats import csv_text, latex, markdown
+from evergraph.reports.gallery import gallery
+from evergraph.reports.groups import grouped
+from evergraph.reports.page import page
+from evergraph.reports.page.sections import sections_of
+from evergraph.reports.tables import Table, tables_of
+
+PAGE, FOLDER = "report.html", "report"
+FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
+
+
+def write_report(runs: Sequence[Finished], folder: Path) -> Path:
+    """Write the report of runs collected in a folder into it, and return where the page is.
+
+    The same runs give the same bytes. Tables and figures of an earlier report are taken away.
+    """
+    groups = grouped(runs, folder)
+    tables, figures = tables_of(groups), gallery(groups)
+    title = folder.resolve().name or "runs"
+    text = page(title, groups, sections_of(groups, tables, figures))
+    files = dict(_table_files(tables.values()))
+    for picture in figures.pictures:
+        files[f"figures/{picture.name}.png"] = picture.png
+        files[f"figures/{picture.name}.svg"] = picture.svg.encode()
+    try:
+        _write(folder / FOLDER, files)
+        with written_aside(folder / PAGE) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise ResultsError(
+            f"{error.filename or folder} cannot be written: {error.strerror}"
+        ) from error
+    return folder / PAGE
+
+
+def _table_files(tables: Iterable[Table]) -> Iterator[tuple[str, bytes]]:
+    for table in tables:
+        for ending, form in FORMATS.items():
+            yield f"tables/{table.name}.{ending}", form(table).encode()
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    """Write files below a folder; what an earlier report left under other names goes."""
+    for pattern in (
+        "tables/*.csv",
+        "tables/*.md",
+        "tables/*.tex",
+        "figures/*.png",
+        "figures/*.svg",
+    ):
+        for old in folder.glob(pattern):
+            old.unlink()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

@@ -1,0 +1,19 @@
+"""The tables of a report, as records that every format is written from."""
+
+from collections.abc import Sequence
+
+from evergraph.reports.groups import Group
+from evergraph.reports.tables.machine import machine_table
+from evergraph.reports.tables.memory import memory_table
+from evergraph.reports.tables.record import Cell, Column, Table
+from evergraph.reports.tables.summary import summary_table
+from evergraph.reports.tables.time import time_table
+from evergraph.reports.tables.versions import versions_table
+
+__all__ = ["Cell", "Column", "Table", "tables_of"]
+
+
+def tables_of(groups: Sequence[Group]) -> dict[str, Table]:
+    """Return every table by its name."""
+    makers = (summary_table, memory_table, time_table, versions_table, machine_table)
+    return {table.name: table for table in (make(groups) for make in makers)}

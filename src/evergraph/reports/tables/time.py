@@ -1,0 +1,28 @@
+"""Where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evergraph.reports.groups import Entry, Group
+from evergraph.reports.tables.record import NAMED, Cell, Table, named, numbers
+
+PHASES = ("embed", "train", "evaluate")
+
+
+def time_table(groups: Sequence[Group]) -> Table:
+    """Return a row a run: seconds a phase, all seeds together, and from start to end."""
+    caption = (
+        "Seconds spent to embed, to train and to evaluate, all seeds together; total is from start "
+        "to end, loading included where one process did it all."
+    )
+    blocks = tuple(
+        tuple((*named(group, entry), *_seconds(entry)) for entry in group.entries)
+        for group in groups
+    )
+    return Table("time", caption, (*NAMED, *numbers((*PHASES, "total"))), blocks)
+
+
+def _seconds(entry: Entry) -> list[Cell]:
+    seconds = entry.run.result["seconds"]
+    return [Cell(f"{seconds[part]:.1f}", (seconds[part],)) for part in (*PHASES, "total")]

@@ -1,0 +1,74 @@
+"""Results as ``evergraph run`` writes them, without running anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.experiments.result import spread
+
+WriteRun = Callable[..., Path]
+
+
+def _ways(value: Any) -> dict[str, Any]:
+    return {way: {"balanced": value, "plain": value} for way in ("local", "global")}
+
+
+def _result(accuracies: list[float], *, dataset: str, setting: str, kept: int) -> dict[str, Any]:
+    rows = [accuracies[: i + 1] for i in range(len(accuracies))]
+    return {
+        "average_accuracy": _ways(spread([sum(accuracies) / len(accuracies)])),
+        "average_forgetting": _ways(spread([-0.01])),
+        "average_accuracy_curve": _ways([sum(row) / len(row) for row in rows]),
+        "accuracy_matrix": [{"seed": seed, **_ways(rows)} for seed in (0, 1)],
+        "coverage_ratio": None,
+        "memory": {"floats": kept // 4, "bytes": kept, "samples": kept // 4},
+        "seconds": {"embed": 0.5, "train": 10.0, "evaluate": 1.25, "total": 12.5},
+        "peak_rss_bytes": 1_500_000_000,
+        "config": {
+            "dataset": {"name": dataset},
+            "method": {"name": "tem", "note": None},
+            "stream": {"setting": setting},
+            "device": "cpu",
+        },
+        "versions": {"python": "3.11.7", "torch": "2.13.0"},
+    }
+
+
+@pytest.fixture(scope="session")
+def write_run() -> WriteRun:
+    """Write the result of one run below a folder, laid out as a benchmark does."""
+
+    def write(
+        folder: Path,
+        label: str,
+        accuracies: list[float],
+        *,
+        dataset: str = "data/rings.npz",
+        setting: str = "class-il",
+        kept: int = 4000,
+    ) -> Path:
+        run = folder / Path(dataset).stem / setting / label
+        run.mkdir(parents=True)
+        result = _result(accuracies, dataset=dataset, setting=setting, kept=kept)
+        (run / "result.json").write_text(json.dumps(result))
+        return run
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
+    """Two datasets, two settings, six runs; curves of different lengths, one of a single task."""
+    folder = tmp_path_factory.mktemp("bench")
+    write_run(folder, "a<b>&\"'$x", [0.9, 0.85, 0.8], kept=1500)
+    write_run(folder, "plain", [0.5, 0.25])
+    write_run(folder, "nine", [0.99, 0.09, 0.03], kept=0)
+    write_run(folder, "plain", [0.75, 0.875, 0.75], setting="task-il", kept=20_000_000)
+    write_run(folder, "single", [1.0], dataset="other_&_graph", kept=0)
+    write_run(folder, "single", [0.625], dataset="other_&_graph", setting="task-il", kept=123)
+    return folder

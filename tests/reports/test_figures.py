@@ -1,0 +1,72 @@
+"""Figures: drawn for any shape of results, and fit to stand in one page."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evergraph.reports import collect
+from evergraph.reports.figures.accuracy_matrix import mean_matrix
+from evergraph.reports.figures.inline_svg import inline_svg
+from evergraph.reports.figures.labels import Box, place_labels, spread_apart
+from evergraph.reports.figures.look import looks_of
+from evergraph.reports.gallery import Gallery, gallery
+from evergraph.reports.groups import grouped
+
+
+@pytest.fixture(scope="module")
+def drawn(bench: Path) -> Gallery:
+    return gallery(grouped(collect(bench), bench))
+
+
+def test_every_group_and_every_run_is_drawn(drawn: Gallery) -> None:
+    assert [len(kind) for kind in (drawn.curves, drawn.local_global, drawn.time)] == [4, 4, 4]
+    assert len(drawn.memory) == 8  # local and global
+    assert [len(group) for group in drawn.matrices] == [1, 1, 3, 1]
+    names = [picture.name for picture in drawn.pictures]
+    assert len(set(names)) == len(names)
+    for picture in drawn.pictures:
+        assert picture.png.startswith(b"\x89PNG")
+        assert picture.svg.startswith("<?xml")
+
+
+def test_inline_figures_share_no_id_and_fetch_nothing(drawn: Gallery) -> None:
+    texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(drawn.pictures)]
+    ids = [name for text in texts for name in re.findall(r' id="([^"]+)"', text)]
+    assert len(set(ids)) == len(ids)
+    for text in texts:
+        used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+        assert used <= set(re.findall(r' id="([^"]+)"', text))
+        assert "http" not in text
+        assert text.startswith("<svg viewBox=")
+
+
+def test_a_matrix_is_the_mean_over_seeds(bench: Path) -> None:
+    entry = grouped(collect(bench), bench)[2].entries[1]
+    np.testing.assert_allclose(mean_matrix(entry, "local"), [[50, np.nan], [50, 25]])
+
+
+def test_many_methods_all_look_different() -> None:
+    looks = looks_of([str(i) for i in range(56)])
+    assert len(set(looks.values())) == 56
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=30))
+def test_labels_keep_their_distance_and_their_order(wanted: list[float]) -> None:
+    places = spread_apart(wanted, gap=3.0, low=0.0, high=100.0)
+    assert -1e-6 <= min(places) <= max(places) <= 100 + 1e-6
+    for (a, b), (x, y) in zip(combinations(places, 2), combinations(wanted, 2), strict=True):
+        assert abs(a - b) >= 3.0 - 1e-6
+        assert x == y or (a < b) == (x < y)
+
+
+def test_labels_of_near_points_do_not_overlap() -> None:
+    points = [(100.0 + i, 100.0) for i in range(6)]
+    boxes = place_labels(points, ["a-method"] * 6, Box(150, 100, 300, 200), 8)
+    assert all(a.overlap(b) == 0 for a, b in combinations(boxes, 2))

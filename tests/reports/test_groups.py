@@ -1,0 +1,45 @@
+"""Which runs stand side by side, in which order and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from evergraph.reports import collect
+from evergraph.reports.groups import grouped
+from evergraph.reports.tables.ranking import ranked
+from evergraph.reports.tables.record import Cell
+
+
+def test_runs_are_grouped_and_the_best_stands_first(bench: Path) -> None:
+    groups = grouped(collect(bench), bench)
+    assert [group.title for group in groups] == [
+        "other_&_graph, class-il",
+        "other_&_graph, task-il",
+        "rings, class-il",
+        "rings, task-il",
+    ]
+    assert [entry.name for entry in groups[2].entries] == ["a<b>&\"'$x", "plain", "nine"]
+    slugs = [entry.slug for entry in groups[2].entries]
+    assert slugs == ["a-b-x", "plain", "nine"]
+
+
+def test_the_order_of_the_runs_does_not_matter(bench: Path) -> None:
+    runs = collect(bench)
+    assert grouped(runs, bench) == grouped(runs[::-1], bench)
+
+
+def test_runs_of_one_method_are_told_apart_by_their_folders(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    for name in ("first", "second"):
+        write_run(tmp_path, name, [0.5]).rename(tmp_path / name)
+    (group,) = grouped(collect(tmp_path), tmp_path)
+    assert [entry.name for entry in group.entries] == ["tem (first)", "tem (second)"]
+
+
+def test_equals_share_a_rank_and_one_alone_has_none() -> None:
+    cells = [Cell("", (value,)) for value in (-0.5, -0.1, -0.1)]
+    assert [cell.rank for cell in ranked(cells)] == [2, 1, 1]
+    assert [cell.rank for cell in ranked(cells[:1])] == [0]
+    assert [cell.rank for cell in ranked(cells[1:])] == [0, 0]

@@ -1,0 +1,127 @@
+"""The page in a real browser: Debian's chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.reports import collect, write_report
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="no chromium and chromedriver: apt-get install chromium chromium-driver",
+)
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+
+
+@pytest.fixture(scope="module")
+def page(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser") / "bench"
+    shutil.copytree(bench, folder)
+    return write_report(collect(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def show(chromium: Any, page: Path) -> Callable[..., Any]:
+    def opened(*, width: int = 1600, scheme: str = "light") -> Any:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in media.items()]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        chromium.get(page.as_uri())
+        return chromium
+
+    return opened
+
+
+def test_nothing_is_requested_but_the_page_and_the_console_is_quiet(
+    show: Callable[..., Any], page: Path
+) -> None:
+    browser = show()
+    browser.get_log("performance"), browser.get_log("browser")
+    show()
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
+    assert page.as_uri() in urls
+    assert {url for url in urls if not url.startswith("data:")} == {page.as_uri()}
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_nothing_is_wider_than_the_window_and_every_figure_is_seen(
+    width: int, show: Callable[..., Any]
+) -> None:
+    browser = show(width=width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('figure svg')].map(svg => {"
+        "const box = svg.getBoundingClientRect(); return [box.width, box.height, box.right]})"
+    )
+    assert len(sizes) == 26
+    assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"
+        ".map(box => box.getBoundingClientRect().right)"
+    )
+    assert max(boxes) <= width
+
+
+def test_headings_sort_numbers_as_numbers_up_then_down(show: Callable[..., Any]) -> None:
+    browser = show()
+
+    def sorted_by(place: int) -> tuple[list[str], str]:
+        table = browser.find_element("id", "table-summary")
+        heading = table.find_elements("css selector", "th")[place]
+        heading.find_element("css selector", "button").click()
+        cells = table.find_elements("css selector", f"td:nth-child({place + 1})")
+        return [cell.text for cell in cells], heading.get_attribute("aria-sort")
+
+    up = ["-", "-", "123 B", "1.5 kB", "4.0 kB", "20.0 MB"]
+    assert sorted_by(7) == (up, "ascending")
+    assert sorted_by(7) == (up[::-1], "descending")
+    accuracies, _ = sorted_by(3)
+    assert [float(text.split()[0]) for text in accuracies] == [37.0, 37.5, 62.5, 79.2, 85.0, 100.0]
+    names, _ = sorted_by(0)
+    assert names == ["a<b>&\"'$x", "nine", "plain", "plain", "single", "single"]
+
+
+def test_the_dark_scheme_is_dark_but_figures_stay_on_light_cards(show: Callable[..., Any]) -> None:
+    def colours(scheme: str) -> list[float]:
+        return [
+            sum(map(int, text.strip("rgba()").split(",")[:3])) / 3
+            for text in show(scheme=scheme).execute_script(
+                "return ['body', 'figure', 'body'].map((name, i) => getComputedStyle("
+                "document.querySelector(name))[i < 2 ? 'backgroundColor' : 'color'])"
+            )
+        ]
+
+    background, card, ink = colours("dark")
+    assert (background < 40, card, ink > 200) == (True, 255, True)
+    background, card, ink = colours("light")
+    assert (background > 220, card, ink < 80) == (True, 255, True)

@@ -1,0 +1,132 @@
+"""The page and everything beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from evergraph.core.errors import ResultsError
+from evergraph.reports import collect, write_report
+from evergraph.reports.table import percent
+
+
+@pytest.fixture(scope="module")
+def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("page") / "a <b> & c"
+    shutil.copytree(bench, copy)
+    write_report(collect(copy), copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> str:
+    return (folder / "report.html").read_text("utf-8")
+
+
+class Reader(HTMLParser):
+    """Notes what a page would load, and which tags it leaves open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "data", "srcset") and value:
+                self.loads.append(value)
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("meta", "link"):
+            assert self.open.pop() == tag
+
+
+def test_every_run_is_in_the_page_with_its_numbers(folder: Path, page: str) -> None:
+    table = page[page.index('<table id="table-summary"') :]
+    rows = re.findall(r"<tr[^>]*>(<td>.*?)</tr>", table[: table.index("</table>")])
+    runs = collect(folder)
+    assert len(rows) == len(runs)
+    for run in runs:
+        start = "".join(f"<td>{escape(t)}</td>" for t in (run.method, run.dataset, run.setting))
+        (row,) = [row for row in rows if row.startswith(start)]
+        told = run.result["average_accuracy"]["global"]["balanced"]
+        assert f'data-value="{told["mean"]!r}"' in row
+        assert percent(told) in row
+    assert page.count("<details><summary>") == len(runs) + 4
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert all(load.startswith(("#", "data:")) for load in reader.loads)
+    assert not re.search(r"https?://|@import|url\((?!#)", page)
+    assert "<script src" not in page
+
+
+def test_what_users_wrote_is_escaped(page: str) -> None:
+    assert "a <b> & c" not in page
+    assert "<title>a &lt;b&gt; &amp; c" in page
+    assert "a<b>" not in page
+    assert "a&lt;b&gt;&amp;&quot;" in page
+    assert "other_&_graph" not in page
+
+
+def test_configurations_versions_and_machine_are_told(page: str) -> None:
+    assert "name = &quot;data/rings.npz&quot;" in page
+    for told in ("3.11.7", "2.13.0", "1.5 GB"):
+        assert told in page
+
+
+def test_the_same_runs_give_the_same_bytes(folder: Path) -> None:
+    def content() -> dict[Path, bytes]:
+        files = [folder / "report.html", *(folder / "report").rglob("*.*")]
+        return {path: path.read_bytes() for path in files}
+
+    before = content()
+    write_report(collect(folder)[::-1], folder)
+    assert content() == before
+    assert len(before) == 1 + 5 * 3 + 26 * 2  # page, tables, figures
+
+
+def test_files_of_an_earlier_report_go(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    gone = write_run(tmp_path, "gone", [0.5])
+    write_run(tmp_path, "stays", [0.5])
+    write_report(collect(tmp_path), tmp_path)
+    shutil.rmtree(gone)
+    write_report(collect(tmp_path), tmp_path)
+    figures = [path.name for path in (tmp_path / "report" / "figures").iterdir()]
+    assert any("stays" in name for name in figures)
+    assert not any("gone" in name for name in figures)
+
+
+def test_a_machine_is_told_where_a_result_records_it(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    path = write_run(tmp_path, "tem", [0.5]) / "result.json"
+    result = json.loads(path.read_text()) | {"machine": {"gpu": "H200 <fast>"}}
+    path.write_text(json.dumps(result))
+    page = write_report(collect(tmp_path), tmp_path).read_text("utf-8")
+    assert "gpu H200 &lt;fast&gt;" in page
+
+
+def test_a_folder_that_cannot_be_written_is_said(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    write_run(tmp_path, "tem", [0.5])
+    (tmp_path / "report").write_text("in the way")
+    with pytest.raises(ResultsError, match="cannot be written"):
+        write_report(collect(tmp_path), tmp_path)
