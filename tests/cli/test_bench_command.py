@@ -15,7 +15,6 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evergraph.cli.app import main
 from evergraph.cli.bench_line import Line
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.experiments.bench.benchmark import Bench
@@ -29,25 +28,8 @@ LONG = ["--device", "cpu", "--workers", "1", "--set", "training.epochs=60"]
 
 
 @pytest.fixture
-def evergraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Any:
-    """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str, expect: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
-        capfd.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        assert code == expect, err
-        return out, err
-
+def evergraph(call: Any) -> Any:
+    """Run ``evergraph ...``."""
     return call
 
 

@@ -10,12 +10,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
-
-from evergraph.cli.app import main
 
 SMALL = [
     "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
@@ -33,26 +31,13 @@ class Evergraph(Protocol):
 
 
 @pytest.fixture
-def evergraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Evergraph:
-    """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+def evergraph(call: Any) -> Evergraph:
+    """Run ``evergraph ...`` and tell what came of it."""
 
-    def call(*arguments: str, expect: int = 0) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
-        capfd.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        assert code == expect, err
-        return Outcome(arguments, expect, out, err)
+    def run(*arguments: str, expect: int = 0) -> Outcome:
+        return Outcome(arguments, expect, *call(*arguments, expect=expect))
 
-    return call
+    return run
 
 
 def write_graph(path: Path, **changes: np.ndarray) -> Path:
@@ -212,10 +197,10 @@ def test_report_compares_runs_and_draws_them(tmp_path: Path, evergraph: Evergrap
     text = evergraph("report", "runs").stdout
     assert re.search(r"finetune .* class-il", text)
     assert re.search(r"tem .* class-il", text)
-    for picture in ("learning_curves.png", "accuracy_matrices.png"):
-        content = (tmp_path / "runs" / picture).read_bytes()
-        assert content.startswith(b"\x89PNG")
-        assert len(content) > 5000
+    assert text.splitlines()[-1] == f"report: {Path('runs', 'report.html')}"
+    assert "<!DOCTYPE html>" in (tmp_path / "runs" / "report.html").read_text("utf-8")
+    (picture,) = (tmp_path / "runs" / "report" / "figures").glob("learning_curves-*.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
     nothing = evergraph("report", "absent", expect=2)
     assert nothing.stderr.startswith("error: no such results folder")
 
