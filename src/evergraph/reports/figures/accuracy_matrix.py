@@ -49,7 +49,7 @@ def _dress(axes: Any, testing: str, tasks: int) -> None:
     axes.set_xlabel("accuracy on task")
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    step = max(1, tasks // 8)
+    step = -(-tasks // 8)
     ticks = list(range(0, tasks, step))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks(ticks, [str(tick + 1) for tick in ticks])
