@@ -68,6 +68,7 @@ class RunResult:
         peak_rss_bytes: the largest resident size of a process that took part.
         dataset: facts of the graph that was learned.
         versions: of evergraph, torch and the rest.
+        machine: what it ran on.
     """
 
     config: RunConfig
@@ -76,6 +77,7 @@ class RunResult:
     peak_rss_bytes: int
     dataset: dict[str, Any]
     versions: dict[str, str]
+    machine: dict[str, Any]
 
     def average_accuracy(self, testing: str = "local", average: str = "balanced") -> float:
         """Return AA after the last task, the mean over seeds.  0..1"""
@@ -101,6 +103,7 @@ class RunResult:
             "dataset": self.dataset,
             "config": self.config.to_dict(),
             "versions": self.versions,
+            "machine": self.machine,
         }
 
     def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:

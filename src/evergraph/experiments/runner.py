@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.device import denormals_flushed, peak_rss_bytes
+import psutil
+import torch
+
+from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import DataError
 from evergraph.experiments.build import (
     build_learner,
@@ -174,6 +178,7 @@ def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0
         peak_rss_bytes=max(s.peak_rss_bytes for s in seeds) or peak_rss_bytes(),
         dataset=describe(opened.graph, opened.stream),
         versions=versions(),
+        machine=machine(opened.config.device),
     )
     if opened.store is not None:
         opened.store.keep_result(result)
@@ -203,6 +208,19 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
         "tasks": len(stream),
         "task_classes": [list(classes) for classes in stream.tasks],
     }
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run with this device runs on."""
+    facts: dict[str, Any] = {
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+    }
+    if choose_device(device).type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 def versions() -> dict[str, str]:

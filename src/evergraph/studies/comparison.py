@@ -29,7 +29,7 @@ METHODS = {
     "tem": "PDGNNs-TEM",
 }
 UPPER_BOUNDS = ("joint", "joint-pdgnn")
-QUICK_EPOCHS = 5
+QUICK_EPOCHS = 2
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", "paper's AF")
 
 
