@@ -196,3 +196,24 @@ def test_a_search_is_followed_too() -> None:
     line.follow(event(bench, "done", trial="budget=2"))
     line.follow(event(bench, "started"))
     assert line.state == "running task 1"
+
+
+def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    bench = subprocess.Popen(
+        [sys.executable, "-m", "evergraph.cli.app", "bench", "quick", "--out", "out",
+         "--device", "cpu", "--workers", "1", "--set", "training.epochs=100000"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (workers := _learning(bench.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(3)  # torch is loaded by now, or nearly
+    bench.kill()
+    bench.wait()
+    assert workers
+    assert not psutil.wait_procs(workers, timeout=20)[1]
+
+
+def _learning(parent: int) -> list[psutil.Process]:
+    children = psutil.Process(parent).children()
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]

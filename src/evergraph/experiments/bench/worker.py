@@ -6,6 +6,9 @@ Importing this module loads no torch: a worker sets its threads before that.
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,9 +71,23 @@ def prepare(threads: int) -> None:
     """Make a new process ready for work."""
     import torch
 
+    _leave_with_parent()
     torch.set_num_threads(threads)
     # The first optimiser imports torch's compiler: seconds that are not the first run's.
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+
+def _leave_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)  # what was finished is in the folders
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def learn(work: Work) -> Ending:
