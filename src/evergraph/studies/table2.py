@@ -19,7 +19,7 @@ from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
 from evergraph.studies.base import Options, Sheet, Study, studies, try_load
-from evergraph.studies.cells import balanced, marked, spread
+from evergraph.studies.cells import balanced, difference, marked, spread
 from evergraph.studies.paper import papers_name
 
 RATIOS = {"0.02": 0.0002, "0.1": 0.001, "1": 0.01, "5": 0.05, "40": 0.4}
@@ -151,12 +151,15 @@ def _sheet(
     notes: tuple[str, ...],
 ) -> Sheet:  # fmt: skip
     """Return ours and the paper's, a row a sampler, a column a ratio."""
-    columns = ("sampler", *(f"{r} %" for r in ratios), *(f"paper's {r} %" for r in ratios))
+    theirs_too = (f"paper's {ratio} % (ours minus it)" for ratio in ratios)
+    columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)
     by_ratio = {ratio: _column(found, ratio) for ratio in ratios}
     rows: list[tuple[str | Cell, ...]] = []
     for place, sampler in enumerate(SAMPLERS):
         ours = [by_ratio[ratio][place] for ratio in ratios]
-        theirs = [_papers(dataset, sampler, ratio, metric) for ratio in ratios]
+        theirs = [
+            _papers(dataset, sampler, ratio, metric, found[sampler, ratio]) for ratio in ratios
+        ]
         rows.append((sampler, *ours, *theirs))
     return Sheet(name, title, columns, rows, notes)
 
@@ -167,12 +170,17 @@ def _column(found: Found, ratio: str) -> list[Cell]:
     return marked(cells, [None if value is None else value["mean"] for value in values])
 
 
-def _papers(dataset: str, sampler: str, ratio: str, metric: str) -> str:
+def _papers(
+    dataset: str, sampler: str, ratio: str, metric: str, ours: dict[str, float] | None
+) -> str:
+    """Return the paper's value, and ours minus it."""
     name = f"paper/table2/{sampler}-{ratio}"
     if papers_name(dataset) != "arxiv" or name not in presets():
         return "-"
-    value: dict[str, Any] | None = published(name).get(metric)
-    return spread(value)
+    value: dict[str, Any] = published(name)[metric]
+    if ours is None:
+        return spread(value)
+    return f"{spread(value)} ({difference(100 * ours['mean'], value['mean'])})"
 
 
 def _turn(found: Found, ratios: list[str]) -> str:
