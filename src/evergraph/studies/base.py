@@ -78,7 +78,9 @@ class Options:
         """Return what was run otherwise than in the paper, as notes."""
         notes = [f"{len(self.repeats())} seeds; the paper has 5."]
         if self.quick:
-            notes.append("--quick: few epochs; these numbers are not to be quoted.")
+            notes.append(
+                "--quick: few epochs, tables 3 and 5 in fewer, larger tasks: not to be quoted."
+            )
         return (*notes, *more)
 
 

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.records import Row
+from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, read_preset
+from evergraph.graphs import Graph
 from evergraph.reports.tables.record import Cell
 from evergraph.studies.base import Options, Sheet, Study, studies, try_load
 from evergraph.studies.cells import balanced, difference, marked, spread
@@ -29,7 +31,7 @@ METHODS = {
     "tem": "PDGNNs-TEM",
 }
 UPPER_BOUNDS = ("joint", "joint-pdgnn")
-QUICK_EPOCHS = 2
+QUICK_EPOCHS, QUICK_TASKS = 2, 6
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", "paper's AF")
 
 
@@ -43,18 +45,27 @@ class Comparison(Study):
         """Run every method on every dataset at hand."""
         return [self._sheet(dataset, options) for dataset in self.asked(options)]
 
-    def rows(self, dataset: str, options: Options) -> list[Row]:
+    def rows(self, dataset: str, graph: Graph, options: Options) -> list[Row]:
         """Run every method on one dataset."""
-        bench = comparison_bench(self.name, self.setting, dataset, options)
+        quick = quick_values(graph) if options.quick else {}
+        entries = [_entry(self.name, dataset, label, quick) for label in METHODS]
+        bench = BenchConfig.of(
+            {
+                "datasets": [dataset],
+                "settings": [self.setting],
+                "seeds": options.repeats(),
+                "methods": entries,
+            }
+        )
         return options.bench(bench, options.out / self.name / Path(dataset).stem)
 
     def _sheet(self, dataset: str, options: Options) -> Sheet:
         stem = Path(dataset).stem
         title = f"{self.title}, {stem}, {self.setting}: average accuracy and forgetting, percent"
-        missing = try_load(dataset)
-        if isinstance(missing, str):
-            return Sheet(f"{self.name}-{stem}", title, ("dataset", "not run"), [(stem, missing)])
-        rows = self.rows(dataset, options)
+        graph = try_load(dataset)
+        if isinstance(graph, str):
+            return Sheet(f"{self.name}-{stem}", title, ("dataset", "not run"), [(stem, graph)])
+        rows = self.rows(dataset, graph, options)
         return Sheet(
             f"{self.name}-{stem}", title, COLUMNS, _lines(self.name, dataset, rows),
             options.differences(*_notes(dataset)),
@@ -82,20 +93,13 @@ class Table5(Comparison):
     setting = "task-il"
 
 
-def comparison_bench(table: str, setting: str, dataset: str, options: Options) -> BenchConfig:
-    """Return the benchmark of one dataset: the preset of every method, or what stands for it."""
-    entries = [_entry(table, dataset, label, quick=options.quick) for label in METHODS]
-    return BenchConfig.of(
-        {
-            "datasets": [dataset],
-            "settings": [setting],
-            "seeds": options.repeats(),
-            "methods": entries,
-        }
-    )
+def quick_values(graph: Graph) -> dict[str, Any]:
+    """Return what a quick run changes: few epochs, and few tasks of more classes."""
+    classes = max(2, -(-graph.num_classes // QUICK_TASKS))
+    return {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
 
 
-def _entry(table: str, dataset: str, label: str, *, quick: bool) -> dict[str, Any]:
+def _entry(table: str, dataset: str, label: str, quick: dict[str, Any]) -> dict[str, Any]:
     """Return one method as the paper's preset has it; ours where the dataset is not the paper's."""
     name = label.removesuffix("-pdgnn")
     preset = f"paper/{table}/{papers_name(dataset)}-{name}"
@@ -106,9 +110,7 @@ def _entry(table: str, dataset: str, label: str, *, quick: bool) -> dict[str, An
         values.pop(key, None)
     if label.endswith("-pdgnn"):
         values["backbone"] = "pdgnn"
-    if quick:
-        values["training"] = values.get("training", {}) | {"epochs": QUICK_EPOCHS}
-    return {"name": name, "label": label, "run": values}
+    return {"name": name, "label": label, "run": merged(values, quick)}
 
 
 def _lines(table: str, dataset: str, rows: list[Row]) -> list[tuple[str | Cell, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.graphs import Graph
 from evergraph.reports import Finished
 from evergraph.reports.figures.learning_curves import learning_curves
 from evergraph.reports.figures.look import looks_of
@@ -26,10 +27,10 @@ class Fig4(Study):
     def _sheet(self, dataset: str, options: Options) -> Sheet:
         stem = Path(dataset).stem
         title = f"Figure 4, {stem}: average accuracy after each task, class-IL"
-        missing = try_load(dataset)
-        if isinstance(missing, str):
-            return Sheet(f"fig4-{stem}", title, ("dataset", "not run"), [(stem, missing)])
-        group = compared(dataset, options)
+        graph = try_load(dataset)
+        if isinstance(graph, str):
+            return Sheet(f"fig4-{stem}", title, ("dataset", "not run"), [(stem, graph)])
+        group = compared(dataset, graph, options)
         picture = learning_curves(group, looks_of(names_of([group])))
         notes = options.differences(
             "Full lines: tested locally, as the paper does; dashed: globally."
@@ -37,8 +38,8 @@ class Fig4(Study):
         return Sheet(f"fig4-{stem}", title, notes=notes, picture=picture)
 
 
-def compared(dataset: str, options: Options) -> Group:
+def compared(dataset: str, graph: Graph, options: Options) -> Group:
     """Return the finished runs of table3 on a dataset."""
-    rows = Table3().rows(dataset, options)
+    rows = Table3().rows(dataset, graph, options)
     runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
     return grouped(runs, options.out)[0]

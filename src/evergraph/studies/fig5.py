@@ -27,11 +27,11 @@ class Fig5(Study):
 
     def _sheets(self, dataset: str, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
-        missing = try_load(dataset)
-        if isinstance(missing, str):
+        graph = try_load(dataset)
+        if isinstance(graph, str):
             title = f"Figure 5, {stem}"
-            return [Sheet(f"fig5-{stem}", title, ("dataset", "not run"), [(stem, missing)])]
-        group = compared(dataset, options)
+            return [Sheet(f"fig5-{stem}", title, ("dataset", "not run"), [(stem, graph)])]
+        group = compared(dataset, graph, options)
         return [
             Sheet(
                 f"fig5-{stem}-{entry.name}",
