@@ -181,10 +181,11 @@ def test_methods_races_loops_that_agree(load, backbone, sparse):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_methods_refuses_loops_that_disagree(load):
+@pytest.mark.parametrize("shift", [1.0, torch.nan])
+def test_methods_refuses_loops_that_disagree(load, shift):
     bench, graphs = load("methods"), load("graphs")
     graph = graphs.CASES[TINY].load()
-    other = replace(graph, features=graph.features + 1)
+    other = replace(graph, features=graph.features + shift)
     loops = {bench.OURS: bench.ours(graph, "gcn", 1), bench.PYG: bench.pyg(other, "gcn", 1)}
     with pytest.raises(ValueError, match="ours differs from PyG by"):
         bench.disagreement(loops)
