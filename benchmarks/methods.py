@@ -414,8 +414,9 @@ def notes_on_methods() -> tuple[str, ...]:
         "kept: after the last task, besides the model. floats as the paper counts: features with "
         "their zeros, embeddings, gradients, importance. bytes: of everything, features as they "
         "are held, so that few bytes can stand for many floats where they are CSR.",
-        "peak: a process each, 1 epoch a task, its allocator's slack included. beyond graph: how far the resident size rises above "
-        "what it is with the graph loaded; process peak: with Python, torch and the graph.",
+        "peak: a process each, 1 epoch a task, its allocator's slack included. beyond graph: how "
+        "far the resident size rises above what it is with the graph loaded; process peak: with "
+        "Python, torch and the graph.",
     )
 
 

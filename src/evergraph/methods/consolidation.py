@@ -90,7 +90,8 @@ class ConsolidatingLearner(BackboneLearner):
             value, list(parameters.values()), retain_graph=keep, allow_unused=True
         )
         pairs = zip(parameters.items(), found, strict=True)
-        return {name: torch.zeros_like(p) if g is None else g for (name, p), g in pairs}
+        # In the parameters' own layout: the penalty goes over both together at every step.
+        return {n: torch.zeros_like(p) if g is None else g.contiguous() for (n, p), g in pairs}
 
     @property
     def usage(self) -> MemoryUsage:

@@ -32,7 +32,7 @@ class Effect:
 
     Attributes:
         homophily: the share of its ego-subnetwork that has its class, itself left out.
-        inside, outside: mean rise of log p(its class) inside and outside the ego-subnetwork.
+        inside, outside: mean rise of its class's score inside and outside the ego-subnetwork.
         same_inside, same_outside: the same over nodes of its class alone.
     """
 
@@ -57,9 +57,7 @@ class Theorem(Study):
 
 def _sheets(name: str, options: Options) -> list[Sheet]:
     stem = Path(name).stem
-    title = (
-        f"Pseudo-training on {stem}: rise of log p(replayed class) after one replay step, x 1000"
-    )
+    title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
     graph = try_load(name)
     if isinstance(graph, str):
         return [Sheet(f"theorem-{stem}", title, ("dataset", "not run"), [(stem, graph)])]
@@ -73,6 +71,7 @@ def _sheets(name: str, options: Options) -> list[Sheet]:
     notes = (
         f"One gradient step of {STEP} on one stored embedding, a linear f_out trained on the first "
         f"{TASKS} tasks, {count} replays a seed; the replayed node itself is left out.",
+        "Scores before the softmax: a probability that is near 1 already has nowhere to rise.",
         "The paper proves that replaying an embedding trains the nodes it was made of, and assumes "
         "the benefit where they share its class; it shows no measurement.",
     )
@@ -159,11 +158,11 @@ def _effect(
         return None
     label = int(labels[node])
     parameters = list(model.parameters())
-    before = _log_probability(model, embeddings, label)
+    before = _score(model, embeddings, label)
     loss = cross_entropy(model(embeddings, torch.tensor([node])), labels[node : node + 1])
     gradients = torch.autograd.grad(loss, parameters)
     _step(parameters, gradients, -STEP)
-    rise = _log_probability(model, embeddings, label) - before
+    rise = _score(model, embeddings, label) - before
     _step(parameters, gradients, STEP)
     inside = torch.zeros(len(labels), dtype=torch.bool)
     inside[others] = True
@@ -180,8 +179,9 @@ def _effect(
 
 
 @torch.no_grad()
-def _log_probability(model: PDGNN, embeddings: Tensor, label: int) -> Tensor:
-    return model(embeddings).log_softmax(1)[:, label]  # type: ignore[no-any-return]
+def _score(model: PDGNN, embeddings: Tensor, label: int) -> Tensor:
+    scores: Tensor = model(embeddings)[:, label]
+    return scores
 
 
 @torch.no_grad()
