@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 EXIT_CODE = 2
+MOST_NAMED = 40  # names in one sentence
 
 
 class EvergraphError(Exception):
@@ -42,7 +43,11 @@ choose one of coverage, uniform
         known = sorted(choices)
         close = get_close_matches(str(name), known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        super().__init__(f"unknown {kind} {name!r}: {hint}choose one of {', '.join(known)}")
+        offer = f"choose one of {', '.join(known)}"
+        if len(known) > MOST_NAMED:
+            nearest = get_close_matches(str(name), known, n=8, cutoff=0.0)
+            offer = f"of {len(known)} the nearest are {', '.join(nearest)}"
+        super().__init__(f"unknown {kind} {name!r}: {hint}{offer}")
 
 
 class DataError(EvergraphError):

@@ -110,7 +110,7 @@ def _at(
 
 def _ranked(pairs: Sequence[tuple[float, float]]) -> str:
     """Return Spearman's rank correlation."""
-    if len(pairs) < 3:
+    if len(pairs) < 3 or any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
         return "-"
     return f"{float(spearmanr(*zip(*pairs, strict=True)).statistic):+.2f}"
 
