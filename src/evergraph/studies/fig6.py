@@ -11,6 +11,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
+from evergraph.core.written_aside import written_aside
 from evergraph.graphs import Graph
 from evergraph.methods import BackboneLearner, methods
 from evergraph.nn import backbones
@@ -43,12 +44,30 @@ def _sheet(name: str, options: Options) -> Sheet:
     graph = try_load(name)
     if isinstance(graph, str):
         return Sheet(f"fig6-{stem}", title, ("dataset", "not run"), [(stem, graph)])
-    found = {method: _panels(method, graph, options.quick) for method in SHOWN}
+    found = {
+        method: _kept(options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick)
+        for method in SHOWN
+    }
     notes = options.differences(
         f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
         "ER-GNN on a normalised GCN, the others on PDGNN."
     )
     return Sheet(f"fig6-{stem}", title, notes=notes, picture=_draw(f"fig6-{stem}", title, found))
+
+
+def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
+    """Return a method's panels, from the file where they were made before."""
+    if path.exists():
+        stored = np.load(path, allow_pickle=False)
+        names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
+        return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
+    panels = _panels(method, graph, quick)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, (points, labels) in panels:
+        arrays |= {f"points {name}": points, f"labels {name}": labels}
+    with written_aside(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return panels
 
 
 def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
