@@ -81,7 +81,7 @@ def test_lwf_distils_the_old_models_answers(make: Any, two_pairs: Graph, setting
     for group in old_space.groups():
         columns = slice(group.start, group.stop)
         targets = (old[:, columns] / 4).softmax(1)
-        expected += float(-(targets * (new[:, columns] / 4).log_softmax(1)).sum(1).mean())
+        expected += (-(targets * (new[:, columns] / 4).log_softmax(1)).sum(1).mean()).item()
     assert float(learner.distillation(new, EVERYTHING)) == pytest.approx(expected, rel=1e-5)
     bare = float(learner.classification_loss(new, EVERYTHING))
     assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * expected, rel=1e-5)
