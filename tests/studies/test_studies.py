@@ -181,3 +181,13 @@ def test_arxiv_and_corafull_are_as_in_the_paper(real: Any, tmp_path: Path) -> No
         ratios = {row[0]: float(str(row[3])) for row in sheet.rows}
         for design in ("ER-GNN", "PDGNNs-TEM", "GEM, a gradient a memory"):
             assert ratios[design] == pytest.approx(1.0, abs=0.155), (sheet.title, design)
+
+
+@pytest.mark.parametrize("name", ["table3", "fig4", "fig5", "fig6", "strategies", "theorem"])
+def test_a_structure_without_features_is_said_where_something_is_to_be_learned(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bare.npz"
+    np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
+    (sheet,) = studies.make(name).run(options(tmp_path, str(path)))
+    assert "no features to learn from" in str(sheet.rows[0][1])

@@ -85,7 +85,11 @@ class Options:
 
 
 class Study(ABC):
-    """One table or figure of the paper."""
+    """One table or figure of the paper.
+
+    Attributes:
+        datasets: used unless others are asked for.
+    """
 
     name: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]]
@@ -97,6 +101,34 @@ class Study(ABC):
     def asked(self, options: Options) -> tuple[str, ...]:
         """Return the datasets to use."""
         return options.datasets or self.datasets
+
+
+class DatasetStudy(Study):
+    """A study with sheets of its own for each dataset.
+
+    Attributes:
+        learns: whether it needs features, or the structure alone will do.
+    """
+
+    learns: ClassVar[bool] = True
+
+    def run(self, options: Options) -> list[Sheet]:
+        """Make the sheets of every dataset, or say why there are none."""
+        return [sheet for dataset in self.asked(options) for sheet in self._made(dataset, options)]
+
+    def _made(self, dataset: str, options: Options) -> list[Sheet]:
+        graph = try_load(dataset)
+        if isinstance(graph, Graph) and self.learns and not graph.num_features:
+            graph = f"{dataset} has no features to learn from"
+        if isinstance(graph, Graph):
+            return self.sheets(dataset, graph, options)
+        stem = Path(dataset).stem
+        columns = ("dataset", "not run")
+        return [Sheet(f"{self.name}-{stem}", f"{self.name}, {stem}", columns, [(stem, graph)])]
+
+    @abstractmethod
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Make the sheets of one dataset that is at hand."""
 
 
 def try_load(name: str, *, undirected: bool = True) -> Graph | str:

@@ -11,7 +11,7 @@ from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, read_preset
 from evergraph.graphs import Graph
 from evergraph.reports.tables.record import Cell
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.cells import balanced, difference, marked, spread
 from evergraph.studies.paper import papers_cell, papers_name
 
@@ -35,15 +35,11 @@ QUICK_EPOCHS, QUICK_TASKS = 2, 6
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", "paper's AF")
 
 
-class Comparison(Study):
+class Comparison(DatasetStudy):
     """All methods on some datasets, in one setting."""
 
     setting: ClassVar[str]
     datasets = ("wordnet", *PAPERS)
-
-    def run(self, options: Options) -> list[Sheet]:
-        """Run every method on every dataset at hand."""
-        return [self._sheet(dataset, options) for dataset in self.asked(options)]
 
     def rows(self, dataset: str, graph: Graph, options: Options) -> list[Row]:
         """Run every method on one dataset."""
@@ -59,17 +55,15 @@ class Comparison(Study):
         )
         return options.bench(bench, options.out / self.name / Path(dataset).stem)
 
-    def _sheet(self, dataset: str, options: Options) -> Sheet:
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Run every method on one dataset, and set ours beside the paper's."""
         stem = Path(dataset).stem
         title = f"{self.title}, {stem}, {self.setting}: average accuracy and forgetting, percent"
-        graph = try_load(dataset)
-        if isinstance(graph, str):
-            return Sheet(f"{self.name}-{stem}", title, ("dataset", "not run"), [(stem, graph)])
         rows = self.rows(dataset, graph, options)
-        return Sheet(
+        return [Sheet(
             f"{self.name}-{stem}", title, COLUMNS, _lines(self.name, dataset, rows),
             options.differences(*_notes(dataset)),
-        )  # fmt: skip
+        )]  # fmt: skip
 
     @property
     def title(self) -> str:

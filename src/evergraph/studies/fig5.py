@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.graphs import Graph
 from evergraph.reports.figures.accuracy_matrix import accuracy_matrix
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.comparison import METHODS, Table3
 from evergraph.studies.fig4 import compared
 
@@ -13,24 +14,15 @@ SHOWN = ("tem", "er-gnn", "lwf", "finetune")
 
 
 @studies.register
-class Fig5(Study):
+class Fig5(DatasetStudy):
     """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
 
     name = "fig5"
     datasets = Table3.datasets
 
-    def run(self, options: Options) -> list[Sheet]:
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Draw the runs of table3, which are made where they are not there yet."""
-        return [
-            sheet for dataset in self.asked(options) for sheet in self._sheets(dataset, options)
-        ]
-
-    def _sheets(self, dataset: str, options: Options) -> list[Sheet]:
         stem = Path(dataset).stem
-        graph = try_load(dataset)
-        if isinstance(graph, str):
-            title = f"Figure 5, {stem}"
-            return [Sheet(f"fig5-{stem}", title, ("dataset", "not run"), [(stem, graph)])]
         group = compared(dataset, graph, options)
         return [
             Sheet(

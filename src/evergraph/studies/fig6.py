@@ -17,7 +17,7 @@ from evergraph.methods import BackboneLearner, methods
 from evergraph.nn import backbones
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.streams import GraphStream
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer
 
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
@@ -27,23 +27,20 @@ Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
 
 @studies.register
-class Fig6(Study):
+class Fig6(DatasetStudy):
     """t-SNE of hidden states after 1, half and all tasks, for Fine-tune, ER-GNN and TEM."""
 
     name = "fig6"
     datasets = ("wordnet",)
 
-    def run(self, options: Options) -> list[Sheet]:
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Learn the stream with each method and look at it on the way."""
-        return [_sheet(name, options) for name in self.asked(options)]
+        return [_sheet(dataset, graph, options)]
 
 
-def _sheet(name: str, options: Options) -> Sheet:
+def _sheet(name: str, graph: Graph, options: Options) -> Sheet:
     stem = Path(name).stem
     title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
-    graph = try_load(name)
-    if isinstance(graph, str):
-        return Sheet(f"fig6-{stem}", title, ("dataset", "not run"), [(stem, graph)])
     found = {
         method: _kept(options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick)
         for method in SHOWN

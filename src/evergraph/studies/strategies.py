@@ -6,8 +6,9 @@ from pathlib import Path
 
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.records import Row
+from evergraph.graphs import Graph
 from evergraph.reports.tables.record import Cell
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.cells import balanced, marked, spread
 
 STRATEGIES = {
@@ -25,23 +26,20 @@ FIXED = {"h2gcn": (2,), "identity": (0,)}  # these look only so far
 
 
 @studies.register
-class Strategies(Study):
+class Strategies(DatasetStudy):
     """f_topo strategies S1, S2, S3, reservoir, MixHop, H2GCN at 1 to 6 hops."""
 
     name = "strategies"
     datasets = ("wordnet",)
 
-    def run(self, options: Options) -> list[Sheet]:
-        """Learn with every strategy on every dataset at hand."""
-        return [_sheet(name, options) for name in self.asked(options)]
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Learn with every strategy."""
+        return [_sheet(dataset, options)]
 
 
 def _sheet(name: str, options: Options) -> Sheet:
     stem = Path(name).stem
     title = f"f_topo on {stem}: AA of tem in class-IL, percent, by hops"
-    missing = try_load(name)
-    if isinstance(missing, str):
-        return Sheet(f"strategies-{stem}", title, ("dataset", "not run"), [(stem, missing)])
     hops = HOPS[:2] if options.quick else HOPS
     rows = options.bench(_bench(name, hops, options), options.out / "strategies" / stem)
     columns = ("strategy", *(f"{hop} hops" for hop in hops))

@@ -18,7 +18,7 @@ from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies, try_load
 from evergraph.studies.cells import balanced, difference, marked, spread
 from evergraph.studies.paper import papers_name
 
@@ -33,27 +33,20 @@ Found = dict[tuple[str, str], dict[str, float] | None]
 
 
 @studies.register
-class Table2(Study):
+class Table2(DatasetStudy):
     """Buffer sizes x samplers: coverage ratio, and AA where there are features."""
 
     name = "table2"
+    learns = False
     datasets = ("arxiv", "wordnet")
 
-    def run(self, options: Options) -> list[Sheet]:
-        """Measure both halves on every dataset at hand."""
-        return [sheet for name in self.asked(options) for sheet in self._sheets(name, options)]
-
-    def _sheets(self, name: str, options: Options) -> list[Sheet]:
-        stem = Path(name).stem
-        graph = try_load(name)
-        if isinstance(graph, str):
-            title = f"Table 2, {stem}"
-            return [Sheet(f"table2-{stem}", title, ("dataset", "not run"), [(stem, graph)])]
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Measure both halves, or coverage alone where there is nothing to learn from."""
         ratios = [ratio for ratio in RATIOS if not options.quick or ratio in QUICK]
         if graph.num_features:
-            return _learned(name, ratios, options)
+            return _learned(dataset, ratios, options)
         return [
-            _covered(name, undirected, ratios, options) for undirected in (False, True)
+            _covered(dataset, undirected, ratios, options) for undirected in (False, True)
         ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import torch
 
 from evergraph.graphs import Graph, reach_sizes
 from evergraph.streams import GraphStream
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.paper import facts, papers_name
 
 HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5
@@ -31,23 +31,21 @@ class Kept:
 
 
 @studies.register
-class Table4(Study):
+class Table4(DatasetStudy):
     """Float32 values that each replay design keeps, computed exactly, beside the paper's."""
 
     name = "table4"
+    learns = False
     datasets = ("corafull", "arxiv", "reddit", "products", "wordnet")
 
-    def run(self, options: Options) -> list[Sheet]:
-        """Count for every dataset at hand."""
-        return [_sheet(name) for name in self.asked(options)]
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Count."""
+        return [_sheet(dataset, graph)]
 
 
-def _sheet(name: str) -> Sheet:
+def _sheet(name: str, graph: Graph) -> Sheet:
     stem = Path(name).stem
     title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
-    graph = try_load(name)
-    if isinstance(graph, str):
-        return Sheet(f"table4-{stem}", title, ("dataset", "not run"), [(stem, graph)])
     papers = facts()["memory"].get(papers_name(name) or "", {})
     rows = [_line(kept, papers) for kept in consumption(graph, papers_name(name))]
     columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")

@@ -16,7 +16,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, reach
 from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
-from evergraph.studies.base import Options, Sheet, Study, studies, try_load
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.cells import balanced
 from evergraph.studies.table2 import QUICK, learned
 from evergraph.training import Trainer
@@ -44,23 +44,20 @@ class Effect:
 
 
 @studies.register
-class Theorem(Study):
+class Theorem(DatasetStudy):
     """How much replaying one embedding moves its ego-subnetwork's predictions, by homophily."""
 
     name = "theorem"
     datasets = ("wordnet",)
 
-    def run(self, options: Options) -> list[Sheet]:
-        """Measure on every dataset at hand."""
-        return [sheet for name in self.asked(options) for sheet in _sheets(name, options)]
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Measure."""
+        return _sheets(dataset, graph, options)
 
 
-def _sheets(name: str, options: Options) -> list[Sheet]:
+def _sheets(name: str, graph: Graph, options: Options) -> list[Sheet]:
     stem = Path(name).stem
     title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
-    graph = try_load(name)
-    if isinstance(graph, str):
-        return [Sheet(f"theorem-{stem}", title, ("dataset", "not run"), [(stem, graph)])]
     count = REPLAYED // 10 if options.quick else REPLAYED
     effects = [e for seed in options.repeats() for e in pseudo_training(graph, count, seed=seed)]
     columns = (
