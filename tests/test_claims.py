@@ -61,9 +61,11 @@ def covered(stream: GraphStream, sampler: str, budget: float) -> float:
     memory = EmbeddingMemory(budget=budget, sampler=samplers.make(sampler))
     for task in stream:
         embeddings = torch.empty(len(task.train), 0)
-        candidates = Candidates(task.graph, task.train, task.train_labels, embeddings, 2)
+        candidates = Candidates(
+            task.graph, task.train, task.train_labels, embeddings, 2, known_as=task.ids[task.train]
+        )
         memory.store(candidates, task.class_sizes, generator=seeded(0, task.index))
-        memory.measure(task.graph, task.own, task.label_space.newest(), hops=2)
+        memory.measure(task.graph, task.ids, task.own, hops=2)
     return memory.coverage_ratio
 
 

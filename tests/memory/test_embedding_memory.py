@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -170,7 +171,7 @@ def test_budget_zero_keeps_nothing_and_goes_on(name: str) -> None:
     memory = EmbeddingMemory(budget=0, sampler=samplers.make(name))
     for _ in range(2):
         memory.store(candidates_of([0, 1, 0]), {0: 2, 1: 1}, generator=generator())
-        memory.measure(graph_of([], 3), torch.arange(3), range(2), hops=1)
+        memory.measure(graph_of([], 3), torch.arange(3), torch.arange(3), hops=1)
     assert len(memory) == 0
     assert memory.usage.floats == 0
     assert memory.coverage_ratio == 0.0
@@ -204,7 +205,7 @@ def test_candidates_come_back_unchanged_and_nothing_global_is_drawn() -> None:
 def filled(budget: int = 2) -> EmbeddingMemory:
     memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
     memory.store(candidates_of([0, 0, 0, 1, 1, 1]), {0: 3, 1: 3}, generator=generator(3))
-    memory.measure(graph_of([(0, 1), (1, 2)], 6), torch.arange(6), range(2), hops=1)
+    memory.measure(graph_of([(0, 1), (1, 2)], 6), torch.arange(6), torch.arange(6), hops=1)
     return memory
 
 
@@ -215,7 +216,7 @@ def test_a_restored_memory_goes_on_as_the_first_would_have() -> None:
     assert second.coverage_ratio == first.coverage_ratio > 0
     for memory in (first, second):
         memory.store(candidates_of([1, 1, 2, 2, 2]), {1: 5, 2: 3}, generator=generator(8))
-        memory.measure(graph_of([(0, 1)], 5), torch.arange(5), range(2, 3), hops=1)
+        memory.measure(graph_of([(0, 1)], 5), torch.arange(5), torch.arange(5), hops=1)
     assert first.state().keys() == second.state().keys()
     for name, value in first.state().items():
         assert value.equal(second.state()[name])
@@ -226,7 +227,7 @@ def test_a_state_taken_earlier_does_not_change_with_the_memory() -> None:
     state = memory.state()
     copies = {name: value.clone() for name, value in state.items()}
     memory.store(candidates_of([1, 1, 2, 2, 2]), {1: 5, 2: 3}, generator=generator(8))
-    memory.measure(graph_of([(0, 1)], 5), torch.arange(5), range(2, 3), hops=1)
+    memory.measure(graph_of([(0, 1)], 5), torch.arange(5), torch.arange(5), hops=1)
     assert all(value.equal(copies[name]) for name, value in state.items())
     assert len(memory) != len(state["labels"])
 
@@ -242,7 +243,7 @@ def test_the_coverage_of_one_task_is_r_c(pairs: Pairs, hops: int, budget: int, s
     candidates = candidates_of([0, 1, 0, 1, 0, 1, 0, 1], pairs, hops=hops)
     memory = EmbeddingMemory(budget=budget)
     memory.store(candidates, {0: 4, 1: 4}, generator=generator(seed))
-    memory.measure(candidates.graph, torch.arange(8), range(2), hops=hops)
+    memory.measure(candidates.graph, torch.arange(8), torch.arange(8), hops=hops)
     expected = coverage_ratio(candidates.graph, memory.nodes_, hops=hops)
     assert memory.coverage_ratio == pytest.approx(expected)
 
@@ -255,11 +256,11 @@ def test_coverage_adds_up_over_tasks() -> None:
     # ends covers two.
     star = candidates_of([0] * 4, [(0, 1), (0, 2), (0, 3)])
     memory.store(star.take(torch.tensor([0])), {0: 4}, generator=generator())
-    memory.measure(star.graph, torch.arange(4), range(0, 1), hops=1)
+    memory.measure(star.graph, torch.arange(4), torch.arange(4), hops=1)
     assert memory.coverage_ratio == 1.0
-    second = candidates_of([1] * 4, path)
+    second = replace(candidates_of([1] * 4, path), known_as=torch.arange(4, 8))
     memory.store(second.take(torch.tensor([3])), {1: 4}, generator=generator())
-    memory.measure(second.graph, torch.arange(4), range(1, 2), hops=1)
+    memory.measure(second.graph, torch.arange(4, 8), torch.arange(4), hops=1)
     assert memory.coverage_ratio == (4 + 2) / (4 + 4)
 
 
@@ -268,5 +269,5 @@ def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything() -> None:
     memory = EmbeddingMemory(budget=1)
     path = candidates_of([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
     memory.store(path.take(torch.tensor([2])), {1: 2}, generator=generator())
-    memory.measure(path.graph, torch.tensor([2, 3]), range(1, 2), hops=1)
+    memory.measure(path.graph, torch.arange(4), torch.tensor([2, 3]), hops=1)
     assert memory.covered_.tolist() == [2, 2]

@@ -27,6 +27,7 @@ class EmbeddingMemory:
     Attributes:
         embeddings_: float32 [kept, dims].
         labels_: their classes.  int64 [kept]
+        nodes_: which nodes of the dataset they are of.  int64 [kept]
     """
 
     def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
@@ -85,16 +86,18 @@ class EmbeddingMemory:
         keep = torch.cat([(~contested).nonzero().flatten(), best])
         from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
         self.embeddings_ = torch.cat([old[from_old], candidates.embeddings[from_new]])
-        self.nodes_ = torch.cat([self.nodes_, candidates.nodes.cpu()])[keep]
+        self.nodes_ = torch.cat([self.nodes_, candidates.ids.cpu()])[keep]
         self.labels_, self.ranks_ = labels[keep], every_rank[keep]
 
-    def measure(self, graph: Graph, own: Tensor, labels: range, *, hops: int) -> None:
+    def measure(self, graph: Graph, ids: Tensor, own: Tensor, *, hops: int) -> None:
         """Count how many of a task's nodes its stored embeddings cover.
 
-        own: positions in ``graph`` of the task's nodes; labels: the task's classes.
+        ids: which node each node of ``graph`` is; own: positions in it of the task's nodes.
         """
-        chosen = (self.labels_ >= labels.start) & (self.labels_ < labels.stop)
-        covered = covered_nodes(graph, self.nodes_[chosen], hops=hops)[own.cpu()]
+        new = ids[own.cpu()]
+        chosen = self.nodes_[torch.isin(self.nodes_, new)]
+        places = torch.searchsorted(ids, chosen)
+        covered = covered_nodes(graph, places, hops=hops)[own.cpu()]
         self.covered_ = self.covered_ + torch.tensor([int(covered.sum()), len(own)])
 
     @property

@@ -109,13 +109,15 @@ class TEM(BackboneLearner):
         current, targets = self._current(task)
         hops = self.backbone.hops
         residuals = self.residuals(current, targets)
-        candidates = Candidates(task.graph, task.train, targets.cpu(), current, hops, residuals)
+        candidates = Candidates(
+            task.graph, task.train, targets.cpu(), current, hops, residuals, task.ids[task.train]
+        )
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
         for rows in order.tensor_split(self.arrivals):
             self.memory.store(candidates.take(rows), task.class_sizes, generator=self.generator)
-        self.memory.measure(task.graph, task.own, task.label_space.newest(), hops=hops)
+        self.memory.measure(task.graph, task.ids, task.own, hops=hops)
 
     @property
     def usage(self) -> MemoryUsage:

@@ -127,6 +127,7 @@ class GraphStream:
         return Task(
             index=index,
             label_space=self.label_space(index),
+            ids=nodes,
             train=_positions(nodes, parts[0]),
             train_labels=self._labels[parts[0]],
             validation=_positions(nodes, parts[1]),

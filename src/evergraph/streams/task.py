@@ -39,6 +39,8 @@ class Task:
     Attributes:
         index: 0-based place in the stream.
         label_space: classes met so far, this task's included.
+        ids: which node of the dataset each node of ``graph`` is, ascending: what stays the same
+            when the graph has grown.  int64 [nodes of graph]
         train, validation: positions in ``graph``.  int64 [nodes]
         train_labels, validation_labels: classes, numbered in order of arrival.  int64 [nodes]
         own: positions in ``graph`` of the nodes that are new with this task.  int64 [nodes]
@@ -48,6 +50,7 @@ class Task:
 
     index: int
     label_space: LabelSpace
+    ids: Tensor
     train: Tensor
     train_labels: Tensor
     validation: Tensor

@@ -133,9 +133,11 @@ def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) 
     for index in range(len(stream)):
         task = stream.open(index)
         nothing = torch.empty(len(task.train), 0)
-        candidates = Candidates(task.graph, task.train, task.train_labels, nothing, HOPS)
+        candidates = Candidates(
+            task.graph, task.train, task.train_labels, nothing, HOPS, known_as=task.ids[task.train]
+        )
         memory.store(candidates, task.class_sizes, generator=seeded(seed, index))
-        memory.measure(task.graph, task.own, task.label_space.newest(), hops=HOPS)
+        memory.measure(task.graph, task.ids, task.own, hops=HOPS)
     return memory.coverage_ratio
 
 

@@ -27,6 +27,7 @@ class Candidates:
         hops: how far an embedding looks: the radius of an ego-subnetwork.
         residuals: softmax of the scores minus the one-hot class, where a model has learned them.
             float32 [n, classes]
+        known_as: which nodes of the dataset they are, where positions do not say.  int64 [n]
     """
 
     graph: Graph
@@ -35,6 +36,12 @@ class Candidates:
     embeddings: Tensor
     hops: int
     residuals: Tensor | None = None
+    known_as: Tensor | None = None
+
+    @property
+    def ids(self) -> Tensor:
+        """Which nodes of the dataset they are.  int64 [n]"""
+        return self.nodes if self.known_as is None else self.known_as
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -48,6 +55,7 @@ class Candidates:
             self.embeddings[rows],
             self.hops,
             None if self.residuals is None else self.residuals[rows],
+            None if self.known_as is None else self.known_as[rows],
         )
 
 
