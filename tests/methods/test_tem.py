@@ -113,11 +113,12 @@ def test_memory_keeps_the_budget_and_its_coverage_is_the_ratio_of_its_nodes(
     memory = EmbeddingMemory(budget=3, sampler=UniformSampler())
     learner = make(memory=memory, store=store)
     stream = GraphStream(small_graph)
-    learner.fit_task(stream.open(0))
+    task = stream.open(0)
+    learner.fit_task(task)
     assert torch.bincount(memory.labels_).tolist() == [3, 3]
-    graph = stream.local_graph(0)
-    assert learner.coverage_ratio == pytest.approx(coverage_ratio(graph, memory.nodes_, hops=2))
-    kept = learner.backbone.prepare(graph)[memory.nodes_]
+    graph, places = task.graph, torch.searchsorted(task.ids, memory.nodes_)
+    assert learner.coverage_ratio == pytest.approx(coverage_ratio(graph, places, hops=2))
+    kept = learner.backbone.prepare(graph)[places]
     assert memory.embeddings_.equal(kept)
     learner.fit_task(stream.open(1))
     assert torch.bincount(memory.labels_).tolist() == [3, 3, 3, 3]

@@ -70,7 +70,8 @@ def test_training_from_stored_embeddings_equals_training_from_ego_subnetworks(
     for learner in learners:
         learner.fit_task(stream.open(0))
     # The second learner's memory is rebuilt from the ego-subnetworks of the nodes it stored.
-    graph, nodes = stream.local_graph(0), second.memory.nodes_.tolist()
+    task = stream.open(0)
+    graph, nodes = task.graph, torch.searchsorted(task.ids, second.memory.nodes_).tolist()
     second.memory.embeddings_ = torch.stack([ego_embedding(graph, v, 2) for v in nodes])
     for learner in learners:
         learner.begin_task(stream.open(1))
