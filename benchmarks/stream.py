@@ -138,7 +138,7 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (TEM, "begin_task", EXAMPLES),
     (EmbeddingMemory, "store", SAMPLING),
     (EmbeddingMemory, "measure", SAMPLING),
-    (protocol, "accuracy_rows", EVALUATION),
+    (protocol, "evaluate", EVALUATION),
     (GraphStream, "__init__", STREAM),
     (GraphStream, "open", STREAM),
     (GraphStream, "exams", STREAM),

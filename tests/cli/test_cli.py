@@ -104,6 +104,19 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
     assert (config["seeds"], config["undirected"]) == ([5], False)
 
 
+def test_domains_arrive_by_time(tmp_path: Path, evergraph: Evergraph) -> None:
+    for name in ("a", "b"):
+        write_graph(tmp_path / f"{name}.npz")
+    done = evergraph(
+        "run", "--dataset", "joined", "--set", 'dataset.parts=["a.npz", "b.npz"]', "--by", "time",
+        "--epochs", "1", "--device", "cpu", "--json",
+    )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert result["config"]["stream"]["by"] == "time"
+    assert result["config"]["dataset"] == {"name": "joined", "parts": ["a.npz", "b.npz"]}
+    assert result["dataset"]["task_classes"][1] == []  # the second graph brings no new class
+
+
 def test_a_preset_can_be_a_file(tmp_path: Path, evergraph: Evergraph) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('method = "joint"\n[training]\nepochs = 1\n')
@@ -238,6 +251,8 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["--dataset", "cora"], "corafull"),
         (["--setting", "class"], "unknown setting 'class'"),
         (["--edges", "some"], "unknown edges 'some'"),
+        (["--by", "day"], "unknown by 'day'"),
+        (["--by", "time"], "by = 'time' needs the time of every node"),
         (["--preset", "nips"], "unknown preset 'nips'"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--dataset", "absent.npz"], "no such file or folder: absent.npz"),

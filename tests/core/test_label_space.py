@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.label_space import LabelSpace
 
-sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(tuple)
+sizes = st.lists(st.integers(0, 4), min_size=1, max_size=6).map(tuple)
 
 
 def test_growing_adds_a_task_and_leaves_the_old_space_alone() -> None:
@@ -65,6 +65,19 @@ def test_one_loss_term_in_class_il_and_one_a_task_in_task_il() -> None:
 def test_an_unknown_setting_lists_the_two() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown setting 'task': .*class-il, task-il"):
         LabelSpace("task")  # type: ignore[arg-type]
+
+
+def test_a_task_may_bring_no_new_class() -> None:
+    # classes 0 1 | none | 2
+    space = LabelSpace("class-il", (2, 0, 1))
+    assert space.num_classes == 3
+    assert space.task_of(torch.tensor([0, 1, 2])).tolist() == [0, 0, 2]
+    assert space.groups() == [range(0, 3)]
+    assert LabelSpace("task-il", (2, 0, 1)).groups() == [range(0, 2), range(2, 3)]
+    before = LabelSpace("class-il", (2,)).grown(0)
+    assert before.sizes == (2, 0)
+    assert list(before.newest()) == []
+    assert before.terms(torch.tensor([1, 0])).tolist() == [0, 0]
 
 
 @settings(max_examples=25, deadline=None)

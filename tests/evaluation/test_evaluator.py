@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from evergraph.core.answers import Answers
 from evergraph.core.errors import UnknownNameError
-from evergraph.evaluation import accuracy_rows
+from evergraph.evaluation import evaluate
+from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.graphs import Graph
 from evergraph.streams import GraphStream
 
@@ -20,6 +23,7 @@ LABELS = torch.cat([torch.full((size,), label) for label, size in enumerate(SIZE
 LABELS = LABELS[torch.randperm(50, generator=torch.Generator().manual_seed(0))]
 ORDER = [2, 1, 3, 0]  # task 0 tests 2 and 3 nodes, task 1 tests 4 and 1
 ONES = [1.0, 1.0]
+NOVELTY = [0.0, 2.0, 1.0, 3.0]  # by arrival
 
 
 def stream_of(**options: Any) -> GraphStream:
@@ -30,18 +34,31 @@ def stream_of(**options: Any) -> GraphStream:
     return GraphStream(graph, order=ORDER, **options)
 
 
-class Answers:
+class Oracle:
     """Reads the truth off the node's number, changes it as told, and keeps the questions."""
 
-    def __init__(self, change: Callable[[int], int] = lambda label: label) -> None:
+    def __init__(self, change: Callable[[int], int] = lambda label: label, sure: float = 1) -> None:
         self.change = change
+        self.sure = sure
         self.asked: list[tuple[Graph, Tensor, Tensor | None]] = []
 
-    def predict(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
+    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
         self.asked.append((graph, nodes, tasks))
         numbers = graph.features[nodes, 0].long()
         arrival = [ORDER.index(label) for label in LABELS[numbers].tolist()]
-        return torch.tensor([self.change(label) for label in arrival])
+        classes = torch.tensor([self.change(label) for label in arrival])
+        return Answers(classes, torch.full((len(nodes),), self.sure), self.novelty(arrival, graph))
+
+    def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
+        return torch.tensor([NOVELTY[label] for label in arrival])
+
+
+def rows_of(learner: Oracle, stream: GraphStream, index: int, **options: Any) -> AccuracyRows:
+    return evaluate(learner, stream, index, **options).rows
+
+
+def measures_of(learner: Oracle, index: int = 0, **options: Any) -> Measures:
+    return evaluate(learner, stream_of(), index, **options).measures
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
@@ -50,34 +67,34 @@ def test_a_perfect_predictor_is_right_everywhere(setting: str, edges: str) -> No
     stream = stream_of(setting=setting, edges=edges)
     both = {"balanced": ONES, "plain": ONES}
     for part in ("test", "validation"):
-        assert accuracy_rows(Answers(), stream, 1, part=part) == {"local": both, "global": both}
+        assert rows_of(Oracle(), stream, 1, part=part) == {"local": both, "global": both}
     first = {"balanced": [1.0], "plain": [1.0]}
-    assert accuracy_rows(Answers(), stream, 0) == {"local": first, "global": first}
+    assert rows_of(Oracle(), stream, 0) == {"local": first, "global": first}
 
 
 def test_a_predictor_that_is_wrong_on_one_class_by_hand() -> None:
     # class 1 (three nodes of five in task 0) is always called 0
-    rows = accuracy_rows(Answers(lambda label: 0 if label == 1 else label), stream_of(), 1)
+    rows = rows_of(Oracle(lambda label: 0 if label == 1 else label), stream_of(), 1)
     for testing in ("local", "global"):
         assert rows[testing]["balanced"] == pytest.approx([0.5, 1.0])
         assert rows[testing]["plain"] == pytest.approx([2 / 5, 1.0])
     # class 2 (four nodes of five in task 1) is always called 0
-    rows = accuracy_rows(Answers(lambda label: 0 if label == 2 else label), stream_of(), 1)
+    rows = rows_of(Oracle(lambda label: 0 if label == 2 else label), stream_of(), 1)
     for testing in ("local", "global"):
         assert rows[testing]["balanced"] == pytest.approx([1.0, 0.5])
         assert rows[testing]["plain"] == pytest.approx([1.0, 1 / 5])
 
 
 def test_a_predictor_that_only_knows_the_newest_task_forgot_the_first() -> None:
-    rows = accuracy_rows(Answers(lambda label: max(label, 2)), stream_of(), 1)
+    rows = rows_of(Oracle(lambda label: max(label, 2)), stream_of(), 1)
     for testing in ("local", "global"):
         assert rows[testing] == {"balanced": [0.0, 1.0], "plain": [0.0, 1.0]}
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 def test_local_and_global_ask_in_their_own_graphs_and_say_the_task(setting: str) -> None:
-    stream, learner = stream_of(setting=setting), Answers()
-    accuracy_rows(learner, stream, 1)
+    stream, learner = stream_of(setting=setting), Oracle()
+    rows_of(learner, stream, 1)
     graphs = [graph for graph, _, _ in learner.asked]
     assert graphs[0] is stream.local_graph(0)
     assert graphs[1] is stream.local_graph(1)
@@ -96,27 +113,79 @@ def test_the_right_nodes_are_asked_about() -> None:
     for part in ("test", "validation"):
         wanted = torch.cat([getattr(split, part) for split in stream.splits]).sort().values
         for testing in ("local", "global"):
-            learner = Answers()
-            accuracy_rows(learner, stream, 1, testings=[testing], part=part)  # type: ignore[list-item]
+            learner = Oracle()
+            rows_of(learner, stream, 1, testings=[testing], part=part)
             asked = torch.cat([g.features[nodes, 0].long() for g, nodes, _ in learner.asked])
             assert asked.sort().values.equal(wanted)
 
 
 def test_a_predictor_that_errs_in_the_union_only_is_told_apart() -> None:
-    class Confused(Answers):
-        def predict(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
-            right = super().predict(graph, nodes, tasks)
-            return right if graph.num_nodes < 50 else torch.zeros_like(right)
+    class Confused(Oracle):
+        def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
+            right = super().answer(graph, nodes, tasks)
+            wrong = replace(right, classes=torch.zeros_like(right.classes))
+            return right if graph.num_nodes < 50 else wrong
 
-    rows = accuracy_rows(Confused(), stream_of(), 1)
+    rows = rows_of(Confused(), stream_of(), 1)
     assert rows["local"] == {"balanced": ONES, "plain": ONES}
     assert rows["global"]["balanced"] == pytest.approx([0.5, 0.0])
     assert rows["global"]["plain"] == pytest.approx([2 / 5, 0.0])
 
 
 def test_only_the_testings_asked_for_are_run() -> None:
-    learner = Answers()
-    assert accuracy_rows(learner, stream_of(), 1, testings=["global"]).keys() == {"global"}
+    learner = Oracle()
+    assert rows_of(learner, stream_of(), 1, testings=["global"]).keys() == {"global"}
     assert len(learner.asked) == 1
     with pytest.raises(UnknownNameError, match="unknown testing 'remote'"):
-        accuracy_rows(learner, stream_of(), 1, testings=["remote"])  # type: ignore[list-item]
+        rows_of(learner, stream_of(), 1, testings=["remote"])
+
+
+def test_calibration_is_over_all_nodes_so_far_by_hand() -> None:
+    # after task 1 all ten nodes are answered at 0.75, the three of class 1 wrongly: |0.7 - 0.75|
+    learner = Oracle(lambda label: 0 if label == 1 else label, sure=0.75)
+    for testing in ("local", "global"):
+        found = measures_of(learner, 1)[testing]
+        assert found == {"calibration_error": pytest.approx(0.05)}
+
+
+def test_rejection_by_hand() -> None:
+    # known: twice 0 and three times 2; unknown: four times 1, above two of five, and 3, above all
+    for testing, found in measures_of(Oracle(), preview=True).items():
+        assert found["rejection_auroc"] == pytest.approx((4 * 2 + 5) / 25), testing
+
+
+def test_a_graph_that_has_merely_grown_is_not_a_new_class() -> None:
+    class Crowded(Oracle):
+        def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
+            return torch.full((len(arrival),), float(graph.num_nodes))
+
+    # Every node looks newer in a larger graph. The union is one graph; a task has its own of 25.
+    found = measures_of(Crowded(), preview=True)
+    assert found["global"]["rejection_auroc"] == 0.5
+    assert found["local"]["rejection_auroc"] == 0.5
+
+
+def test_a_preview_asks_once_more_in_the_graphs_to_come() -> None:
+    stream, learner = stream_of(), Oracle()
+    evaluate(learner, stream, 0, preview=True)
+    graphs = [graph for graph, _, _ in learner.asked]
+    assert graphs[:2] == [stream.local_graph(0), stream.local_graph(1)]
+    assert [graph.num_nodes for graph in graphs[2:]] == [25, 50]
+    assert graphs[3] is stream.union_graph(1)  # kept for the task that follows
+    assert [len(nodes) for _, nodes, _ in learner.asked] == [5, 5, 5, 10]
+
+
+def test_nothing_comes_after_the_last_task_and_no_class_comes_again() -> None:
+    for testing in ("local", "global"):
+        last = measures_of(Oracle(), 1, preview=True)[testing]
+        assert (last["rejection_auroc"], last["forward_transfer"]) == (None, None)
+        assert measures_of(Oracle(), 0, preview=True)[testing]["forward_transfer"] is None
+
+
+def test_what_diverged_has_no_measures() -> None:
+    class Lost(Oracle):
+        def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
+            return torch.full((len(arrival),), torch.nan)
+
+    found = measures_of(Lost(sure=torch.nan), preview=True)["global"]
+    assert set(found.values()) == {None}

@@ -190,3 +190,28 @@ def test_progress_of_the_first_version_is_still_read(tmp_path: Path) -> None:
     assert again["accuracy_matrix"] == whole["accuracy_matrix"]
     assert (again["memory"]["bytes"], again["memory"]["samples"]) == (whole["memory"]["bytes"], 0)
     assert again["peak_rss_bytes"] > 1e7
+
+
+def test_results_from_before_graphs_could_grow_in_other_ways_resume(tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        run(small(), out=tmp_path / "out", observer=stop_after(2))
+    path = tmp_path / "out" / "config.toml"
+    lines = path.read_text().splitlines(keepends=True)
+    older = [line for line in lines if not line.startswith(("by = ", "blur = ", "tasks = "))]
+    assert len(older) == len(lines) - 2
+    path.write_text("".join(older))
+    resumed = run(small(), out=tmp_path / "out", resume=True).to_dict()
+    assert comparable(resumed) == comparable(run(small()).to_dict())
+    with pytest.raises(ResultsError, match=r"stream\.by is 'class' there and 'blurred' here"):
+        run(small(stream={"by": "blurred"}), out=tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_blurred_run_stopped_anywhere_resumes_to_the_same_result(
+    tasks: int, tmp_path: Path
+) -> None:
+    config = small(stream={"by": "blurred", "tasks": 4})
+    with pytest.raises(StopError):
+        run(config, out=tmp_path / "out", observer=stop_after(tasks))
+    resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
+    assert comparable(resumed) == comparable(run(config).to_dict())

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, samplers
+from evergraph.memory.samplers.condensing import CondensingSampler
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
 Pairs = list[tuple[int, int]]
@@ -109,6 +110,33 @@ def test_the_best_ranks_are_selected_and_the_generator_decides(
         chosen = ranks[rows[candidates.labels[rows] == label]]
         assert len(chosen) == min(budget, len(own))
         assert chosen.sort().values.equal(ranks[own].sort().values[:budget])
+
+
+@EVERY
+def test_what_is_stored_is_a_row_a_choice_and_the_generator_decides(name: str) -> None:
+    candidates, sampler = candidates_of(), samplers.make(name)
+    before, state = tensors_of(candidates), torch.get_rng_state()
+    chosen = sampler.select(candidates, {4: 5, 2: 1, 7: 2}, generator=generator())
+    vectors = sampler.vectors(candidates, chosen, generator=generator())
+    assert vectors.shape == (8, 3)
+    assert vectors.dtype == torch.float32
+    assert bool(vectors.isfinite().all())
+    assert not vectors.requires_grad
+    assert vectors.equal(sampler.vectors(candidates, chosen, generator=generator()))
+    nothing = sampler.vectors(candidates, chosen[:0], generator=generator())
+    assert nothing.shape == (0, 3)
+    after = tensors_of(candidates)
+    assert all(a.equal(b) for a, b in zip(before, after, strict=True))
+    assert torch.get_rng_state().equal(state)
+
+
+@EVERY
+def test_only_a_condensing_sampler_stores_other_rows_than_the_candidates_own(name: str) -> None:
+    candidates, sampler = candidates_of(), samplers.make(name)
+    chosen = sampler.select(candidates, {4: 5, 2: 1, 7: 2}, generator=generator())
+    vectors = sampler.vectors(candidates, chosen, generator=generator())
+    synthetic = isinstance(sampler, CondensingSampler)
+    assert vectors.equal(candidates.embeddings[chosen]) is not synthetic
 
 
 def test_candidates_can_be_taken_in_part() -> None:

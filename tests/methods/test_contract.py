@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,18 @@ def test_learns_every_setting_and_both_kinds_of_edges(
     assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
     newest = reports[-1].rows["global" if edges == "all" else "local"]["balanced"][-1]
     assert newest > 0.8  # the current task is learned, whatever became of the others
+
+
+@pytest.mark.parametrize("by", ["time", "blurred"])
+@pytest.mark.parametrize("name", methods.names())
+def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -> None:
+    times = torch.randint(3, (small_graph.num_nodes,), generator=seeded(0, "time"))
+    stream = GraphStream(replace(small_graph, time=times), by=by, tasks=3)
+    assert stream.tasks[-1] == ()  # the last task brings nothing but classes met before
+    reports = list(learn_stream(make(name, epochs=8), stream))
+    assert [len(r.rows["local"]["plain"]) for r in reports] == [1, 2, 3]
+    rows = reports[-1].rows["global"]["plain"]
+    assert sum(rows) / len(rows) > 0.7  # of six classes; regularisers hold half-learned ones back
 
 
 @pytest.mark.parametrize("name", methods.names())

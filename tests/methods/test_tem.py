@@ -98,6 +98,44 @@ def test_the_plain_loss_weighs_stored_nodes_by_lambda() -> None:
     torch.testing.assert_close(ours, (each[0] + each[1] + 5.0 * each[2]) / 3)
 
 
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting: Any) -> None:
+    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
+    logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    space = LabelSpace(setting, (2, 2))
+    examples = make_examples(
+        logits, None, targets, label_space=space, stored=3, weighting="logit-adjusted"
+    )
+    ours = masked_cross_entropy(
+        logits, targets, weights=examples.weights, allowed=examples.allowed,
+        offsets=examples.offsets,
+    )  # fmt: skip
+    if setting == "class-il":
+        shares = torch.tensor([1, 2, 3, 1]) / 7
+        expected = cross_entropy(logits + shares.log(), targets)
+    else:  # a mean for each task, shares within it
+        old, new = torch.tensor([1, 2]) / 3, torch.tensor([3, 1]) / 4
+        expected = cross_entropy(logits[:4, 2:] + new.log(), targets[:4] - 2)
+        expected = expected + cross_entropy(logits[4:, :2] + old.log(), targets[4:])
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+def test_the_adjusted_loss_remembers_task_after_task(setting: str, small_graph: Graph) -> None:
+    accuracy = {
+        weighting: average_accuracy(
+            learned(
+                make(weighting=weighting, memory=EmbeddingMemory(budget=5)),
+                small_graph,
+                setting=setting,
+            )
+        )
+        for weighting in ("logit-adjusted", "plain")
+    }
+    assert accuracy["logit-adjusted"] > 0.8
+    assert accuracy["logit-adjusted"] > accuracy["plain"] - 0.02
+
+
 def test_lambda_zero_forgets_and_a_large_lambda_does_not(small_graph: Graph) -> None:
     ignored, heeded = (
         average_accuracy(learned(make(weighting="plain", replay_weight=w), small_graph))
@@ -132,6 +170,31 @@ def test_storing_before_a_task_counts_its_stored_nodes_twice(small_graph: Graph)
         learner = make(memory=EmbeddingMemory(budget=3), store=store)
         counts[store] = learner.begin_task(stream.open(0))
     assert counts["before"] == counts["after"] + 6
+
+
+def test_storing_only_trains_on_the_memory_alone(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    learner = make(memory=EmbeddingMemory(budget=3), store="only")
+    assert isinstance(learner, TEM)
+    assert learner.begin_task(stream.open(0)) == 6  # three of each of two classes
+    examples = learner._examples
+    assert examples is not None
+    assert examples.inputs.equal(learner.memory.embeddings_)
+    assert examples.targets.equal(learner.memory.labels_)
+    learner.end_task(stream.open(0))
+    assert len(learner.memory) == 6  # and nothing is stored a second time
+    assert learner.begin_task(stream.open(1)) == 12
+
+
+def test_training_on_the_memory_alone_is_enough_and_needs_one(small_graph: Graph) -> None:
+    trainer = Trainer(epochs=60, batch_size=64, device="cpu")
+    learner = methods.make(
+        "tem", store="only", memory=EmbeddingMemory(budget=20), trainer=trainer,
+        generator=seeded(0, "learner"),
+    )  # fmt: skip
+    assert average_accuracy(learned(learner, small_graph)) > 0.8
+    with pytest.raises(ConfigurationError, match="budget must be above 0 with store 'only'"):
+        make(store="only", memory=EmbeddingMemory(budget=0))
 
 
 def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:

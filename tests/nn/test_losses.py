@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from evergraph.core.label_space import LabelSpace
 from evergraph.nn import masked_cross_entropy, term_weights
-from evergraph.nn.losses import class_balanced
+from evergraph.nn.losses import class_balanced, log_prior
 
 seeds = st.integers(0, 10_000)
 SIZES = (2, 3)  # tasks of classes 0 1 and 2 3 4
@@ -65,6 +65,25 @@ def test_classes_that_are_not_allowed_get_no_gradient() -> None:
     assert logits.grad is not None
     # (softmax - one-hot) / rows
     torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]]))
+
+
+def test_offsets_are_added_to_the_scores_by_hand() -> None:
+    # softmax of [0, 0] + [ln 3, 0] is [3/4, 1/4]
+    logits, offsets = torch.zeros(1, 2), torch.tensor([math.log(3), 0.0])
+    loss = masked_cross_entropy(logits, torch.tensor([1]), weights=torch.ones(1), offsets=offsets)
+    assert float(loss) == pytest.approx(math.log(4))
+    assert logits.tolist() == [[0.0, 0.0]]
+
+
+def test_a_class_without_rows_gets_no_gradient_from_an_adjusted_loss() -> None:
+    logits, targets = torch.zeros(4, 3, requires_grad=True), torch.tensor([0, 2, 2, 2])
+    prior = log_prior(targets, 3)
+    assert prior.exp().tolist() == [0.25, 0.0, 0.75]
+    masked_cross_entropy(logits, targets, weights=torch.ones(4), offsets=prior).backward()
+    assert logits.grad is not None
+    # (softmax - one-hot) / rows, the softmax being the prior: it adds up to nothing over rows
+    assert logits.grad[0].tolist() == pytest.approx([-0.75 / 4, 0.0, 0.75 / 4])
+    assert logits.grad.sum(0).tolist() == pytest.approx([0.0, 0.0, 0.0])
 
 
 def test_class_balanced_weights_by_hand() -> None:

@@ -62,6 +62,19 @@ def write_run() -> WriteRun:
 
 
 @pytest.fixture(scope="session")
+def set_seconds() -> Callable[..., None]:
+    """Change the seconds that a written run tells."""
+
+    def change(run: Path, **seconds: float) -> None:
+        path = run / "result.json"
+        result = json.loads(path.read_text())
+        result["seconds"] |= seconds
+        path.write_text(json.dumps(result))
+
+    return change
+
+
+@pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
     """Two datasets, two settings, six runs; curves of different lengths, one of a single task."""
     folder = tmp_path_factory.mktemp("bench")

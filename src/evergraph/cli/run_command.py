@@ -26,6 +26,7 @@ def run_command(
     dataset: str | None = typer.Option(None, help="A name, or a path.  [default: wordnet]"),
     method: str | None = typer.Option(None, help="[default: tem]"),
     setting: str | None = typer.Option(None, help="class-il or task-il."),
+    by: str | None = typer.Option(None, help="How nodes arrive: class, time or blurred."),
     edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
     backbone: str | None = typer.Option(None, help="The model.  [default: the method's own]"),
     topology: str | None = typer.Option(None, help="f_topo of pdgnn.  [default: sgc]"),
@@ -58,7 +59,12 @@ def run_command(
         "method": method,
         "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
-        "stream": {"setting": setting, "edges": edges, "classes_per_task": classes_per_task},
+        "stream": {
+            "setting": setting,
+            "by": by,
+            "edges": edges,
+            "classes_per_task": classes_per_task,
+        },
         "memory": {"budget": parse_budget(budget), "sampler": sampler},
         "training": {
             "epochs": epochs,

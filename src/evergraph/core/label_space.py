@@ -20,6 +20,8 @@ class LabelSpace:
     """The classes met so far, task by task, and what a node of each task may be called.
 
     Classes are numbered in the order in which they arrive: task 0 has classes 0..k-1, and so on.
+    Where classes come back, a size counts those that a task brings for the first time, and may be
+    0; task-IL means nothing there.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
@@ -46,7 +48,7 @@ class LabelSpace:
         return LabelSpace(self.setting, (*self.sizes, new_classes))
 
     def newest(self) -> range:
-        """Return the classes of the task that arrived last.
+        """Return the classes that are new with the task that arrived last.
 
         >>> LabelSpace("class-il", (2, 3)).newest()
         range(2, 5)
@@ -64,10 +66,11 @@ class LabelSpace:
         if self.setting == "class-il":
             return [range(self.num_classes)]
         ends = list(accumulate(self.sizes))
-        return [range(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
+        pairs = zip(ends, self.sizes, strict=True)
+        return [range(end - size, end) for end, size in pairs if size]
 
     def task_of(self, labels: Tensor) -> Tensor:
-        """Return the task that brought each class.  int64 [n] -> int64 [n]
+        """Return the task that brought each class first.  int64 [n] -> int64 [n]
 
         >>> LabelSpace("class-il", (2, 3)).task_of(torch.tensor([0, 1, 2, 4]))
         tensor([0, 0, 1, 1])

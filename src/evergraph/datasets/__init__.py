@@ -3,8 +3,9 @@
 from evergraph.datasets import gnpz, ogb, reddit, synthetic, wordnet  # noqa: F401  (they register)
 from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.joined import join
 from evergraph.datasets.loading import load
 from evergraph.datasets.synthetic import Synthetic
 from evergraph.datasets.wordnet import WordNet
 
-__all__ = ["Dataset", "Facts", "Synthetic", "WordNet", "datasets", "default_cache", "load"]
+__all__ = ["Dataset", "Facts", "Synthetic", "WordNet", "datasets", "default_cache", "join", "load"]

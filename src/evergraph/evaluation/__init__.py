@@ -3,22 +3,31 @@
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
+    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
     average_forgetting_curve,
 )
-from evergraph.evaluation.evaluator import AVERAGES, Predictor, accuracy_rows
+from evergraph.evaluation.calibration import expected_calibration_error
+from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
+from evergraph.evaluation.marking import Predictor
+from evergraph.evaluation.rejection import rejection_auroc
 
 __all__ = [
     "AVERAGES",
+    "MEASURES",
     "AccuracyMatrix",
+    "Evaluation",
     "Predictor",
-    "accuracy_rows",
+    "area_under_curve",
     "average_accuracy",
     "average_accuracy_curve",
     "average_forgetting",
     "average_forgetting_curve",
     "balanced_accuracy",
+    "evaluate",
+    "expected_calibration_error",
     "plain_accuracy",
+    "rejection_auroc",
 ]

@@ -44,6 +44,15 @@ def average_accuracy(matrix: AccuracyMatrix) -> float:
     return float(average_accuracy_curve(matrix)[-1])
 
 
+def area_under_curve(matrix: AccuracyMatrix) -> float:
+    """Return the mean of AA over all tasks: how good the learner was along the way.
+
+    >>> area_under_curve(matrix_of([[0.9], [0.5, 0.7]]))
+    0.75
+    """
+    return float(average_accuracy_curve(matrix).mean())
+
+
 def average_forgetting(matrix: AccuracyMatrix) -> float:
     """Return AF after the last task; negative means forgotten, 0 where there is one task only."""
     curve = average_forgetting_curve(matrix)

@@ -1,56 +1,88 @@
-"""One row of the accuracy matrix, in every way of testing at once."""
+"""One row of the accuracy matrix and what is measured beside it, in every way of testing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass
 
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
-from evergraph.graphs import Graph
+from evergraph.evaluation.calibration import expected_calibration_error
+from evergraph.evaluation.marking import Marked, Predictor, mark
+from evergraph.evaluation.open_world import forward_transfer, rejection
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
 AVERAGES = {"balanced": balanced_accuracy, "plain": plain_accuracy}
+MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer")
 
 AccuracyRows = dict[str, dict[str, list[float]]]
 """rows[testing][average][j]: accuracy on task j."""
 
-
-class Predictor(Protocol):
-    """Anything that names the class of nodes in a graph."""
-
-    def predict(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
-        """Return the class of each node, numbered in order of arrival."""
-        ...
+Measures = dict[str, dict[str, float | None]]
+"""measures[testing][name]: one number a task; None where it has no meaning there."""
 
 
-def accuracy_rows(
+@dataclass(frozen=True)
+class Evaluation:
+    """How a learner does after a task.
+
+    Attributes:
+        rows: accuracy on every task so far, by way of testing and of averaging.
+        measures: by way of testing and name.
+    """
+
+    rows: AccuracyRows
+    measures: Measures
+
+
+def evaluate(
     learner: Predictor,
     stream: GraphStream,
     index: int,
     *,
     testings: Sequence[Testing] = TESTINGS,  # type: ignore[assignment]
     part: str = "test",
-) -> AccuracyRows:
+    preview: bool = False,
+) -> Evaluation:
     """Test a learner after task ``index`` on every task so far.
 
-    part: ``test``, or ``validation`` for choosing hyper-parameters.
+    part: ``test``, or ``validation`` for choosing hyper-parameters. preview: whether to test on
+    what comes next as well, for ``rejection_auroc`` and ``forward_transfer``; the model then runs
+    on the next task's graph too. ``calibration_error`` is over all nodes tested so far.
     """
-    return {testing: _rows(learner, stream, index, testing, part) for testing in testings}
+    rows: AccuracyRows = {}
+    measures: Measures = {}
+    for testing in testings:
+        seen = mark(learner, stream.exams(index, testing, part))
+        rows[testing] = _rows(seen, index)
+        error = expected_calibration_error(seen.confidence, seen.right)
+        ahead = _ahead(learner, stream, index, seen, testing, part) if preview else {}
+        measures[testing] = {"calibration_error": _meaningful(error), **ahead}
+    return Evaluation(rows, measures)
 
 
-def _rows(
-    learner: Predictor, stream: GraphStream, index: int, testing: Testing, part: str
-) -> dict[str, list[float]]:
-    exams = stream.exams(index, testing, part)
-    predicted = torch.cat([learner.predict(e.graph, e.nodes, e.tasks) for e in exams])
-    labels = torch.cat([exam.labels for exam in exams])
-    tasks = torch.cat([exam.tasks for exam in exams])
-    of_task = [tasks == task for task in range(index + 1)]
+def _rows(seen: Marked, index: int) -> dict[str, list[float]]:
+    of_task = [seen.tasks == task for task in range(index + 1)]
     return {
-        name: [average(predicted[rows], labels[rows]) for rows in of_task]
+        name: [average(seen.classes[rows], seen.labels[rows]) for rows in of_task]
         for name, average in AVERAGES.items()
     }
+
+
+def _ahead(
+    learner: Predictor, stream: GraphStream, index: int, seen: Marked, testing: Testing, part: str
+) -> dict[str, float | None]:
+    exams = stream.preview(index, testing, part)
+    if not exams:
+        return {"rejection_auroc": None, "forward_transfer": None}
+    coming, learned = mark(learner, exams), stream.label_space(index)
+    return {
+        "rejection_auroc": _meaningful(rejection(seen, coming, learned)),
+        "forward_transfer": forward_transfer(coming, learned),
+    }
+
+
+def _meaningful(value: float | None) -> float | None:
+    """Return None for NaN, which a learner that has diverged gives and JSON cannot hold."""
+    return None if value is None or math.isnan(value) else value

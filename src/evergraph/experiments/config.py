@@ -53,6 +53,9 @@ class Component(BaseModel):
 class StreamConfig(Section):
     """How the graph is cut into tasks; see ``GraphStream``."""
 
+    by: str = "class"
+    tasks: int | None = None
+    blur: float = 1.0
     classes_per_task: int = 2
     order: Literal["label", "shuffled"] | list[int] = "label"
     edges: str = "within"
@@ -93,7 +96,8 @@ class RunConfig(Section):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
 
     ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
-    backbone ``pdgnn``. ``part``: the nodes tested on.
+    backbone ``pdgnn``. ``part``: the nodes tested on. ``measures``: whether to test, after each
+    task, on what comes next as well, see ``evaluate``.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
@@ -110,6 +114,7 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     part: Literal["test", "validation"] = "test"
+    measures: bool = False
     device: str = "auto"
 
     @classmethod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from evergraph.evaluation.evaluator import AccuracyRows, accuracy_rows
+from evergraph.evaluation.evaluator import AccuracyRows, Measures, evaluate
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 from evergraph.training import Learner
@@ -20,11 +20,13 @@ class TaskReport:
         index: which task.
         rows: accuracy on every task so far, by way of testing and of averaging.
         seconds: spent on ``embed``, ``train`` and ``evaluate``.
+        measures: what was measured beside accuracy, by way of testing and name.
     """
 
     index: int
     rows: AccuracyRows
     seconds: dict[str, float]
+    measures: Measures = field(default_factory=dict)  # unknown to the first version
 
 
 def learn_stream(
@@ -34,10 +36,12 @@ def learn_stream(
     first: int = 0,
     testings: Sequence[Testing] = TESTINGS,  # type: ignore[assignment]
     part: str = "test",
+    preview: bool = False,
 ) -> Iterator[TaskReport]:
     """Yield a report after each task, from task ``first`` on.
 
-    part: the nodes tested on, ``test`` or ``validation``.
+    part: the nodes tested on, ``test`` or ``validation``. preview: whether to test on what comes
+    next as well, see ``evaluate``; it changes no other number.
     """
     for index in range(first, len(stream)):
         embedded = learner.embed_seconds
@@ -45,7 +49,7 @@ def learn_stream(
         learner.fit_task(stream.open(index, cumulative=learner.cumulative))
         learned = time.perf_counter()
         training = learner.embed_seconds - embedded
-        rows = accuracy_rows(learner, stream, index, testings=testings, part=part)
+        found = evaluate(learner, stream, index, testings=testings, part=part, preview=preview)
         tested = time.perf_counter()
         embedding = learner.embed_seconds - embedded
         seconds = {
@@ -53,4 +57,4 @@ def learn_stream(
             "train": learned - start - training,
             "evaluate": tested - learned - (embedding - training),
         }
-        yield TaskReport(index, rows, seconds)
+        yield TaskReport(index, found.rows, seconds, found.measures)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from evergraph.evaluation import (
     AVERAGES,
+    MEASURES,
     AccuracyMatrix,
+    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
 )
 from evergraph.evaluation.accuracy_matrix import matrix_of
-from evergraph.evaluation.evaluator import AccuracyRows
+from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
 from evergraph.streams.stream import TESTINGS
 
@@ -36,6 +38,7 @@ class SeedResult:
         floats, bytes: what is kept between tasks at the end.
         samples, gradients, importance, models, edges: its parts, see ``MemoryUsage``.
         peak_rss_bytes: the largest resident size of the process that learned it.
+        measures: what was measured beside accuracy, one entry a task, see ``Measures``.
     """
 
     seed: int
@@ -51,6 +54,13 @@ class SeedResult:
     models: int = 0
     edges: int = 0
     peak_rss_bytes: int = 0
+    measures: list[Measures] = field(default_factory=list)
+
+    def measure(self, testing: str, name: str) -> float | None:
+        """Return the mean of a measure over the tasks where it has a meaning, None if nowhere."""
+        found = [measured.get(testing, {}).get(name) for measured in self.measures]
+        values = [value for value in found if value is not None]
+        return float(np.mean(values)) if values else None
 
     def matrix(self, testing: str, average: str) -> AccuracyMatrix:
         """Return the accuracy matrix of one way of testing and averaging.  [tasks, tasks]"""
@@ -95,6 +105,8 @@ class RunResult:
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "average_accuracy_curve": self._curves(),
+            "area_under_curve": self._summary(area_under_curve),
+            "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
             "accuracy_matrix": [self._matrices(s) for s in self.seeds],
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
             "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
@@ -112,6 +124,11 @@ class RunResult:
                 [metric(s.matrix(testing, average)) for s in self.seeds]
             )
         )
+
+    def _measure(self, testing: str, name: str) -> dict[str, float] | None:
+        found = [seed.measure(testing, name) for seed in self.seeds]
+        values = [value for value in found if value is not None]
+        return spread(values) if values else None
 
     def _curves(self) -> dict[str, Any]:
         def mean_curve(testing: str, average: str) -> list[float]:

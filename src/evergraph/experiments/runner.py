@@ -118,6 +118,7 @@ def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None
         opened.stream if first else build_stream(config, opened.graph, seed),
         seed,
         part=config.part,
+        preview=config.measures,
         store=None if store is None else store.seed(seed),
         observer=observer,
     )
@@ -129,6 +130,7 @@ def run_seed(
     seed: int,
     *,
     part: str = "test",
+    preview: bool = False,
     store: SeedStore | None = None,
     observer: Observer | None = None,
 ) -> SeedResult:
@@ -142,7 +144,7 @@ def run_seed(
     if reports and store is not None:
         last = reports[-1].index
         learner.restore(store.state_after(last), stream.label_space(last))
-    for report in learn_stream(learner, stream, first=len(reports), part=part):
+    for report in learn_stream(learner, stream, first=len(reports), part=part, preview=preview):
         reports.append(report)
         if store is not None:
             store.keep_task(reports, learner.state(), tasks=len(stream))
@@ -162,6 +164,7 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
         floats=learner.usage.floats,
         **asdict(learner.usage),
         peak_rss_bytes=peak_rss_bytes(),
+        measures=[report.measures for report in reports],
     )
 
 

@@ -27,7 +27,8 @@ class EmbeddingMemory:
     Attributes:
         embeddings_: float32 [kept, dims].
         labels_: their classes.  int64 [kept]
-        nodes_: which nodes of the dataset they are of.  int64 [kept]
+        nodes_: which nodes of the dataset they are of, or started from where a sampler makes
+            vectors of its own.  int64 [kept]
     """
 
     def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
@@ -62,7 +63,7 @@ class EmbeddingMemory:
             )
         budgets = self._budgets(candidates, sizes, stored)
         ranks = self.sampler.rank(candidates, budgets, generator=generator)
-        self._merge(candidates, ranks, stored, budgets)
+        self._merge(candidates, ranks, stored, budgets, generator=generator)
 
     def _budgets(
         self, candidates: Candidates, sizes: dict[int, int], stored: Tensor
@@ -73,7 +74,13 @@ class EmbeddingMemory:
         return class_budgets(self.budget, sizes, available)
 
     def _merge(
-        self, candidates: Candidates, ranks: Tensor, stored: Tensor, budgets: dict[int, int]
+        self,
+        candidates: Candidates,
+        ranks: Tensor,
+        stored: Tensor,
+        budgets: dict[int, int],
+        *,
+        generator: torch.Generator,
     ) -> None:
         """Keep the best-ranked of what is stored for these classes and what is new."""
         width = candidates.embeddings.shape[1]
@@ -85,7 +92,8 @@ class EmbeddingMemory:
         best = rows[best_per_class(every_rank[rows], labels[rows], budgets)]
         keep = torch.cat([(~contested).nonzero().flatten(), best])
         from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
-        self.embeddings_ = torch.cat([old[from_old], candidates.embeddings[from_new]])
+        new = self.sampler.vectors(candidates, from_new, generator=generator)
+        self.embeddings_ = torch.cat([old[from_old], new])
         self.nodes_ = torch.cat([self.nodes_, candidates.ids.cpu()])[keep]
         self.labels_, self.ranks_ = labels[keep], every_rank[keep]
 

@@ -14,6 +14,8 @@ from evergraph.methods.mas import MAS
 from evergraph.methods.sem import SEM
 from evergraph.methods.ssm import SSM
 from evergraph.methods.tem import TEM
+from evergraph.methods.tpp import TPP
+from evergraph.methods.tpp_per_test_set import TPPPerTestSet
 from evergraph.methods.twp import TWP
 
 __all__ = [
@@ -25,11 +27,13 @@ __all__ = [
     "SEM",
     "SSM",
     "TEM",
+    "TPP",
     "TWP",
     "BackboneLearner",
     "Finetune",
     "FullSubgraph",
     "Joint",
     "LwF",
+    "TPPPerTestSet",
     "methods",
 ]

@@ -91,6 +91,7 @@ class BackboneLearner(Learner):
             examples.targets[batch],
             weights=examples.weights[batch],
             allowed=None if examples.allowed is None else examples.allowed[batch],
+            offsets=examples.offsets,
         )
 
     def end_task(self, task: Task) -> None:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace
-from evergraph.nn.losses import class_balanced, term_weights
+from evergraph.nn.losses import class_balanced, log_prior, term_weights
 from evergraph.training import Batch
 
-Weighting = Literal["class-balanced", "plain", "current-balanced"]
+Weighting = Literal["class-balanced", "plain", "current-balanced", "logit-adjusted"]
 WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
 
 
@@ -26,6 +26,7 @@ class Examples:
         targets: int64 [n]
         weights: float32 [n], so scaled that the loss is the mean of weight x cross-entropy
         allowed: bool [n, classes], or None where every class is
+        offsets: added to every class's score in the loss; None for nothing.  float32 [classes]
     """
 
     inputs: Any
@@ -33,6 +34,7 @@ class Examples:
     targets: Tensor
     weights: Tensor
     allowed: Tensor | None
+    offsets: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -57,12 +59,15 @@ def example_weights(
     class-balanced: 1/n_c, n_c counted on current and stored examples together; a weighted mean
     per term (the paper's re-scaling by class sizes). plain: 1, and λ = ``replay_weight`` for
     stored ones (the paper's eq. with a λ chosen by hand). current-balanced: 1/n_c for the current
-    task's examples and 1 for stored ones, as the released code does in task-IL.
+    task's examples and 1 for stored ones, as the released code does in task-IL. logit-adjusted:
+    all alike within a term, since the scores are shifted instead (``log_prior``).
 
     targets, terms: int64 [n]; stored: bool [n]; -> float32 [n]
     """
     if weighting == "plain":
         return torch.where(stored, replay_weight, 1.0).to(torch.float32)
+    if weighting == "logit-adjusted":
+        return term_weights(torch.ones_like(targets, dtype=torch.float32), terms)
     weights = class_balanced(targets)
     if weighting == "current-balanced":
         weights = torch.where(stored, torch.ones_like(weights), weights)
@@ -89,4 +94,6 @@ def make_examples(
         label_space.terms(tasks),
         replay_weight=replay_weight,
     )
-    return Examples(inputs, rows, targets, weights, label_space.allowed(tasks))
+    adjusted = weighting == "logit-adjusted"
+    offsets = log_prior(targets, label_space.num_classes) if adjusted else None
+    return Examples(inputs, rows, targets, weights, label_space.allowed(tasks), offsets)

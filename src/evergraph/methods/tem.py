@@ -30,11 +30,13 @@ class TEM(BackboneLearner):
 
     Args:
         memory: which embeddings are kept, and how many.
-        weighting: ``class-balanced``, ``plain`` with λ = ``replay_weight``, or
-            ``current-balanced`` (the released code's in task-IL).
+        weighting: ``class-balanced``, ``plain`` with λ = ``replay_weight``,
+            ``current-balanced`` (the released code's in task-IL), or ``logit-adjusted`` (no
+            weights; the log of each class's share is added to its score in the loss).
         replay_weight: λ of the plain weighting.
-        store: ``after`` a task (the paper) or ``before`` it (the released code: current nodes
-            that are stored then count twice).
+        store: ``after`` a task (the paper), ``before`` it (the released code: current nodes
+            that are stored then count twice), or ``only``: before it, and the memory alone is
+            trained on, so that every class has as many examples (CaT's training in memory).
         arrivals: in how many batches a task's nodes reach the memory.
     """
 
@@ -47,7 +49,7 @@ class TEM(BackboneLearner):
         memory: EmbeddingMemory | None = None,
         weighting: Weighting = "class-balanced",
         replay_weight: float = 1.0,
-        store: Literal["after", "before"] = "after",
+        store: Literal["after", "before", "only"] = "after",
         arrivals: int = 1,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
@@ -56,9 +58,13 @@ class TEM(BackboneLearner):
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_choice("weighting", weighting, WEIGHTINGS)
         check_number("replay_weight", replay_weight, least=0.0)
-        check_choice("store", store, ("after", "before"))
+        check_choice("store", store, ("after", "before", "only"))
         check_integer("arrivals", arrivals, least=1)
         self.memory = memory if memory is not None else self.make_memory()
+        if store == "only" and self.memory.budget == 0:
+            raise ConfigurationError(
+                "budget must be above 0 with store 'only', which trains on the memory alone, not 0"
+            )
         self.weighting: Weighting = weighting
         self.replay_weight = replay_weight
         self.store = store
@@ -80,9 +86,11 @@ class TEM(BackboneLearner):
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and everything stored."""
-        if self.store == "before":
+        if self.store != "after":
             self._remember(task)
         current, targets = self._current(task)
+        if self.store == "only":
+            current, targets = current[:0], targets[:0]
         stored = self.memory.embeddings_.reshape(-1, current.shape[1]).to(self.device)
         return make_examples(
             torch.cat([current, stored]),
@@ -116,7 +124,7 @@ class TEM(BackboneLearner):
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
         for rows in order.tensor_split(self.arrivals):
-            self.memory.store(candidates.take(rows), task.class_sizes, generator=self.generator)
+            self.memory.store(candidates.take(rows), task.met_sizes, generator=self.generator)
         self.memory.measure(task.graph, task.ids, task.own, hops=hops)
 
     @property

@@ -8,17 +8,25 @@ from torch.nn.functional import cross_entropy
 
 
 def masked_cross_entropy(
-    logits: Tensor, targets: Tensor, *, weights: Tensor, allowed: Tensor | None = None
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weights: Tensor,
+    allowed: Tensor | None = None,
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """Return the mean of ``weights · CE`` over rows, classes outside ``allowed`` left out.
 
-    logits: [n, classes]; targets: int64 [n]; weights: [n]; allowed: bool [n, classes] or None.
+    logits: [n, classes]; targets: int64 [n]; weights: [n]; allowed: bool [n, classes] or None;
+    offsets: added to every row's logits, [classes] or None.
 
     >>> loss = masked_cross_entropy(torch.zeros(1, 4), torch.tensor([1]), weights=torch.ones(1),
     ...                             allowed=torch.tensor([[True, True, False, False]]))
     >>> round(float(loss.exp()), 4)  # two equally likely classes are left
     2.0
     """
+    if offsets is not None:
+        logits = logits + offsets
     return torch.dot(weights, masked_losses(logits, targets, allowed=allowed)) / len(targets)
 
 
@@ -47,3 +55,16 @@ def term_weights(weights: Tensor, terms: Tensor) -> Tensor:
 def class_balanced(targets: Tensor) -> Tensor:
     """Return 1 / n_c for each row's class c, counted on these rows.  int64 [n] -> float32 [n]"""
     return torch.bincount(targets).float().clamp_min(1.0).reciprocal()[targets]
+
+
+def log_prior(targets: Tensor, classes: int) -> Tensor:
+    """Return log(n_c / n) of every class, counted on these rows.  int64 [n] -> float32 [classes]
+
+    Added to logits in a loss, it makes the logits alone those of balanced classes (Menon et al.
+    2021, logit adjustment). A class without rows has -inf: it takes no part in the loss. Since a
+    softmax does not see a constant, under a mask it is the prior within the classes allowed.
+
+    >>> log_prior(torch.tensor([0, 2, 2, 2]), 3).exp()
+    tensor([0.2500, 0.0000, 0.7500])
+    """
+    return (torch.bincount(targets, minlength=classes) / max(len(targets), 1)).log()

@@ -1,8 +1,9 @@
 """Floor 2: a graph cut into tasks that arrive one after the other."""
 
+from evergraph.streams.arrival import Arrival
 from evergraph.streams.class_order import order_classes
 from evergraph.streams.splits import Split, split_classes
 from evergraph.streams.stream import Exam, GraphStream
 from evergraph.streams.task import Task
 
-__all__ = ["Exam", "GraphStream", "Split", "Task", "order_classes", "split_classes"]
+__all__ = ["Arrival", "Exam", "GraphStream", "Split", "Task", "order_classes", "split_classes"]

@@ -32,21 +32,42 @@ def order_classes(
     >>> order_classes(torch.tensor([5, 5, 1, 5, 5, 5]), per_task=2)
     [(0, 1), (3, 4)]
     """
-    check_integer("classes_per_task", per_task, least=1)
-    large = [c for c, size in enumerate(sizes.tolist()) if size >= min_size]
-    if dropped := sorted(set(range(len(sizes))) - set(large)):
-        logger.info("classes %s have fewer than %d nodes and are dropped", dropped, min_size)
-    classes = _arrange(large, order, seed)
-    tasks = [tuple(classes[i : i + per_task]) for i in range(0, len(classes), per_task)]
-    if tasks and len(tasks[-1]) == 1 and per_task > 1:
-        logger.info("class %d is left over alone and is dropped", tasks[-1][0])
-        tasks.pop()
+    classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed)
+    tasks = group_classes(classes, per_task)
+    if dropped := classes[sum(map(len, tasks)) :]:
+        logger.info("class %d is left over alone and is dropped", dropped[0])
     if not tasks:
         raise DataError(
-            f"no task can be made: {len(large)} classes have at least {min_size} nodes, "
+            f"no task can be made: {len(classes)} classes have at least {min_size} nodes, "
             f"and a task needs {min(per_task, 2)}"
         )
     return tasks
+
+
+def arrange_classes(
+    sizes: Tensor, *, order: ClassOrder = "label", min_size: int = 2, seed: int = 0
+) -> list[int]:
+    """Return the classes of at least ``min_size`` nodes in the order they are to arrive.
+
+    >>> arrange_classes(torch.tensor([5, 1, 5]), order=[2, 0])
+    [2, 0]
+    """
+    large = [c for c, size in enumerate(sizes.tolist()) if size >= min_size]
+    if dropped := sorted(set(range(len(sizes))) - set(large)):
+        logger.info("classes %s have fewer than %d nodes and are dropped", dropped, min_size)
+    return _arrange(large, order, seed)
+
+
+def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]]:
+    """Cut classes into tasks of ``per_task``, without a single one left over at the end.
+
+    >>> group_classes([4, 1, 5], 2)
+    [(4, 1)]
+    """
+    check_integer("classes_per_task", per_task, least=1)
+    tasks = [tuple(classes[i : i + per_task]) for i in range(0, len(classes), per_task)]
+    alone = per_task > 1 and bool(tasks) and len(tasks[-1]) == 1
+    return tasks[:-1] if alone else tasks
 
 
 def _arrange(classes: list[int], order: ClassOrder, seed: int) -> list[int]:

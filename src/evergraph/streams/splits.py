@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
+from evergraph.streams.arrival import Arrival
 
 SHARES = (0.6, 0.2, 0.2)
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Split:
 
 def split_classes(
     labels: Tensor,
-    classes: tuple[int, ...],
+    classes: Sequence[int],
     *,
     shares: tuple[float, float, float] = SHARES,
     seed: int = 0,
@@ -45,6 +48,32 @@ def split_classes(
         for part, chosen in zip(parts, _cut(nodes[shuffle], label, shares), strict=True):
             part.append(chosen)
     return Split(*(torch.cat(part).sort().values for part in parts))
+
+
+def split_tasks(
+    labels: Tensor,
+    arrival: Arrival,
+    *,
+    shares: tuple[float, float, float] = SHARES,
+    seed: int = 0,
+) -> list[Split]:
+    """Split whole classes, then give each task the nodes of every part that arrive with it.
+
+    A class that comes in several tasks is split once: its shares hold over all of them together.
+
+    labels: int64 [nodes]
+    """
+    whole = split_classes(labels, arrival.classes, shares=shares, seed=seed)
+    parts = [arrival.shared_out(getattr(whole, part)) for part in PARTS]
+    splits = [Split(*nodes) for nodes in zip(*parts, strict=True)]
+    for index, split in enumerate(splits):
+        for part, called in PARTS.items():
+            if not len(getattr(split, part)):
+                raise DataError(
+                    f"task {index} has no {called} nodes: make fewer tasks than {len(splits)} "
+                    "(parameter tasks)"
+                )
+    return splits
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:

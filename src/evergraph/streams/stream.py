@@ -13,9 +13,10 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.streams.class_order import ClassOrder, order_classes
-from evergraph.streams.splits import SHARES, Split, split_classes
+from evergraph.streams.class_order import ClassOrder
+from evergraph.streams.splits import SHARES, Split, split_tasks
 from evergraph.streams.task import Lease, Task
+from evergraph.streams.ways import By, arrange, check_way
 
 Edges = Literal["within", "all"]
 Testing = Literal["local", "global"]
@@ -41,33 +42,45 @@ class Exam:
 
 
 class GraphStream:
-    """Tasks of new classes, cut out of one graph.
+    """Tasks of new nodes, cut out of one graph.
 
-    Classes are renumbered in the order in which they arrive; ``classes`` maps back. Unlabelled
-    nodes belong to no task and are left out.
+    Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` tells
+    the classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
     Args:
         graph: the whole graph.
-        classes_per_task: how many new classes each task brings.
-        order: ``label``, ``shuffled``, or the classes in the order wanted.
+        by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
+            order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
+            borders between them blur.
+        tasks: how many, by ``time`` at most (a task each time unless given) and ``blurred`` (as
+            many as by ``class`` unless given).
+        blur: of the borders, standard deviation in classes; 0 for none.
+        classes_per_task: how many new classes each task brings, by ``class``.
+        order: of classes: ``label``, ``shuffled``, or the classes in the order wanted.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped.
-        seed: of the split and of a shuffled order.
+        seed: of the split, of a shuffled order and of blurred borders.
 
     >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
     ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
     >>> stream = GraphStream(ring, classes_per_task=2)
     >>> [task.label_space.num_classes for task in stream]
     [2, 4, 6]
+    >>> blurred = GraphStream(ring, by="blurred", tasks=2, blur=1.0)
+    >>> blurred.tasks, blurred.open(1).class_sizes
+    ([(0, 1, 2, 4, 5), (3,)], {1: 1, 2: 1, 3: 3, 4: 3, 5: 4})
     """
 
     def __init__(
         self,
         graph: Graph,
         *,
+        by: By = "class",
+        tasks: int | None = None,
+        blur: float = 1.0,
         classes_per_task: int = 2,
         order: ClassOrder = "label",
         edges: Edges = "within",
@@ -78,15 +91,22 @@ class GraphStream:
     ) -> None:
         check_choice("edges", edges, EDGES)
         self._label_space = LabelSpace(setting)
+        check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
-        sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
-        self.tasks = order_classes(
-            sizes, per_task=classes_per_task, order=order, min_size=min_class_size, seed=seed
+        arrival = arrange(
+            graph,
+            by=by,
+            tasks=tasks,
+            blur=blur,
+            classes_per_task=classes_per_task,
+            order=order,
+            min_class_size=min_class_size,
+            seed=seed,
         )
-        self.splits = [
-            split_classes(graph.labels, classes, shares=split, seed=seed) for classes in self.tasks
-        ]
-        self._labels, self._owner = self._renumber(graph.labels)  # 2 x [all nodes]
+        self.tasks = arrival.new_classes
+        self.splits = split_tasks(graph.labels, arrival, shares=split, seed=seed)
+        self._owner = arrival.owner  # [all nodes]
+        self._labels = self._renumber(graph.labels)  # [all nodes]
         self._graph = graph.without_labels()
         self._local: dict[int, Graph] = {}
         self._union: tuple[int, Graph] | None = None
@@ -134,6 +154,7 @@ class GraphStream:
             validation_labels=self._labels[parts[1]],
             own=_positions(nodes, own),
             class_sizes=_count(self._labels[own]),
+            met_sizes=_count(self._labels[self._nodes(index, True)]),
             lease=self._lease,
         )
 
@@ -156,8 +177,16 @@ class GraphStream:
         asked = self._part(part, index, True)
         return [self._exam(self.union_graph(index), self._nodes(index, True), asked)]
 
+    def preview(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
+        """Return what the next task will bring, to test on only: no learner fits it.
+
+        local: its nodes inside its own subgraph. global: everything with it, in the graph that it
+        makes; nodes seen already are there to compare with. Nothing after the last task.
+        """
+        return self.exams(index + 1, testing, part)[-1:] if index + 1 < len(self) else []
+
     def local_graph(self, index: int) -> Graph:
-        """Return the subgraph induced by one task's classes, without labels."""
+        """Return the subgraph induced by one task's nodes, without labels."""
         if index not in self._local:
             self._local[index] = self._graph.subgraph(self._nodes(index, False))
         return self._local[index]
@@ -189,15 +218,12 @@ class GraphStream:
     def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
         return Exam(graph, _positions(nodes, asked), self._labels[asked], self._owner[asked])
 
-    def _renumber(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each node's class by arrival and its task; -1 for nodes of no task."""
+    def _renumber(self, labels: Tensor) -> Tensor:
+        """Return each node's class by arrival, -1 for nodes of no task.  [nodes] -> [nodes]"""
         width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
         arrival = torch.full((width,), UNLABELLED)
-        owner = torch.full((width,), UNLABELLED)
         arrival[self.classes] = torch.arange(len(self.classes))
-        for index, classes in enumerate(self.tasks):
-            owner[list(classes)] = index
-        return arrival[labels], owner[labels]
+        return arrival[labels]
 
 
 def _positions(nodes: Tensor, wanted: Tensor) -> Tensor:
@@ -206,5 +232,5 @@ def _positions(nodes: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _count(labels: Tensor) -> dict[int, int]:
-    values, counts = labels.unique(return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+    counts = torch.bincount(labels).tolist()
+    return {label: count for label, count in enumerate(counts) if count}

@@ -32,7 +32,7 @@ class Lease:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """New classes and the graph they arrive in.
+    """New nodes and the graph they arrive in.
 
     The graph carries no labels: those a learner may know stand beside it.
 
@@ -44,7 +44,8 @@ class Task:
         train, validation: positions in ``graph``.  int64 [nodes]
         train_labels, validation_labels: classes, numbered in order of arrival.  int64 [nodes]
         own: positions in ``graph`` of the nodes that are new with this task.  int64 [nodes]
-        class_sizes: how many nodes, known label or not, each class of this task has.
+        class_sizes: how many nodes, known label or not, each class that ``own`` holds has there.
+        met_sizes: the same over this task and all before it.
         lease: the graph's keeper.
     """
 
@@ -57,6 +58,7 @@ class Task:
     validation_labels: Tensor
     own: Tensor
     class_sizes: dict[int, int]
+    met_sizes: dict[int, int]
     lease: Lease
 
     @property

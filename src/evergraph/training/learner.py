@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from evergraph.core.answers import Answers
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -78,19 +79,69 @@ class Learner(ABC):
 
         tasks: which task each node belongs to; needed in task-IL only.
         """
+        self._check_asked(tasks)
+        return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks).argmax(dim=1).cpu()
+
+    def probabilities(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
+        """Return the softmax of the scores over allowed classes, 0 elsewhere.  -> [nodes, classes]
+
+        tasks: which task each node belongs to; needed in task-IL only.
+        """
+        self._check_asked(tasks)
+        return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks).softmax(dim=1).cpu()
+
+    def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
+        """Return how unlike any class learned so far each node is; larger is less like.  -> [nodes]
+
+        Here the energy -log Σ_c exp(s_c) over all classes, in task-IL too: nobody knows the task
+        of an unknown node (Liu et al., NeurIPS 2020). A softmax would forget how large the scores
+        are, which is what an unknown node lacks. A method whose scores are no log-probabilities
+        up to a constant should override it.
+
+        logits: of these nodes, where they are known already: the model need not run again.
+        """
+        self._check_learned()
+        scores = self.logits(graph, nodes) if logits is None else logits
+        return -scores.logsumexp(dim=1)
+
+    @torch.no_grad()
+    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
+        """Return class, confidence and novelty of each node, from one pass of the model.
+
+        tasks: as in ``predict``. A node of a task that is not learned yet has no class to be given
+        in task-IL: its novelty alone means something.
+        """
+        self._check_asked(tasks)
+        logits = self.logits_of_exam(graph, nodes, tasks)
+        allowed = self._allowed(logits, tasks)
+        classes = allowed.argmax(dim=1, keepdim=True)
+        confidence = allowed.softmax(dim=1).gather(1, classes)
+        novelty = self.novelty(graph, nodes, logits=logits)
+        return Answers(classes.flatten().cpu(), confidence.flatten().cpu(), novelty.cpu())
+
+    def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
+        """Return the scores that answers are read from; ``tasks`` as in ``predict``.
+
+        Tasks only narrow the classes afterwards. A method that makes more of them overrides this,
+        and must say so: in class-IL the others do without.
+        """
+        return self.logits(graph, nodes)
+
+    def _check_learned(self) -> LabelSpace:
         if self.label_space_ is None:
             raise ConfigurationError("the learner has learned no task yet: call fit_task first")
-        if tasks is None:
-            if self.label_space_.setting == "task-il":
-                raise ConfigurationError(
-                    "tasks must be given in task-il: which task is each node of?"
-                )
-            tasks = torch.zeros(len(nodes), dtype=torch.int64)
-        scores = self.logits(graph, nodes)
-        allowed = self.label_space_.allowed(tasks.to(scores.device))
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        return scores.argmax(dim=1).cpu()
+        return self.label_space_
+
+    def _check_asked(self, tasks: Tensor | None) -> None:
+        if self._check_learned().setting == "task-il" and tasks is None:
+            raise ConfigurationError("tasks must be given in task-il: which task is each node of?")
+
+    def _allowed(self, scores: Tensor, tasks: Tensor | None) -> Tensor:
+        """Return the scores with -inf where a class may not be given.  -> [nodes, classes]"""
+        if tasks is None:  # class-IL, where it does not matter
+            tasks = torch.zeros(len(scores), dtype=torch.int64)
+        allowed = self._check_learned().allowed(tasks.to(scores.device))
+        return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """Return every trainable parameter by name."""

@@ -84,6 +84,15 @@ class Sampler(ABC):
         ranks = self.rank(candidates, budgets, generator=generator)
         return best_per_class(ranks, candidates.labels.cpu(), budgets)
 
+    def vectors(
+        self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
+    ) -> Tensor:
+        """Return what a memory of embeddings stores for chosen candidates: here, their own.
+
+        chosen: int64 [kept] -> [kept, dims]
+        """
+        return candidates.embeddings[chosen]
+
 
 class WeightedSampler(Sampler):
     """Draws without replacement, the chance of a candidate proportional to its weight.

@@ -25,4 +25,6 @@ def csv_text(table: Table) -> str:
 
 
 def _values(column: Column, cell: Cell) -> list[str]:
-    return [repr(number) for number in cell.numbers] if column.numbers else [cell.text]
+    if not column.numbers:
+        return [cell.text]
+    return [repr(number) for number in cell.numbers] or ["" for _ in column.numbers]

@@ -39,4 +39,5 @@ def _cell(column: Column, cell: Cell) -> str:
     shown = MARKS[cell.rank].format(escape(cell.text))
     if not column.numbers:
         return f"<td>{shown}</td>"
-    return f'<td class="number" data-value="{cell.numbers[0]!r}">{shown}</td>'
+    value = repr(cell.numbers[0]) if cell.numbers else "-Infinity"  # missing: below all
+    return f'<td class="number" data-value="{value}">{shown}</td>'

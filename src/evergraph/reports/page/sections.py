@@ -24,6 +24,7 @@ def sections_of(
         terms(),
         _summary(tables["summary"]),
         *_figure_sections(gallery),
+        *_further(tables),
         _memory_table(tables["memory"]),
         _time(tables["time"], gallery),
         _matrices(groups, gallery),
@@ -60,6 +61,19 @@ def _figure_sections(gallery: Gallery) -> list[Section]:
             "left is better.",
             figures_html(gallery.memory, "m"),
         ),
+    ]
+
+
+def _further(tables: Mapping[str, Table]) -> list[Section]:
+    """Return sections of what only some runs tell."""
+    told = {
+        "beyond": ("Beyond accuracy", "Along the way, how sure, what is new, what carries over."),
+        "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
+    }
+    return [
+        Section(name, heading, lead, html_table(tables[name]))
+        for name, (heading, lead) in told.items()
+        if name in tables
     ]
 
 

@@ -14,6 +14,15 @@ TERMS = {
     "is better.",
     "AF, average forgetting": "How much accuracy on a task changed from just after it was learned "
     "to the end, on average. Negative means forgotten; nearer to 0, or above, is better.",
+    "AUC, area under the curve": "The mean of AA over all tasks, not the last one only: how good a "
+    "run was along the way.",
+    "ECE, expected calibration error": "How far the confidence of answers is from their accuracy. "
+    "0 means that answers given with 80 % confidence are right in 80 of 100 cases.",
+    "AUROC of rejection": "How often a node of a class still to come looks more novel than a node "
+    "of a class already learned. 50 % is guessing.",
+    "FWT, forward transfer": "Accuracy on nodes of the next task whose class is known, before that "
+    "task is learned, less that of guessing. Where every task brings new classes only, there is "
+    "none.",
     "local": "A test node is seen inside the subgraph of its own task, as in the paper. This gives "
     "away which task it belongs to.",
     "global": "A test node is seen inside the graph of everything met so far, as it would be in "

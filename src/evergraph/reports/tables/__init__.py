@@ -1,8 +1,10 @@
 """The tables of a report, as records that every format is written from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evergraph.reports.groups import Group
+from evergraph.reports.tables.beyond import beyond_table
+from evergraph.reports.tables.budgets import budgets_table
 from evergraph.reports.tables.machine import machine_table
 from evergraph.reports.tables.memory import memory_table
 from evergraph.reports.tables.record import Cell, Column, Table
@@ -14,6 +16,10 @@ __all__ = ["Cell", "Column", "Table", "tables_of"]
 
 
 def tables_of(groups: Sequence[Group]) -> dict[str, Table]:
-    """Return every table by its name."""
-    makers = (summary_table, memory_table, time_table, versions_table, machine_table)
-    return {table.name: table for table in (make(groups) for make in makers)}
+    """Return every table that has something to say, by its name."""
+    makers: tuple[Callable[[Sequence[Group]], Table | None], ...] = (
+        summary_table, beyond_table, budgets_table, memory_table, time_table, versions_table,
+        machine_table,
+    )  # fmt: skip
+    made = (make(groups) for make in makers)
+    return {table.name: table for table in made if table is not None}

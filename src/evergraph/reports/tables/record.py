@@ -28,6 +28,7 @@ class Cell:
     Attributes:
         text: as people read it.
         numbers: as ``result.json`` has them, one each of ``Column.numbers``; the first one sorts.
+            None at all where there is nothing to tell.
         rank: 1 if it is the best of its group, 2 if it is the second best, else 0.
     """
 

@@ -1,0 +1,180 @@
+"""First the task, then the class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import Graph
+from evergraph.memory import MemoryUsage
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
+from evergraph.methods.examples import Examples, make_examples
+from evergraph.methods.task_profile import DISTANCES, Distance, likeness, nearest, profile
+from evergraph.nn import PDGNN, Backbone
+from evergraph.nn.mlp import MLP
+from evergraph.nn.pdgnn import PREDICT_ROWS
+from evergraph.streams import Task
+from evergraph.training import Trainer
+from evergraph.training.learner import part_of
+
+# How far the classes of other tasks lie below those of the chosen one: e^-100 is no chance at all,
+# and a float32 still tells them apart, for task-IL, where the task is known to be another.
+APART = 100.0
+
+
+@methods.register
+class TPP(BackboneLearner):
+    """Guesses each node's task, and asks that task's own head (after Niu et al. 2024).
+
+    A task is remembered by its profile p_t = 1/n Σ_v d_v^-1/2 (Â^s X)_v over its training nodes,
+    and by a head of its own, which no later task changes. The profile nearest to a node's own
+    d_v^-1/2 (Â^s X)_v names the task, and the best class of that task is the answer. Nothing is
+    forgotten but which task a node is of.
+
+    The paper compares profiles of whole test sets: see ``tpp-per-test-set``. Its heads share a
+    frozen, self-supervised GNN behind a prompt a task; ours are f_out of the backbone, made anew
+    for every task. A class that comes back is known to several heads.
+
+    Args:
+        steps: s, how often features are smoothed for a profile.
+        distance: ``angle``, or ``euclidean`` (the paper's), which for a single node tells its
+            degree more than its task.
+        backbone, trainer, generator: see ``BackboneLearner``.
+
+    Attributes:
+        profiles_: float32 [tasks, features]
+        classes_: the classes of each task's head, ascending.  int64 [classes] each
+        heads_: one a task.
+    """
+
+    name = "tpp"
+    default_backbone = "pdgnn"
+    backbone: PDGNN
+
+    def __init__(
+        self,
+        *,
+        steps: int = 2,
+        distance: Distance = "angle",
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
+        check_integer("steps", steps, least=0)
+        check_choice("distance", distance, DISTANCES)
+        self.steps = steps
+        self.distance: Distance = distance
+        self.profiles_ = torch.empty(0, 0)
+        self.classes_: list[Tensor] = []
+        self.heads_: list[MLP] = []
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless heads can be changed and the embeddings below them stay."""
+        if not isinstance(backbone, PDGNN):
+            raise ConfigurationError(
+                f"{cls.name} gives every task a head on embeddings that never change: use "
+                f"'pdgnn' or 'sgc', not {backbone.name!r}"
+            )
+
+    def begin_task(self, task: Task) -> int:
+        """Make a new head for the classes that the task has."""
+        present = torch.cat([task.train_labels, torch.tensor([*task.label_space.newest()]).long()])
+        self.classes_.append(present.unique())
+        self.backbone.head = None
+        self.trainer.restore({})  # Adam's moments are those of another head
+        return super().begin_task(task)
+
+    def examples(self, task: Task) -> Examples:
+        """Return the task's training nodes, their classes numbered as in its head."""
+        embeddings = self.backbone.prepare(task.graph)[task.train.to(self.device)]
+        targets = torch.searchsorted(self.classes_[-1], task.train_labels).to(self.device)
+        space = LabelSpace("class-il", (len(self.classes_[-1]),))  # they all compete
+        return make_examples(embeddings, None, targets, label_space=space)
+
+    def end_task(self, task: Task) -> None:
+        """Keep the head and the profile."""
+        super().end_task(task)
+        self._keep_head()
+        nodes = task.train.to(self.device)
+        new = profile(task.graph.to(self.device), nodes, steps=self.steps).cpu()
+        self.profiles_ = torch.cat([self.profiles_.reshape(-1, len(new)), new[None]])
+
+    @torch.no_grad()
+    def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the chosen head's scores; other classes lie 100 below.  -> [nodes, classes]
+
+        Where several heads know a class that the chosen one does not, the surest counts. The scores
+        are not brought to sum 1: how large they are tells how familiar a node is.
+        """
+        assert self.label_space_ is not None
+        nodes = nodes.to(self.device)
+        embeddings = self.backbone.prepare(graph)[nodes]
+        chosen = self.guess_tasks(graph, nodes)[:, None]
+        scores = embeddings.new_full((len(nodes), self.label_space_.num_classes), -2 * APART)
+        level = embeddings.new_zeros(len(nodes), 1)
+        for task, head in enumerate(self.heads_):
+            own = _scores(head, embeddings)
+            level = own.logsumexp(1, keepdim=True).where(chosen == task, level)
+            columns = self.classes_[task].to(self.device)
+            elsewhere = torch.maximum(scores[:, columns], own.log_softmax(1) - APART)
+            scores[:, columns] = own.log_softmax(1).where(chosen == task, elsewhere)
+        return scores + level
+
+    def guess_tasks(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the task whose profile is nearest to each node.  [nodes] -> int64 [nodes]"""
+        profiles = self.profiles_.to(self.device)
+        return nearest(self.likeness(graph, nodes), profiles, distance=self.distance)
+
+    def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return ⟨profile of each node, profile of each task⟩.  -> [nodes, tasks]"""
+        profiles = self.profiles_.to(self.device)
+        return likeness(graph.to(self.device), nodes.to(self.device), profiles, steps=self.steps)
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """The profiles, and the heads of earlier tasks."""
+        old = [p for head in self.heads_[:-1] for p in head.parameters()]
+        return MemoryUsage(
+            samples=self.profiles_.numel(),
+            models=sum(p.numel() for p in old),
+            bytes=sum(t.nbytes for t in (self.profiles_, *self.classes_, *old)),
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that later tasks depend on, as named CPU tensors."""
+        state = super().state() | {"profiles": self.profiles_}
+        state |= {f"classes.{task}": classes for task, classes in enumerate(self.classes_)}
+        for task, head in enumerate(self.heads_[:-1]):  # the last one is the backbone's
+            state |= {f"heads.{task}.{k}": v.cpu() for k, v in head.state_dict().items()}
+        return state
+
+    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
+        """Take back what ``state`` returned, at the point where it was taken."""
+        self.profiles_ = state["profiles"]
+        self.classes_, self.heads_ = [], []
+        for task in range(len(self.profiles_)):
+            self.classes_.append(state[f"classes.{task}"])
+            self.backbone.head = None
+            self._make_room(int(state["dims"]), label_space.num_classes)
+            self._keep_head()
+        for task, head in enumerate(self.heads_[:-1]):
+            head.load_state_dict(part_of(state, f"heads.{task}."))
+        super().restore(state, label_space)
+
+    def _make_room(self, dims: int, classes: int) -> None:
+        super()._make_room(dims, len(self.classes_[-1]))
+
+    def _keep_head(self) -> None:
+        assert self.backbone.head is not None
+        self.heads_.append(self.backbone.head.eval())
+
+
+def _scores(head: MLP, embeddings: Tensor) -> Tensor:
+    """Return a head's scores, part by part as PDGNN does.  [n, dims] -> [n, classes]"""
+    return torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])

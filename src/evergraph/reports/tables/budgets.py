@@ -1,0 +1,55 @@
+"""What each family of runs reaches within the same memory and the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evergraph.reports.envelope import best_within, bytes_kept, families, learning_seconds
+from evergraph.reports.groups import Entry, Group
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table
+
+SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
+TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
+TESTINGS = ("local", "global")
+COLUMNS = tuple(
+    Column(f"{limit} {testing}", (f"{limit} {testing}",))
+    for testing in TESTINGS
+    for limit in (*SIZES, *TIMES)
+)
+
+
+def budgets_table(groups: Sequence[Group]) -> Table | None:
+    """Return a row a family; None where every family is a single run, with nothing to choose."""
+    if all(len(runs) < 2 for group in groups for runs in families(group).values()):
+        return None
+    caption = (
+        "The best average accuracy, class-balanced and in percent, of a family of runs within so "
+        "many bytes kept, and within the learning time (embed and train, one seed) of the group's "
+        "fastest run and ten times that; - where no run is so small or so fast. Methods that are "
+        "given earlier data again keep nothing by this count."
+    )
+    blocks = tuple(_block(group) for group in groups)
+    return Table("budgets", caption, (*NAMED, *COLUMNS), blocks)
+
+
+def _block(group: Group) -> tuple[tuple[Cell, ...], ...]:
+    fastest = min(learning_seconds(entry) for entry in group.entries)
+    return tuple(
+        (Cell(name), Cell(group.dataset), Cell(group.setting), *_cells(runs, fastest))
+        for name, runs in families(group).items()
+    )
+
+
+def _cells(runs: Sequence[Entry], fastest: float) -> list[Cell]:
+    cells = []
+    for testing in TESTINGS:
+        accuracies = [run.accuracy(testing) / 100 for run in runs]
+        by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))
+        by_time = list(zip(map(learning_seconds, runs), accuracies, strict=True))
+        cells += [_cell(best_within(by_size, limit)) for limit in SIZES.values()]
+        cells += [_cell(best_within(by_time, times * fastest)) for times in TIMES.values()]
+    return cells
+
+
+def _cell(accuracy: float | None) -> Cell:
+    return Cell("-") if accuracy is None else Cell(f"{100 * accuracy:.1f}", (accuracy,))

@@ -1,0 +1,66 @@
+"""When each node arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """Which task brings each node, and which classes each task brings for the first time.
+
+    Attributes:
+        owner: the task of each node, -1 for nodes of none.  int64 [nodes]
+        new_classes: for every task the dataset's labels first met with it; none where all of its
+            classes have been met before.
+    """
+
+    owner: Tensor
+    new_classes: list[tuple[int, ...]]
+
+    def __len__(self) -> int:
+        return len(self.new_classes)
+
+    @property
+    def classes(self) -> list[int]:
+        """The dataset's label of every class, in order of first arrival."""
+        return [label for classes in self.new_classes for label in classes]
+
+    def shared_out(self, nodes: Tensor) -> tuple[Tensor, ...]:
+        """Return for every task those of ``nodes`` that arrive with it, in the order given.
+
+        nodes: int64 [n], each with a task; -> as many int64 [n of the task] as tasks
+        """
+        owners = self.owner[nodes]
+        counts = torch.bincount(owners, minlength=len(self)).tolist()
+        shares: tuple[Tensor, ...] = nodes[owners.argsort(stable=True)].split(counts)
+        return shares
+
+
+def arrival_of(
+    owner: Tensor, labels: Tensor, *, classes: Sequence[int], tasks: int | None = None
+) -> Arrival:
+    """Return the arrival of nodes whose tasks are known: a class is new with its first node.
+
+    owner, labels: int64 [nodes]; classes: those that arrive, of which the earlier one goes first
+    where a task brings several; tasks: how many, those that bring nodes unless given.
+
+    >>> arrival_of(torch.tensor([0, 1, 0, 1]), torch.tensor([2, 2, 0, 1]),
+    ...            classes=[0, 1, 2]).new_classes
+    [(0, 2), (1,)]
+    """
+    tasks = int(owner.max()) + 1 if tasks is None else tasks
+    here = owner != NOWHERE
+    first = torch.full((int(labels.max()) + 1,), tasks)  # [labels], the task of the first node
+    first.scatter_reduce_(0, labels[here], owner[here], "amin")
+    met = first[list(classes)].tolist()
+    new: list[list[int]] = [[] for _ in range(tasks)]
+    for label, task in zip(classes, met, strict=True):
+        new[task].append(label)
+    return Arrival(owner, [tuple(labels) for labels in new])

@@ -1,0 +1,59 @@
+"""Nodes arrive class after class, but borders between classes blur."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evergraph.core.seeding import seeded
+from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
+
+
+def blurred(
+    labels: Tensor, *, classes: Sequence[int], tasks: int, blur: float = 1.0, seed: int = 0
+) -> Arrival:
+    """Return the arrival of nodes sorted by time and cut into batches of equal size.
+
+    Without blur classes come one after the other, and batches take no notice of where one ends;
+    with a little, neighbouring classes mix; with much, nodes come in no order at all. Many small
+    batches make a stream that is met once and has no tasks.
+
+    labels: int64 [nodes]; classes: those that arrive, in order; tasks: how many batches.
+
+    >>> blurred(torch.tensor([1, 1, 0, 0, 0, 1]), classes=[0, 1], tasks=2, blur=0.0).owner
+    tensor([1, 1, 0, 0, 0, 1])
+    """
+    times = arrival_times(labels, classes=classes, blur=blur, seed=seed)
+    here = times.isfinite().nonzero().flatten()
+    order = here[times[here].argsort(stable=True)]
+    owner = torch.full_like(labels, NOWHERE)
+    for index, nodes in enumerate(order.tensor_split(tasks)):
+        owner[nodes] = index
+    return arrival_of(owner, labels, classes=classes, tasks=tasks)
+
+
+def arrival_times(labels: Tensor, *, classes: Sequence[int], blur: float, seed: int) -> Tensor:
+    """Return t_v = k + u_v + blur · ε_v, k the place of v's class among ``classes``.
+
+    u_v is uniform on 0..1 and ε_v standard normal, drawn from the seed and the node's number
+    alone; nodes of no class that arrives come at infinity.
+
+    labels: int64 [nodes] -> float64 [nodes]
+    """
+    width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+    place = torch.full((width,), torch.inf, dtype=torch.float64)
+    place[list(classes)] = torch.arange(len(classes), dtype=torch.float64)
+    inside = _uniform(len(labels), seeded(seed, "arrival", "inside"))
+    # By the inverse of the distribution: torch.randn draws in blocks, in which a node's number
+    # depends on how many nodes there are.
+    noise = torch.special.ndtri(_uniform(len(labels), seeded(seed, "arrival", "blur")))
+    times: Tensor = place[labels] + inside + blur * noise
+    return times
+
+
+def _uniform(count: int, generator: torch.Generator) -> Tensor:
+    """Draw numbers above 0 and below 1.  -> float64 [count]"""
+    draws = torch.rand(count, dtype=torch.float64, generator=generator)
+    return draws.clamp_min_(2.0**-54)

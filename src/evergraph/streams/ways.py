@@ -1,0 +1,74 @@
+"""The ways in which a graph may grow, by name."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.label_space import Setting
+from evergraph.graphs import Graph
+from evergraph.streams.arrival import Arrival
+from evergraph.streams.blurred import blurred
+from evergraph.streams.by_class import by_class
+from evergraph.streams.by_time import by_time
+from evergraph.streams.class_order import (
+    ClassOrder,
+    arrange_classes,
+    group_classes,
+    order_classes,
+)
+
+By = Literal["class", "time", "blurred"]
+WAYS: tuple[str, ...] = get_args(By)
+
+
+def check_way(by: By, *, tasks: int | None, blur: float, setting: Setting) -> None:
+    """Raise unless the parameters mean something for this way of growing."""
+    check_choice("by", by, WAYS)
+    check_number("blur", blur, least=0.0)
+    if tasks is not None:
+        check_integer("tasks", tasks, least=1)
+    if by == "class" and tasks is not None:
+        raise ConfigurationError(
+            f"tasks must be left out with by = 'class', where classes_per_task decides, not {tasks}"
+        )
+    if by != "class" and setting == "task-il":
+        raise ConfigurationError(
+            f"setting 'task-il' needs tasks with classes of their own: use by = 'class', not {by!r}"
+        )
+
+
+def arrange(
+    graph: Graph,
+    *,
+    by: By = "class",
+    tasks: int | None = None,
+    blur: float = 1.0,
+    classes_per_task: int = 2,
+    order: ClassOrder = "label",
+    min_class_size: int = 2,
+    seed: int = 0,
+) -> Arrival:
+    """Return when each node of a graph arrives; see ``GraphStream`` for what decides it.
+
+    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(4),
+    ...                          labels=torch.tensor([0, 0, 1, 1]), time=torch.tensor([7, 8, 8, 9]))
+    >>> arrange(graph, by="time", tasks=2).new_classes
+    [(0,), (1,)]
+    """
+    labels = graph.labels
+    sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
+    rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
+    if by == "class":
+        return by_class(labels, order_classes(sizes, per_task=classes_per_task, **rule))
+    classes = arrange_classes(sizes, **rule)
+    if not classes:
+        raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
+    if by == "time":
+        return by_time(labels, graph.time, classes=classes, tasks=tasks)
+    # As many as by class, although a class left over alone arrives here.
+    tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
+    return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)

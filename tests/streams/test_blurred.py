@@ -1,0 +1,82 @@
+"""Classes one after the other, with borders that blur."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.streams.blurred import arrival_times, blurred
+
+LABELS = torch.tensor([1, 0, 2, 0, 1, 2, 2, 2, -1, 3])
+MANY = torch.arange(4).repeat_interleave(2500)
+
+
+def classes_in(owner: torch.Tensor, labels: torch.Tensor, task: int) -> list[int]:
+    return sorted(set(labels[owner == task].tolist()))
+
+
+def test_without_blur_batches_cut_the_sequence_of_classes_by_hand() -> None:
+    # sequence 2 2 2 2 | 0 0 1 1: batches of four; class 3 and the unlabelled node do not arrive
+    arrival = blurred(LABELS, classes=[2, 0, 1], tasks=2, blur=0.0)
+    assert arrival.owner.tolist() == [1, 1, 0, 1, 1, 0, 0, 0, -1, -1]
+    assert arrival.new_classes == [(2,), (0, 1)]
+    # batches of three, three and two: 2 2 2 | 2 0 0 | 1 1
+    thirds = blurred(LABELS, classes=[2, 0, 1], tasks=3, blur=0.0)
+    assert thirds.new_classes == [(2,), (0,), (1,)]
+    assert torch.bincount(thirds.owner[:8]).tolist() == [3, 3, 2]
+    assert classes_in(thirds.owner, LABELS, 1) == [0, 2]
+
+
+def test_a_time_is_place_plus_uniform_plus_blur_times_normal() -> None:
+    sharp = arrival_times(MANY, classes=[3, 2, 1, 0], blur=0.0, seed=5)
+    inside = sharp - (3 - MANY)
+    assert 0 < float(inside.min()) < 0.01
+    assert 0.99 < float(inside.max()) < 1
+    assert abs(float(inside.mean()) - 0.5) < 0.02
+    noise = arrival_times(MANY, classes=[3, 2, 1, 0], blur=2.0, seed=5) - sharp
+    assert abs(float(noise.mean())) < 0.06
+    assert abs(float(noise.std()) - 2.0) < 0.06
+    assert abs(float((noise.abs() < 2.0).double().mean()) - 0.683) < 0.02  # a normal's share
+    assert abs(float(torch.corrcoef(torch.stack([inside, noise]))[0, 1])) < 0.03
+
+
+def test_little_blur_mixes_neighbouring_classes_and_much_blur_mixes_all() -> None:
+    little = blurred(MANY, classes=[0, 1, 2, 3], tasks=4, blur=0.1).owner
+    assert classes_in(little, MANY, 0) == [0, 1]
+    assert classes_in(little, MANY, 3) == [2, 3]
+    much = blurred(MANY, classes=[0, 1, 2, 3], tasks=4, blur=1000.0).owner
+    for task in range(4):
+        counts = torch.bincount(MANY[much == task])
+        assert counts.sum() == 2500
+        assert int((counts - 625).abs().max()) < 100  # four standard deviations
+
+
+@settings(max_examples=20, deadline=None)
+@given(cut=st.integers(3, 40), seed=st.integers(0, 100), blur=st.floats(0, 3))
+def test_a_nodes_time_depends_on_seed_and_node_alone(cut: int, seed: int, blur: float) -> None:
+    labels = torch.arange(40) % 3
+    whole = arrival_times(labels, classes=[0, 1, 2], blur=blur, seed=seed)
+    part = arrival_times(labels[:cut], classes=[0, 1, 2], blur=blur, seed=seed)
+    assert part.equal(whole[:cut])
+    moved = arrival_times(labels, classes=[2, 1, 0], blur=blur, seed=seed)
+    torch.testing.assert_close(moved - whole, 2.0 - 2.0 * labels.double())
+    other = arrival_times(labels, classes=[0, 1, 2], blur=blur, seed=seed + 1)
+    assert not other.equal(whole)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tasks=st.integers(1, 12), blur=st.floats(0, 5), seed=st.integers(0, 100))
+def test_batches_are_equal_and_every_node_arrives_once(tasks: int, blur: float, seed: int) -> None:
+    labels = torch.arange(36) % 3
+    arrival = blurred(labels, classes=[2, 0, 1], tasks=tasks, blur=blur, seed=seed)
+    sizes = torch.bincount(arrival.owner, minlength=tasks)
+    assert int(sizes.max() - sizes.min()) <= 1
+    assert len(arrival) == tasks
+    assert int(sizes.sum()) == 36
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    blurred(LABELS, classes=[0, 1, 2], tasks=2)
+    assert torch.get_rng_state().equal(before)

@@ -1,0 +1,198 @@
+"""However nodes arrive, a stream shows the same things of them.
+
+Every node's feature is its own number in the whole graph, so any position can be traced back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.streams import GraphStream, split_classes
+
+NODES, YEARS = 100, 3
+PARTS = ("train", "validation", "test")
+
+
+def whole_graph() -> Graph:
+    """Three classes of thirty nodes over three years, eight nodes of none and a class of two."""
+    generator = torch.Generator().manual_seed(3)
+    sizes = [30, 30, 30, 2, 8]
+    labels = torch.repeat_interleave(torch.tensor([0, 1, 2, 3, UNLABELLED]), torch.tensor(sizes))
+    return Graph.from_edges(
+        torch.randint(NODES, (2, 500), generator=generator),  # directed
+        features=torch.arange(float(NODES)).unsqueeze(1),
+        labels=labels[torch.randperm(NODES, generator=generator)],
+        time=torch.randint(YEARS, (NODES,), generator=generator) * 10 + 1990,
+    )
+
+
+WHOLE = whole_graph()
+KEPT = {node for node, label in enumerate(WHOLE.labels.tolist()) if label in (0, 1, 2)}
+WAYS = pytest.mark.parametrize("way", [{"by": "time"}, {"by": "blurred", "tasks": 4, "blur": 0.5}])
+EDGES = set(zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True))
+
+
+def stream_of(**options: Any) -> GraphStream:
+    return GraphStream(WHOLE, **{"min_class_size": 3, "edges": "all", **options})
+
+
+def ids(graph: Graph, nodes: Tensor) -> list[int]:
+    return graph.features[nodes, 0].int().tolist()
+
+
+def all_ids(graph: Graph) -> set[int]:
+    return set(graph.features[:, 0].int().tolist())
+
+
+def edges_of(graph: Graph) -> set[tuple[int, int]]:
+    number = ids(graph, torch.arange(graph.num_nodes))
+    rows, columns = graph.edge_rows().tolist(), graph.indices.tolist()
+    return {(number[s], number[t]) for s, t in zip(columns, rows, strict=True)}
+
+
+def between(nodes: set[int]) -> set[tuple[int, int]]:
+    return {(s, t) for s, t in EDGES if s in nodes and t in nodes}
+
+
+def test_time_cuts_the_graph_at_years() -> None:
+    stream = stream_of(by="time")
+    assert len(stream) == YEARS
+    for task in stream:
+        year = 1990 + 10 * task.index
+        own = {n for n in KEPT if int(WHOLE.time[n]) == year}  # type: ignore[index]
+        assert set(ids(task.graph, task.own)) == own
+    assert stream.tasks == [(0, 1, 2), (), ()]
+    assert stream.label_space(2) == LabelSpace("class-il", (3, 0, 0))
+
+
+@WAYS
+def test_every_node_of_a_class_large_enough_arrives_once(way: dict[str, Any]) -> None:
+    stream = stream_of(**way)
+    arrived = [node for task in stream for node in ids(task.graph, task.own)]
+    assert sorted(arrived) == sorted(KEPT)
+
+
+@WAYS
+def test_splits_are_those_of_whole_classes_whatever_the_way(way: dict[str, Any]) -> None:
+    whole = split_classes(WHOLE.labels, (0, 1, 2), seed=2)
+    stream = stream_of(seed=2, **way)
+    for part in PARTS:
+        nodes = torch.cat([getattr(split, part) for split in stream.splits])
+        assert nodes.sort().values.equal(getattr(whole, part))
+    for task, split in zip(stream, stream.splits, strict=True):
+        assert ids(task.graph, task.train) == split.train.tolist()
+        assert ids(task.graph, task.validation) == split.validation.tolist()
+        assert set(split.test.tolist()) <= set(ids(task.graph, task.own))
+
+
+@WAYS
+def test_labels_are_right_and_numbered_by_first_arrival(way: dict[str, Any]) -> None:
+    stream = stream_of(order=[2, 0, 1], **way)
+    met: set[int] = set()
+    for task in stream:
+        labels = [stream.classes[label] for label in task.train_labels.tolist()]
+        assert labels == WHOLE.labels[ids(task.graph, task.train)].tolist()
+        here = {int(WHOLE.labels[n]) for n in ids(task.graph, task.own)}
+        assert set(stream.tasks[task.index]) == here - met
+        met |= here
+        assert [stream.classes[c] for c in task.class_sizes] == [
+            c for c in stream.classes if c in here
+        ]
+    assert stream.tasks[0] == tuple(c for c in (2, 0, 1) if c in stream.tasks[0])
+
+
+@WAYS
+@pytest.mark.parametrize("edges", ["within", "all"])
+def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> None:
+    stream = stream_of(**way | {"edges": edges})
+    seen, within = set[int](), set[tuple[int, int]]()
+    for task in stream:
+        own = set(ids(task.graph, task.own))
+        seen |= own
+        within |= between(own)
+        assert edges_of(task.graph) == between(seen if edges == "all" else own)
+        assert edges_of(stream.local_graph(task.index)) == between(own)
+        (exam,) = stream.exams(task.index, "global")
+        assert all_ids(exam.graph) == seen
+        local = stream.exams(task.index, "local")[task.index]
+        assert ids(local.graph, local.nodes) == stream.splits[task.index].test.tolist()
+        assert set(local.tasks.tolist()) == {task.index}
+    joint = stream.open(len(stream) - 1, cumulative=True)
+    assert edges_of(joint.graph) == (between(seen) if edges == "all" else within)
+
+
+@WAYS
+def test_sizes_of_classes_add_up_to_what_was_met(way: dict[str, Any]) -> None:
+    met = dict.fromkeys(range(3), 0)
+    for task in stream_of(**way):
+        assert sum(task.class_sizes.values()) == len(task.own)
+        for label, size in task.class_sizes.items():
+            met[label] += size
+        assert task.met_sizes == {label: size for label, size in met.items() if size}
+    assert met == dict.fromkeys(range(3), 30)
+
+
+@settings(max_examples=15, deadline=None)
+@given(per_task=st.integers(1, 3), seed=st.integers(0, 50))
+def test_blurred_streams_have_as_many_tasks_as_by_class_unless_told(
+    per_task: int, seed: int
+) -> None:
+    counts = [
+        len(stream_of(by=by, classes_per_task=per_task, seed=seed)) for by in ("class", "blurred")
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_the_seed_decides_which_nodes_blur() -> None:
+    first = [stream_of(by="blurred", tasks=3, seed=seed).open(0).ids for seed in (0, 0, 1)]
+    assert first[0].equal(first[1])
+    assert not first[0].equal(first[2])
+
+
+def test_too_many_tasks_are_refused() -> None:
+    with pytest.raises(DataError, match=r"task \d+ has no \w+ nodes: make fewer tasks than 60"):
+        stream_of(by="blurred", tasks=60)
+    with pytest.raises(DataError, match="make fewer tasks than 1000"):
+        stream_of(by="blurred", tasks=1000)  # more than there are nodes
+    years = replace(WHOLE, time=torch.arange(NODES))
+    with pytest.raises(DataError, match=f"task 0 has no .* than {len(KEPT)}"):
+        GraphStream(years, by="time", min_class_size=3)
+    assert len(GraphStream(years, by="time", min_class_size=3, tasks=4)) == 4
+
+
+@pytest.mark.parametrize("by", ["time", "blurred"])
+def test_task_il_needs_classes_of_a_tasks_own(by: str) -> None:
+    with pytest.raises(ConfigurationError, match="'task-il' needs tasks with classes of their own"):
+        stream_of(by=by, setting="task-il")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tasks": 3}, "tasks must be left out with by = 'class'"),
+        ({"by": "time", "tasks": 0}, "tasks must be an integer of at least 1, not 0"),
+        ({"by": "blurred", "blur": -1.0}, "blur must be a number of at least 0.0, not -1.0"),
+        ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
+        ({"by": "day"}, "unknown by 'day': .*blurred, class, time"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ConfigurationError, UnknownNameError), match=message):
+        stream_of(**options)
+
+
+def test_a_graph_without_times_or_large_classes_is_refused() -> None:
+    with pytest.raises(DataError, match="needs the time of every node"):
+        GraphStream(replace(WHOLE, time=None), by="time", min_class_size=3)
+    with pytest.raises(DataError, match="no class has at least 99 nodes"):
+        stream_of(by="time", min_class_size=99)
