@@ -184,7 +184,7 @@ class Recomputing(EmbeddingCache):
     def recompute(self, task: int, epoch: int) -> None:
         """Encode again; the first epoch's embeddings have just been made."""
         if epoch and self.latest is not None:
-            self._encode(self.latest)
+            self.encode(self.latest)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def build_backbone(config: RunConfig) -> Backbone:
     name, parameters = _backbone_of(config).name, _backbone_of(config).parameters
     if "topology" in backbones.parameters(name):
         parts = {"topology": build_topology(config), **config.head.model_dump()}
-        parameters = parts | parameters
+        taken = backbones.parameters(name)
+        parameters = {key: part for key, part in parts.items() if key in taken} | parameters
     backbone: Backbone = _make(backbones.make, name, parameters)
     return backbone
 

@@ -23,7 +23,9 @@ from evergraph.experiments.config import RunConfig
 from evergraph.streams.stream import TESTINGS
 
 PHASES = ("embed", "train", "evaluate")
-KEPT = ("floats", "bytes", "samples", "gradients", "importance", "models", "edges")
+KEPT = (
+    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class SeedResult:
         seconds: by phase.
         coverage_ratio: of the memory at the end, None without one.
         floats, bytes: what is kept between tasks at the end.
-        samples, gradients, importance, models, edges: its parts, see ``MemoryUsage``.
+        samples, gradients, importance, models, edges, statistics: its parts, see ``MemoryUsage``.
         peak_rss_bytes: the largest resident size of the process that learned it.
         measures: what was measured beside accuracy, one entry a task, see ``Measures``.
     """
@@ -53,6 +55,7 @@ class SeedResult:
     importance: int = 0
     models: int = 0
     edges: int = 0
+    statistics: int = 0
     peak_rss_bytes: int = 0
     measures: list[Measures] = field(default_factory=list)
 

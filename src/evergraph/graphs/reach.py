@@ -73,6 +73,20 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     return torch.from_numpy(covered)
 
 
+def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+    """Return which nodes have at least one of ``nodes`` within ``hops``.  bool [all nodes]
+
+    The other direction of ``covered_nodes``: on an undirected graph the two are the same.
+    """
+    found = np.zeros(graph.num_nodes, dtype=bool)
+    found[nodes.cpu().numpy()] = True
+    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+    rows = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
+    for _ in range(hops):
+        found[rows[found[indices]]] = True
+    return torch.from_numpy(found)
+
+
 def _walks(adjacency: scipy.sparse.csr_matrix, hops: int) -> npt.NDArray[np.float64]:
     """Return how many walks of ``hops`` steps leave each node: what its row costs to expand."""
     counts = np.ones(adjacency.shape[0])

@@ -1,6 +1,7 @@
 """Floor 4: what is kept of earlier tasks."""
 
 from evergraph.memory.budget import Budget, class_budgets
+from evergraph.memory.class_statistics import ClassStatistics
 from evergraph.memory.coverage_ratio import coverage_ratio
 from evergraph.memory.ego_networks import EgoNetworks, ego_networks, isolated
 from evergraph.memory.embedding_memory import EmbeddingMemory
@@ -11,6 +12,7 @@ from evergraph.memory.usage import MemoryUsage
 __all__ = [
     "Budget",
     "Candidates",
+    "ClassStatistics",
     "EgoNetworks",
     "EmbeddingMemory",
     "MemoryUsage",

@@ -17,6 +17,7 @@ class MemoryUsage:
         gradients: values of gradients held for old tasks.
         importance: values of importance weights and of the parameters they hold on to.
         models: values of old models.
+        statistics: values of sufficient statistics.
         edges: adjacency entries.
         bytes: of everything, labels, positions and edges included.
     """
@@ -27,8 +28,9 @@ class MemoryUsage:
     models: int = 0
     edges: int = 0
     bytes: int = 0
+    statistics: int = 0
 
     @property
     def floats(self) -> int:
         """How many float32 values are kept, as the paper counts."""
-        return self.samples + self.gradients + self.importance + self.models
+        return self.samples + self.gradients + self.importance + self.models + self.statistics

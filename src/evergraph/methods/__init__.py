@@ -1,6 +1,7 @@
 """Floor 6: one file a method."""
 
 from evergraph.methods.a_gem import AGEM
+from evergraph.methods.analytic import Analytic
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.er_gnn import ERGNN
@@ -29,6 +30,7 @@ __all__ = [
     "TEM",
     "TPP",
     "TWP",
+    "Analytic",
     "BackboneLearner",
     "Finetune",
     "FullSubgraph",

@@ -7,6 +7,7 @@ from evergraph.nn.gin import GIN
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
 
@@ -18,6 +19,7 @@ __all__ = [
     "PDGNN",
     "Backbone",
     "GraphSAGE",
+    "RandomFeatures",
     "Recipe",
     "SimpleConvolution",
     "backbones",

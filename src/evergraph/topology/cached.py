@@ -12,6 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.graphs import Graph
 from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.growth import Growth, grown_embeddings
 
 Scaling = Literal["unit", "none"]
 
@@ -49,13 +50,32 @@ class EmbeddingCache:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
         if graph not in self._kept:
             start = time.perf_counter()
-            self._kept[graph] = self._encode(graph)
+            self._kept[graph] = self.encode(graph)
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
             self.seconds += time.perf_counter() - start
         return self._kept[graph]
 
-    def _encode(self, graph: Graph) -> Tensor:
+    def grow(self, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
+        """Encode a graph that has grown, only where it changed, and keep the result as well.
+
+        known: embeddings of the graph before.  [old, dims]; old: its nodes' positions.  int64 [old]
+        """
+        start = time.perf_counter()
+        growth = grown_embeddings(self, graph.to(self.device), known=known, old=old)
+        self._kept[graph] = growth.embeddings
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        self.seconds += time.perf_counter() - start
+        return growth
+
+    @property
+    def hops(self) -> int:
+        """How far an embedding looks."""
+        return self.topology.hops
+
+    def encode(self, graph: Graph) -> Tensor:
+        """Return scaled embeddings of all nodes, and keep nothing.  -> float32 [nodes, dims]"""
         embeddings = self.topology.encode(graph.to(self.device))
         if self.scaling == "none":
             return embeddings

@@ -169,6 +169,11 @@ class Learner(ABC):
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
         state = {f"model.{name}": p.detach().cpu() for name, p in self.named_parameters().items()}
+        state |= {
+            f"model.{part}.{name}": buffer.cpu()
+            for part, module in self.modules()
+            for name, buffer in module.named_buffers()
+        }
         state |= {f"adam.{name}": value for name, value in self.trainer.state().items()}
         state["generator"] = self.generator.get_state()
         return state

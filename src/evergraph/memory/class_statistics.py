@@ -1,0 +1,176 @@
+"""Sufficient statistics of a linear head: all that least squares needs to know of what was seen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.memory.usage import MemoryUsage
+
+# Columns of the lower triangle multiplied at a time: of what lies above the diagonal only the part
+# inside a panel is computed, for nothing.
+PANEL = 512
+# Rows multiplied at a time: rounding grows with how many sums of blocks there are, not with rows.
+ROWS = 4096
+
+
+class ClassStatistics:
+    """G = Σ_i w_i φ_i φ_iᵀ, and for each class c: s_c = Σ_{i∈c} w_i φ_i, its mass Σ w_i and count.
+
+    Sums do not know in which order they were made: statistics of two sets of nodes add up to
+    those of both (``merged``), and a node added with a negative weight is gone (``remove``).
+
+    G is kept in float32, of which only the lower triangle is computed and stored: a few 1e-7 of it
+    are rounding, far below what regularisation adds. Sums are added in float64, and so is all that
+    is solved from either.
+
+    Args:
+        width: m, how long a feature vector is.
+        rank: keep only this many directions of G, and its diagonal: m (rank + 1) values instead of
+            m (m + 1) / 2. Sums stay exact; G no longer is. None keeps all.
+
+    Attributes:
+        gram_: G, of which the part above the diagonal is not to be read.  float32 [m, m]
+        sums_: float64 [classes, m]
+        mass_: float64 [classes]
+        counts_: int64 [classes]
+
+    >>> statistics = ClassStatistics(2)
+    >>> statistics.add(torch.tensor([[1., 2.]]), torch.tensor([0]), torch.tensor([0.5]))
+    >>> statistics.gram_.tril()
+    tensor([[0.5000, 0.0000],
+            [1.0000, 2.0000]])
+    """
+
+    def __init__(
+        self, width: int, *, rank: int | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        self.width = width
+        self.rank = rank if rank is not None and rank < width else None
+        self.gram_ = torch.zeros(width, width, device=device)
+        self.sums_ = torch.zeros(0, width, dtype=torch.float64, device=device)
+        self.mass_ = torch.zeros(0, dtype=torch.float64, device=device)
+        self.counts_ = torch.zeros(0, dtype=torch.int64, device=device)
+        self._factor: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there is room for."""
+        return len(self.counts_)
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        more = max(classes - self.num_classes, 0)
+        self.sums_ = torch.cat([self.sums_, self.sums_.new_zeros(more, self.width)])
+        self.mass_ = torch.cat([self.mass_, self.mass_.new_zeros(more)])
+        self.counts_ = torch.cat([self.counts_, self.counts_.new_zeros(more)])
+
+    def add(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
+        """Count nodes in.  features: [n, m]; labels: int64 [n]; weights: positive [n]"""
+        self._count(features, labels, weights, 1)
+
+    def remove(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
+        """Count nodes out that were counted in with these features and weights."""
+        self._count(features, labels, weights, -1)
+
+    def _count(self, features: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
+        if not len(labels):
+            return
+        self.grow(int(labels.max()) + 1)
+        scaled = features * weights.to(features.dtype).sqrt()[:, None]
+        for rows in scaled.split(ROWS):
+            for start in range(0, self.width, PANEL):
+                panel = self.gram_[start:, start : start + PANEL]
+                panel.addmm_(rows[:, start:].t(), rows[:, start : start + PANEL], alpha=sign)
+        weights = sign * weights.double()
+        of_class = torch.zeros(self.num_classes, len(labels), device=features.device)
+        of_class[labels, torch.arange(len(labels), device=labels.device)] = weights.float()
+        for rows, owners in zip(features.split(ROWS), of_class.split(ROWS, dim=1), strict=True):
+            self.sums_ += (owners @ rows).double()
+        self.mass_.index_add_(0, labels, weights)
+        self.counts_.index_add_(0, labels, torch.full_like(labels, sign))
+        if self.rank is not None:
+            self._compress(self.rank)
+
+    def merged(self, other: ClassStatistics, classes: Tensor | None = None) -> ClassStatistics:
+        """Return the statistics of what either has seen.
+
+        classes: which class here each class of ``other`` is; the same numbers unless given.
+        """
+        if other.width != self.width:
+            raise ConfigurationError(
+                f"statistics can be merged if they are equally wide, not {self.width} and "
+                f"{other.width}"
+            )
+        if classes is None:
+            classes = torch.arange(other.num_classes)
+        classes = classes.to(self.counts_.device)
+        both = ClassStatistics(self.width, rank=self.rank, device=self.gram_.device)
+        both.grow(max(self.num_classes, int(classes.max()) + 1 if len(classes) else 0))
+        both.gram_ = (self.gram_.double() + other.gram_.to(self.gram_.device).double()).float()
+        for name in ("sums_", "mass_", "counts_"):
+            total = getattr(both, name)
+            total[: self.num_classes] += getattr(self, name)
+            total.index_add_(0, classes, getattr(other, name).to(total.device))
+        if both.rank is not None:
+            both._compress(both.rank)
+        return both
+
+    def narrowed(self, width: int) -> ClassStatistics:
+        """Return the statistics of the first features alone."""
+        part = ClassStatistics(width, device=self.gram_.device)
+        part.gram_ = self.gram_[:width, :width]
+        part.sums_ = self.sums_[:, :width]
+        part.mass_, part.counts_ = self.mass_, self.counts_
+        return part
+
+    def _compress(self, rank: int) -> None:
+        """Keep the leading directions of G, by two rounds of subspace iteration, and its diagonal.
+
+        The start is fixed: a learner of the same nodes compresses to the same numbers.
+        """
+        gram = self.gram_.tril() + self.gram_.tril(-1).t()
+        start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0))
+        basis = torch.linalg.qr(gram @ start.to(gram.device)).Q
+        basis = torch.linalg.qr(gram @ basis).Q
+        values, turn = torch.linalg.eigh(basis.t() @ gram @ basis)
+        factor = (basis @ turn) * values.clamp_min(0).sqrt()  # [m, rank]
+        rest = (gram.diagonal() - factor.square().sum(1)).clamp_min(0)
+        self._hold(factor, rest)
+
+    def _hold(self, factor: Tensor, rest: Tensor) -> None:
+        self._factor = factor, rest
+        self.gram_ = factor @ factor.t() + rest.diag()
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """Values of G and of the sums, and the bytes of all that is kept."""
+        kept = self.state()
+        size = sum(tensor.nbytes for tensor in kept.values())
+        values = sum(v.numel() for n, v in kept.items() if n not in ("mass", "counts"))
+        return MemoryUsage(statistics=values, bytes=size)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        kept = {"sums": self.sums_, "mass": self.mass_, "counts": self.counts_}
+        if self.rank is None:
+            return kept | {"gram": self.gram_[self._lower()]}
+        if self._factor is None:
+            return kept
+        return kept | {"factor": self._factor[0], "rest": self._factor[1]}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        device = self.gram_.device
+        self.sums_ = state["sums"].to(device)
+        self.mass_, self.counts_ = state["mass"].to(device), state["counts"].to(device)
+        if "gram" in state:
+            self.gram_ = torch.zeros_like(self.gram_)
+            self.gram_[self._lower()] = state["gram"].to(device)
+        elif "factor" in state:
+            self._hold(state["factor"].to(device), state["rest"].to(device))
+
+    def _lower(self) -> Tensor:
+        shape = (self.width, self.width)
+        return torch.ones(shape, dtype=torch.bool, device=self.gram_.device).tril_()

@@ -1,0 +1,253 @@
+"""A head solved in closed form: nothing is forgotten, because nothing is overwritten."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import Graph
+from evergraph.memory import ClassStatistics, MemoryUsage
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
+from evergraph.methods.base import methods
+from evergraph.methods.ledger import Ledger
+from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.nn import Backbone, RandomFeatures
+from evergraph.streams import Task
+from evergraph.training import Trainer
+from evergraph.training.learner import part_of
+
+Weights = Literal["class-sizes", "equal"]
+WEIGHTS: tuple[str, ...] = get_args(Weights)
+LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+# The regularisation is chosen on the first features alone: a thousandth of the cost at full width.
+CHOICE_WIDTH = 1024
+# Scores of a least-squares head lie between 0 and 1; so many times as much under a softmax.
+SHARPNESS = 10.0
+
+
+@methods.register
+class Analytic(BackboneLearner):
+    """Ridge regression on random features of the embedding, from statistics of all tasks so far.
+
+    V = (A + λI)⁻¹ M, with A and M the class-balanced Gram matrix and class means of φ(e) over
+    every node seen (see ``ClassStatistics`` and ``balanced_ridge``). Because f_topo and φ have
+    nothing to train, the statistics never go stale, and V is the head that joint training on
+    everything seen would give, whatever the order of tasks. No node is stored.
+
+    Related: analytic class-incremental learning (Zhuang et al., NeurIPS 2022) and RanPAC
+    (McDonnell et al., NeurIPS 2023), there on frozen vision models.
+
+    Args:
+        regularisation: λ as a share of A's mean diagonal, or ``validation``: of some values the
+            one with the least squared error on the validation nodes of all tasks so far, from
+            their statistics, in closed form.
+        weights: ``class-sizes`` weighs a node by one over the size its class has when it arrives:
+            exactly class-balanced where classes arrive whole. ``equal`` weighs all alike and
+            balances means only: somewhat less accurate, and exact under any way of merging,
+            forgetting and coming back.
+        rank: compresses the Gram matrix to this rank, see ``ClassStatistics``.
+        ledger: whether to keep which nodes were learned, with class and weight (20 bytes each);
+            ``forget`` and ``refresh="embeddings"`` need it.
+        refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there; nodes
+            whose ego-subnetwork has changed are counted out as they were and in as they are.
+        backbone: ``RandomFeatures``; its ``width`` m decides memory, 2 m² bytes, and accuracy.
+        trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
+    """
+
+    name = "analytic"
+    default_backbone = "random-features"
+    backbone: RandomFeatures
+
+    def __init__(
+        self,
+        *,
+        regularisation: float | Literal["validation"] = "validation",
+        weights: Weights = "class-sizes",
+        rank: int | None = None,
+        ledger: bool = False,
+        refresh: Refresh = "none",
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
+        if regularisation != "validation":
+            check_number("regularisation", regularisation, least=0.0)
+        check_choice("weights", weights, WEIGHTS)
+        check_choice("refresh", refresh, REFRESHES)
+        if rank is not None:
+            check_integer("rank", rank, least=1)
+        self.regularisation = regularisation
+        self.weights: Weights = weights
+        self.rank = rank
+        self.ledger = ledger or refresh == "embeddings"
+        self.refresh: Refresh = refresh
+        width = self.backbone.width
+        self.statistics_ = ClassStatistics(width, rank=rank, device=self.device)
+        self.validation_ = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
+        self.ledger_ = Ledger()
+        self.growing_ = GrowingEmbeddings()
+        self.regularisation_ = 0.0
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless the features are fixed."""
+        if not isinstance(backbone, RandomFeatures):
+            raise ConfigurationError(
+                "analytic solves for a head on fixed random features: use backbone "
+                f"'random-features', not {backbone.name!r}"
+            )
+
+    @torch.no_grad()
+    def fit_task(self, task: Task) -> None:
+        """Count the task's nodes in and solve for the head."""
+        self.label_space_ = task.label_space
+        self._refresh(task)
+        embeddings = self.backbone.prepare(task.graph)
+        self._make_room(embeddings.shape[1], task.label_space.num_classes)
+        self._count(task, embeddings, "train")
+        if self.regularisation == "validation":
+            self._count(task, embeddings, "validation")
+        self.solve()
+
+    def solve(self) -> None:
+        """Set the head from the statistics."""
+        assert self.label_space_ is not None
+        self.statistics_.grow(self.label_space_.num_classes)
+        self.regularisation_ = self._regularisation()
+        weights = balanced_ridge(self.statistics_, self.regularisation_)
+        assert self.backbone.head is not None
+        self.backbone.head.weight.data = weights.t().float().contiguous()
+
+    def _regularisation(self) -> float:
+        if self.regularisation == "validation":
+            return choose_regularisation(self.statistics_, self.validation_, LADDER)
+        return self.regularisation
+
+    def _count(self, task: Task, embeddings: Tensor, part: str) -> None:
+        nodes = getattr(task, part)
+        labels = getattr(task, f"{part}_labels").to(self.device)
+        sizes = torch.ones(task.label_space.num_classes)
+        if self.weights == "class-sizes":
+            for label, size in task.met_sizes.items():
+                sizes[label] = size
+        weights = sizes.reciprocal().to(self.device)[labels]
+        self._statistics_of(part).add(
+            self._features(embeddings[nodes.to(self.device)], part), labels, weights
+        )
+        if self.ledger:
+            self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
+
+    def _statistics_of(self, part: str) -> ClassStatistics:
+        return self.statistics_ if part == "train" else self.validation_
+
+    def _features(self, embeddings: Tensor, part: str) -> Tensor:
+        features = self.backbone.expand(embeddings)
+        return features[:, : self._statistics_of(part).width]
+
+    def _refresh(self, task: Task) -> None:
+        """Count nodes whose embedding has changed out as they were and in as they are."""
+        if self.refresh != "embeddings":
+            return
+        grown = self.growing_.update(task, self.backbone)
+        if grown is None:
+            return
+        growth, before = grown
+        for part in ("train", "validation"):
+            entries = self.ledger_.part(part)
+            places = torch.searchsorted(task.ids, entries.ids)
+            moved = growth.changed[places]
+            rows = places[moved].to(self.device)
+            labels = entries.labels[moved].to(self.device)
+            weights = entries.weights[moved].to(self.device)
+            statistics = self._statistics_of(part)
+            statistics.remove(self._features(before[rows], part), labels, weights)
+            statistics.add(self._features(growth.embeddings[rows], part), labels, weights)
+
+    @torch.no_grad()
+    def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
+        """Take nodes out of all that was learned, as if they had never been labelled.
+
+        ids: which nodes; graph: where they were last embedded; known_as: which node each node of
+        ``graph`` is, ascending, as ``Task.ids`` has it; 0, 1, 2, ... unless given.
+        """
+        if not self.ledger:
+            raise ConfigurationError("forget needs to know what was learned: set ledger=true")
+        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
+        embeddings = self.backbone.prepare(graph)
+        for part, entries in self.ledger_.strike(ids).items():
+            rows = torch.searchsorted(known_as, entries.ids).to(self.device)
+            self._statistics_of(part).remove(
+                self._features(embeddings[rows], part),
+                entries.labels.to(self.device),
+                entries.weights.to(self.device),
+            )
+        self.solve()
+
+    @torch.no_grad()
+    def merge(self, other: Analytic, *, classes: Tensor | None = None) -> None:
+        """Learn all that another learner has learned, without its data.
+
+        Both must expand embeddings alike: the same generator's seed, width and activation.
+
+        classes: which class here each of the other's is; the same numbers unless given.
+        """
+        ours, theirs = self.backbone, other.backbone
+        if (int(ours.seed), ours.activation) != (int(theirs.seed), theirs.activation):
+            raise ConfigurationError(
+                "learners can be merged if their random features are the same ones: make both "
+                "with the same seed and activation"
+            )
+        assert self.label_space_ is not None
+        self.statistics_ = self.statistics_.merged(other.statistics_, classes)
+        self.validation_ = self.validation_.merged(other.validation_, classes)
+        more = self.statistics_.num_classes - self.label_space_.num_classes
+        if more > 0:
+            self.label_space_ = self.label_space_.grown(more)
+        self._make_room(self._dims, self.label_space_.num_classes)
+        self.ledger_.copy_from(other.ledger_, classes)
+        self.solve()
+
+    @torch.no_grad()
+    def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
+        return super().logits(graph, nodes).mul_(SHARPNESS)
+
+    def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
+        """Return how far the best score is from a sure one: scores here estimate probabilities."""
+        self._check_learned()
+        scores = self.logits(graph, nodes) if logits is None else logits
+        return 1 - scores.amax(dim=1) / SHARPNESS
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """What the statistics and the ledger hold."""
+        kept, chosen = self.statistics_.usage, self.validation_.usage
+        if self.regularisation != "validation":
+            return MemoryUsage(kept.samples, statistics=kept.statistics, bytes=kept.bytes)
+        return MemoryUsage(
+            statistics=kept.statistics + chosen.statistics,
+            bytes=kept.bytes + chosen.bytes + self.ledger_.nbytes,
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that later tasks depend on, as named CPU tensors."""
+        parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
+        if self.regularisation == "validation":
+            parts["validation"] = self.validation_.state()
+        kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
+        return super().state() | kept
+
+    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
+        """Take back what ``state`` returned, at the point where it was taken."""
+        super().restore(state, label_space)
+        self.statistics_.restore(part_of(state, "statistics."))
+        self.ledger_.restore(part_of(state, "ledger."))
+        if self.regularisation == "validation":
+            self.validation_.restore(part_of(state, "validation."))

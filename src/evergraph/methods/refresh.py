@@ -1,0 +1,71 @@
+"""What becomes of stored knowledge when the graph grows around it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.nn import PDGNN
+from evergraph.streams import Task
+from evergraph.topology.growth import Growth
+
+logger = logging.getLogger(__name__)
+
+Refresh = Literal["none", "embeddings", "corrected"]
+REFRESHES: tuple[str, ...] = get_args(Refresh)
+
+
+class GrowingEmbeddings:
+    """The embeddings of a graph that grows, computed anew only where it changed.
+
+    The graph is still there (``edges="all"``), so nothing has to be stored for this between
+    tasks: what is kept here is a cache, and made again from the graph after a restart.
+
+    Attributes:
+        recomputed, standing: how many embeddings of old nodes were computed anew, and how many
+            stood, over all tasks.
+    """
+
+    def __init__(self) -> None:
+        self._ids: Tensor | None = None
+        self._embeddings: Tensor | None = None
+        self.recomputed = 0
+        self.standing = 0
+
+    def update(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor] | None:
+        """Embed a task's graph; return what changed and what old nodes had before.
+
+        None with the first task. -> growth, embeddings before  [nodes, dims], new nodes' rows unset
+        """
+        first = len(task.own) == task.graph.num_nodes
+        if task.index > 0 and first:
+            raise ConfigurationError(
+                "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
+            )
+        result = None if first else self._grow(task, backbone)
+        self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
+        return result
+
+    def _grow(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor]:
+        is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
+        is_old[task.own] = False
+        old = is_old.nonzero().flatten()
+        known = self._known(task, old, backbone)
+        growth = backbone.embeddings.grow(task.graph, known=known, old=old)
+        again = int(growth.changed[old].sum())
+        self.recomputed += again
+        self.standing += len(old) - again
+        logger.info("task %d: %d of %d old embeddings computed anew", task.index, again, len(old))
+        before = torch.zeros_like(growth.embeddings)
+        before[old.to(known.device)] = known
+        return growth, before
+
+    def _known(self, task: Task, old: Tensor, backbone: PDGNN) -> Tensor:
+        ids = task.ids[old]
+        if self._ids is not None and self._embeddings is not None and self._ids.equal(ids):
+            return self._embeddings
+        return backbone.embeddings.encode(task.graph.subgraph(old))

@@ -1,0 +1,121 @@
+"""A fixed random expansion of the embedding and a linear head on it."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import Linear
+from evergraph.nn.pdgnn import PDGNN
+from evergraph.topology import TopologyEncoder
+from evergraph.topology.cached import Scaling
+
+Activation = Literal["relu", "fourier"]
+
+# Features expanded at a time: blocks of 16 MB are taken from memory that was used before, larger
+# ones are fetched from the system and cleared again and again, which takes longer than the product.
+BLOCK_VALUES = 1 << 22
+
+
+@backbones.register
+class RandomFeatures(PDGNN):
+    """f_out(e) = φ(e) V with φ drawn once and never trained: only V is learned.
+
+    relu: φ(e) = √(2/m) max(0, e R), whose inner products approach the arc-cosine kernel of a wide
+    ReLU layer (Cho and Saul 2009). fourier: φ(e) = √(2/m) cos(e R + b), which approach the
+    Gaussian kernel exp(-‖e - e'‖²/2) (Rahimi and Recht 2007). R ~ N(0, 1), b ~ U(0, 2π).
+
+    Since φ never changes, what was computed from it never goes stale, and V has a closed form: see
+    method ``analytic``. R is made from a seed of eight bytes whenever it is needed.
+
+    Args:
+        topology, scaling: see ``PDGNN``.
+        width: m, how many features.
+        activation: ``relu`` or ``fourier``.
+        dropout: share of features dropped while V is trained by gradients.
+
+    >>> model = RandomFeatures(width=8)
+    >>> model.begin(2, generator=torch.Generator())
+    >>> model.hidden_states(torch.eye(2)).shape
+    torch.Size([2, 8])
+    """
+
+    name = "random-features"
+    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
+    head: Linear | None  # type: ignore[assignment]
+    seed: Tensor
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        width: int = 4096,
+        activation: Activation = "relu",
+        dropout: float = 0.5,
+        scaling: Scaling = "unit",
+    ) -> None:
+        super().__init__(topology=topology, hidden=(), dropout=dropout, scaling=scaling)
+        check_integer("width", width, least=1)
+        check_choice("activation", activation, ("relu", "fourier"))
+        check_number("dropout", dropout, least=0.0, most=0.99)
+        self.width = width
+        self.activation: Activation = activation
+        self._dims = 0
+        self._drawn: tuple[int, Tensor, Tensor] | None = None  # of which seed, R, b
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Draw the seed of R and make V."""
+        self._dims = dims
+        self.register_buffer("seed", torch.randint(2**62, (), generator=generator))
+        self.head = Linear(self.width, 0, bias=False, generator=generator).to(self.device)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        rows: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return φ(e) V of some embeddings.  -> [rows, classes]"""
+        assert self.head is not None
+        embeddings = inputs if rows is None else inputs[rows]
+        if not self.training:
+            return torch.cat([self.head(self.expand(part)) for part in self.blocks(embeddings)])
+        features = self.expand(embeddings)
+        if self.dropout:
+            assert generator is not None, "dropout draws from the generator it is given"
+            features *= dropout_mask(features.shape, self.dropout, generator=generator)
+        scores: Tensor = self.head(features)
+        return scores
+
+    def hidden_states(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return φ(e).  -> [rows, width]"""
+        return self.expand(inputs if rows is None else inputs[rows])
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in parts whose expansion is of a size that pays."""
+        return embeddings.split(max(BLOCK_VALUES // self.width, 1))
+
+    def expand(self, embeddings: Tensor) -> Tensor:
+        """Return φ(e).  [n, dims] -> [n, width]"""
+        matrix, phases = self._expansion(embeddings.device)
+        scale = math.sqrt(2 / self.width)
+        if self.activation == "relu":
+            return torch.relu_(embeddings @ matrix).mul_(scale)
+        return torch.addmm(phases, embeddings, matrix).cos_().mul_(scale)
+
+    def _expansion(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return R [dims, width] and b [width], the same numbers on every device."""
+        seed = int(self.seed)
+        if self._drawn is None or self._drawn[0] != seed or self._drawn[1].device != device:
+            generator = torch.Generator().manual_seed(seed)
+            phases = torch.rand(self.width, generator=generator) * (2 * math.pi)
+            matrix = torch.randn(self._dims, self.width, generator=generator)
+            self._drawn = seed, matrix.to(device), phases.to(device)
+        return self._drawn[1], self._drawn[2]
