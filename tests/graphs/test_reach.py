@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs import Graph, covered_nodes, reach, reach_sizes
-from evergraph.graphs.reach import reach_blocks
+from evergraph.graphs.reach import reach_blocks, reaching_nodes
 
 Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
@@ -82,6 +82,9 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
     chain = graph_of([(0, 1), (1, 2)], undirected=False)  # 0 -> 1 -> 2
     assert lists(reach(chain, torch.tensor([0, 1, 2]), hops=2)) == [[0], [0, 1], [0, 1, 2]]
     assert covered_nodes(chain, torch.tensor([1]), hops=2).tolist() == [1, 1, 0, 0, 0, 0]
+    assert reaching_nodes(chain, torch.tensor([1]), hops=2).tolist() == [0, 1, 1, 0, 0, 0]
+    assert reaching_nodes(chain, torch.tensor([0]), hops=1).tolist() == [1, 1, 0, 0, 0, 0]
+    assert reaching_nodes(chain, torch.tensor([0]), hops=2).tolist() == [1, 1, 1, 0, 0, 0]
 
 
 def test_nobody_reaches_nothing() -> None:
@@ -89,6 +92,7 @@ def test_nobody_reaches_nothing() -> None:
     assert reach(PATH, nobody, hops=2) == []
     assert reach_sizes(PATH, nobody, hops=2).tolist() == []
     assert not covered_nodes(PATH, nobody, hops=2).any()
+    assert not reaching_nodes(PATH, nobody, hops=2).any()
 
 
 def test_a_graph_without_edges_is_reached_node_by_node() -> None:
@@ -104,12 +108,14 @@ def test_reach_equals_boolean_matrix_powers(
 ) -> None:
     graph = graph_of(pairs, undirected=undirected)
     wanted = torch.tensor(nodes, dtype=torch.int64)
-    within = walks(pairs, hops, undirected=undirected)[wanted] > 0
+    all_within = walks(pairs, hops, undirected=undirected) > 0
+    within = all_within[wanted]
     assert lists(reach(graph, wanted, hops=hops)) == [
         row.nonzero().flatten().tolist() for row in within
     ]
     assert reach_sizes(graph, wanted, hops=hops).equal(within.sum(1))
     assert covered_nodes(graph, wanted, hops=hops).equal(within.any(0))
+    assert reaching_nodes(graph, wanted, hops=hops).equal(all_within[:, wanted].any(1))
     assert wanted.tolist() == nodes
 
 

@@ -93,6 +93,21 @@ class ClassStatistics:
         if self.rank is not None:
             self._compress(self.rank)
 
+    def transform(self, matrix: Tensor) -> None:
+        """Put Wᵀφ in every φ's place: WᵀGW and s_c W.  matrix: W, float64 [m, m]
+
+        >>> statistics = ClassStatistics(2)
+        >>> statistics.add(torch.tensor([[1., 2.]]), torch.tensor([0]), torch.ones(1))
+        >>> statistics.transform(torch.tensor([[0., 1.], [1., 0.]], dtype=torch.float64))
+        >>> statistics.sums_.tolist(), statistics.gram_.diagonal().tolist()
+        ([[2.0, 1.0]], [4.0, 1.0])
+        """
+        gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
+        self.gram_ = (matrix.t() @ gram @ matrix).float()
+        self.sums_ = self.sums_ @ matrix
+        if self.rank is not None:
+            self._compress(self.rank)
+
     def merged(self, other: ClassStatistics, classes: Tensor | None = None) -> ClassStatistics:
         """Return the statistics of what either has seen.
 
@@ -128,14 +143,18 @@ class ClassStatistics:
     def _compress(self, rank: int) -> None:
         """Keep the leading directions of G, by two rounds of subspace iteration, and its diagonal.
 
-        The start is fixed: a learner of the same nodes compresses to the same numbers.
+        G Q (Qᵀ G Q)⁻¹ Qᵀ G, Nyström's approximation, nowhere exceeds G: what is missing on the
+        diagonal can be added. The start is fixed: a learner of the same nodes compresses to the
+        same numbers.
         """
         gram = self.gram_.tril() + self.gram_.tril(-1).t()
         start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0))
         basis = torch.linalg.qr(gram @ start.to(gram.device)).Q
         basis = torch.linalg.qr(gram @ basis).Q
-        values, turn = torch.linalg.eigh(basis.t() @ gram @ basis)
-        factor = (basis @ turn) * values.clamp_min(0).sqrt()  # [m, rank]
+        image = gram @ basis
+        values, turn = torch.linalg.eigh(basis.t() @ image)
+        sound = values > self.width * torch.finfo(values.dtype).eps * values.max()
+        factor = image @ (turn * values.rsqrt().where(sound, 0.0))  # [m, rank]
         rest = (gram.diagonal() - factor.square().sum(1)).clamp_min(0)
         self._hold(factor, rest)
 

@@ -2,6 +2,7 @@
 
 from evergraph.methods.a_gem import AGEM
 from evergraph.methods.analytic import Analytic
+from evergraph.methods.auto import Auto
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.er_gnn import ERGNN
@@ -31,6 +32,7 @@ __all__ = [
     "TPP",
     "TWP",
     "Analytic",
+    "Auto",
     "BackboneLearner",
     "Finetune",
     "FullSubgraph",

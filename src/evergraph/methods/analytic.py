@@ -15,6 +15,7 @@ from evergraph.memory import ClassStatistics, MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
+from evergraph.methods.drift import Drift, drift_map, seen_drift
 from evergraph.methods.ledger import Ledger
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import Backbone, RandomFeatures
@@ -56,6 +57,8 @@ class Analytic(BackboneLearner):
             ``forget`` and ``refresh="embeddings"`` need it.
         refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there; nodes
             whose ego-subnetwork has changed are counted out as they were and in as they are.
+            ``corrected``: no old node is looked up; statistics move by the drift that the new
+            nodes' ego-subnetworks show (see ``drift_map``), an estimate.
         backbone: ``RandomFeatures``; its ``width`` m decides memory, 2 m² bytes, and accuracy.
         trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
     """
@@ -152,9 +155,24 @@ class Analytic(BackboneLearner):
         return features[:, : self._statistics_of(part).width]
 
     def _refresh(self, task: Task) -> None:
+        """Bring the statistics up to date with the graph."""
+        if self.refresh == "embeddings":
+            self._recount(task)
+        elif self.refresh == "corrected":
+            self._correct(task)
+
+    def _correct(self, task: Task) -> None:
+        """Move the statistics as the old nodes in sight have moved."""
+        drift = seen_drift(task, self.backbone)
+        for part in ("train", "validation"):
+            statistics = self._statistics_of(part)
+            if drift is not None and len(statistics.mass_):
+                before = self._features(drift.before, part)
+                after = self._features(drift.after, part)
+                statistics.transform(drift_map(Drift(before, after, drift.share)))
+
+    def _recount(self, task: Task) -> None:
         """Count nodes whose embedding has changed out as they were and in as they are."""
-        if self.refresh != "embeddings":
-            return
         grown = self.growing_.update(task, self.backbone)
         if grown is None:
             return
@@ -179,7 +197,18 @@ class Analytic(BackboneLearner):
         """
         if not self.ledger:
             raise ConfigurationError("forget needs to know what was learned: set ledger=true")
+        if self.refresh == "corrected":
+            raise ConfigurationError(
+                "forget is exact, but statistics moved by an estimate hold no node exactly: set "
+                "refresh to 'none' or 'embeddings', not 'corrected'"
+            )
+        self._check_learned()
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
+        strangers = ids[~torch.isin(ids, known_as)]
+        if len(strangers):
+            raise ConfigurationError(
+                f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
+            )
         embeddings = self.backbone.prepare(graph)
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)
@@ -198,18 +227,18 @@ class Analytic(BackboneLearner):
 
         classes: which class here each of the other's is; the same numbers unless given.
         """
+        label_space = self._check_learned()
+        other._check_learned()
         ours, theirs = self.backbone, other.backbone
         if (int(ours.seed), ours.activation) != (int(theirs.seed), theirs.activation):
             raise ConfigurationError(
                 "learners can be merged if their random features are the same ones: make both "
                 "with the same seed and activation"
             )
-        assert self.label_space_ is not None
         self.statistics_ = self.statistics_.merged(other.statistics_, classes)
         self.validation_ = self.validation_.merged(other.validation_, classes)
-        more = self.statistics_.num_classes - self.label_space_.num_classes
-        if more > 0:
-            self.label_space_ = self.label_space_.grown(more)
+        more = self.statistics_.num_classes - label_space.num_classes
+        self.label_space_ = label_space.grown(more) if more > 0 else label_space
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
         self.solve()
@@ -228,12 +257,12 @@ class Analytic(BackboneLearner):
     @property
     def usage(self) -> MemoryUsage:
         """What the statistics and the ledger hold."""
-        kept, chosen = self.statistics_.usage, self.validation_.usage
-        if self.regularisation != "validation":
-            return MemoryUsage(kept.samples, statistics=kept.statistics, bytes=kept.bytes)
+        parts = [self.statistics_.usage]
+        if self.regularisation == "validation":
+            parts.append(self.validation_.usage)
         return MemoryUsage(
-            statistics=kept.statistics + chosen.statistics,
-            bytes=kept.bytes + chosen.bytes + self.ledger_.nbytes,
+            statistics=sum(part.statistics for part in parts),
+            bytes=sum(part.bytes for part in parts) + self.ledger_.nbytes,
         )
 
     def state(self) -> dict[str, Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from evergraph.core.errors import DataError
 from evergraph.memory.class_statistics import ClassStatistics
 
 TOLERANCE = 0.02
@@ -47,7 +49,12 @@ def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor
 def _solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
     diagonal = matrix.diagonal()
     before = diagonal.clone()
-    scale = float(before.mean()) or 1.0
+    scale = float(before.abs().mean()) or 1.0  # what was counted out may leave a little below 0
+    if not math.isfinite(scale):  # no regularisation would ever be enough
+        raise DataError(
+            f"embeddings must be finite and small enough to be squared, not {scale} on average: "
+            "use scaling='unit'"
+        )
     while True:
         diagonal.copy_(before + regularisation * scale)
         factor, failed = torch.linalg.cholesky_ex(matrix)
@@ -73,8 +80,10 @@ def choose_regularisation(
     asked = asked.tril() + asked.tril(-1).t()
     errors = []
     for regularisation in ladder:
-        weights = _solved(matrix.clone(), means, regularisation)[:, : centres.shape[1]]
-        error = float((weights * (asked @ weights - 2 * centres)).sum())
-        errors.append(error + int((validation.mass_ > 0).sum()))
+        weights = _solved(matrix.clone(), means, regularisation)
+        hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may have no node
+        error = float((weights * (asked @ weights)).sum() - 2 * hits)
+        # A perfect fit rounds to either side of 0, and nothing is within a share of less than 0.
+        errors.append(max(error + int((validation.mass_ > 0).sum()), 0.0))
     limit = (1 + TOLERANCE) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)

@@ -41,12 +41,7 @@ class GrowingEmbeddings:
 
         None with the first task. -> growth, embeddings before  [nodes, dims], new nodes' rows unset
         """
-        first = len(task.own) == task.graph.num_nodes
-        if task.index > 0 and first:
-            raise ConfigurationError(
-                "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
-            )
-        result = None if first else self._grow(task, backbone)
+        result = None if is_first_graph(task) else self._grow(task, backbone)
         self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
         return result
 
@@ -69,3 +64,13 @@ class GrowingEmbeddings:
         if self._ids is not None and self._embeddings is not None and self._ids.equal(ids):
             return self._embeddings
         return backbone.embeddings.encode(task.graph.subgraph(old))
+
+
+def is_first_graph(task: Task) -> bool:
+    """Return whether a task's graph holds no old node; raise where it should hold some."""
+    first = len(task.own) == task.graph.num_nodes
+    if task.index > 0 and first:
+        raise ConfigurationError(
+            "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
+        )
+    return first

@@ -11,9 +11,12 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage
+from evergraph.memory.samplers.condensing import CondensingSampler
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
+from evergraph.methods.drift import drifted, seen_drift
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
+from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import PDGNN, Backbone
 from evergraph.streams import Task
 from evergraph.training import Trainer
@@ -38,6 +41,10 @@ class TEM(BackboneLearner):
             that are stored then count twice), or ``only``: before it, and the memory alone is
             trained on, so that every class has as many examples (CaT's training in memory).
         arrivals: in how many batches a task's nodes reach the memory.
+        refresh: ``none``: what is stored stays as it was. ``embeddings``: the graph is still there
+            (``edges="all"``); stored embeddings whose ego-subnetwork has changed are computed anew.
+            ``corrected``: no old node is looked up; what is stored moves by the drift that the new
+            nodes' ego-subnetworks show (see ``drifted``), an estimate.
     """
 
     name = "tem"
@@ -51,6 +58,7 @@ class TEM(BackboneLearner):
         replay_weight: float = 1.0,
         store: Literal["after", "before", "only"] = "after",
         arrivals: int = 1,
+        refresh: Refresh = "none",
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
         generator: torch.Generator,
@@ -69,6 +77,14 @@ class TEM(BackboneLearner):
         self.replay_weight = replay_weight
         self.store = store
         self.arrivals = arrivals
+        check_choice("refresh", refresh, REFRESHES)
+        if refresh == "embeddings" and isinstance(self.memory.sampler, CondensingSampler):
+            raise ConfigurationError(
+                "refresh='embeddings' computes embeddings of stored nodes anew, but sampler "
+                f"{self.memory.sampler.name!r} stores vectors of no node: use another"
+            )
+        self.refresh: Refresh = refresh
+        self.growing_ = GrowingEmbeddings()
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -83,6 +99,31 @@ class TEM(BackboneLearner):
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
         """Return a memory of embeddings, 400 a class by coverage unless told otherwise."""
         return EmbeddingMemory(**options)
+
+    def begin_task(self, task: Task) -> int:
+        """Bring what is stored up to date with the graph, then prepare as ever."""
+        if self.refresh == "embeddings":
+            self._refresh(task)
+        elif self.refresh == "corrected":
+            self._correct(task)
+        return super().begin_task(task)
+
+    def _refresh(self, task: Task) -> None:
+        assert isinstance(self.backbone, PDGNN)
+        grown = self.growing_.update(task, self.backbone)
+        if grown is not None and len(self.memory):
+            places = torch.searchsorted(task.ids, self.memory.nodes_)
+            self.memory.embeddings_ = grown[0].embeddings[places.to(self.device)]
+
+    def _correct(self, task: Task) -> None:
+        """Move what is stored as the old nodes in sight have moved."""
+        assert isinstance(self.backbone, PDGNN)
+        drift = seen_drift(task, self.backbone)
+        if drift is None or not len(self.memory):
+            return
+        moved = drifted(self.memory.embeddings_.to(self.device), drift)
+        unit = self.backbone.scaling == "unit"
+        self.memory.embeddings_ = torch.nn.functional.normalize(moved, dim=1) if unit else moved
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and everything stored."""

@@ -72,7 +72,7 @@ class RandomFeatures(PDGNN):
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Draw the seed of R and make V."""
         self._dims = dims
-        self.register_buffer("seed", torch.randint(2**62, (), generator=generator))
+        self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
         self.head = Linear(self.width, 0, bias=False, generator=generator).to(self.device)
 
     def forward(
@@ -100,7 +100,8 @@ class RandomFeatures(PDGNN):
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts whose expansion is of a size that pays."""
-        return embeddings.split(max(BLOCK_VALUES // self.width, 1))
+        parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // self.width, 1))
+        return parts
 
     def expand(self, embeddings: Tensor) -> Tensor:
         """Return φ(e).  [n, dims] -> [n, width]"""

@@ -14,6 +14,7 @@ NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
 )  # fmt: skip
+USUAL = {"by": "class", "edges": "within"}  # not told; results of the first version have neither
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,15 @@ class Finished:
 
     @property
     def setting(self) -> str:
-        """``class-il`` or ``task-il``."""
-        return str(self.result["config"]["stream"]["setting"])
+        """``class-il`` or ``task-il``, and how the stream is cut where it is not as usual."""
+        stream = self.result["config"]["stream"]
+        by, edges = stream.get("by", USUAL["by"]), stream.get("edges", USUAL["edges"])
+        told = [str(stream["setting"])]
+        if by != USUAL["by"]:
+            told.append("blurred" if by == "blurred" else f"by {by}")
+        if edges != USUAL["edges"]:
+            told.append(f"{edges} edges")
+        return ", ".join(told)
 
     @property
     def task(self) -> str:

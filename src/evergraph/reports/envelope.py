@@ -50,6 +50,11 @@ def families(group: Group) -> dict[str, Sequence[Entry]]:
     return dict(found)
 
 
+def has_family(group: Group) -> bool:
+    """Return whether any runs of a group are kin."""
+    return any(len(runs) > 1 for runs in families(group).values())
+
+
 def bytes_kept(entry: Entry) -> float:
     """Return what a run keeps between tasks."""
     return float(entry.run.result["memory"]["bytes"])

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evergraph.reports.envelope import families, family_of, has_family
 from evergraph.reports.figures import (
+    BYTES,
+    SECONDS,
     Picture,
     accuracy_matrix,
+    frontier,
     learning_curves,
     local_global,
     memory_accuracy,
@@ -16,13 +20,20 @@ from evergraph.reports.figures import (
 from evergraph.reports.figures.look import looks_of
 from evergraph.reports.groups import Group, names_of
 
+MOST_NAMES = 20  # that can be read in one scatter
+
 
 @dataclass(frozen=True)
 class Gallery:
-    """Figures by kind, in the order of the groups; matrices have an inner tuple a group."""
+    """Figures by kind, in the order of the groups; matrices have an inner tuple a group.
+
+    ``frontier`` has those groups only in which runs are kin, ``memory`` those without too many
+    names.
+    """
 
     curves: tuple[Picture, ...]
     local_global: tuple[Picture, ...]
+    frontier: tuple[Picture, ...]
     memory: tuple[Picture, ...]
     time: tuple[Picture, ...]
     matrices: tuple[tuple[Picture, ...], ...]
@@ -31,18 +42,28 @@ class Gallery:
     def pictures(self) -> tuple[Picture, ...]:
         """All of them."""
         matrices = [picture for group in self.matrices for picture in group]
-        return (*self.curves, *self.local_global, *self.memory, *self.time, *matrices)
+        first = (*self.curves, *self.local_global, *self.frontier)
+        return (*first, *self.memory, *self.time, *matrices)
 
 
 def gallery(groups: Sequence[Group]) -> Gallery:
     """Draw every figure; a method looks the same in all of them."""
-    looks = looks_of(names_of(groups))
+    names = names_of(groups)
+    kin = sorted({family_of(name) for name in names})
+    looks = looks_of([*kin, *(name for name in names if name not in kin)])
     return Gallery(
         curves=tuple(learning_curves(group, looks) for group in groups),
         local_global=tuple(local_global(group) for group in groups),
+        frontier=tuple(
+            frontier(group, looks, price)
+            for group in groups
+            if has_family(group)
+            for price in (BYTES, SECONDS)
+        ),
         memory=tuple(
             memory_accuracy(group, looks, testing)
             for group in groups
+            if len(families(group)) <= MOST_NAMES
             for testing in ("local", "global")
         ),
         time=tuple(time_phases(group) for group in groups),

@@ -1,4 +1,4 @@
-"""Runs that may be compared: those of one dataset in one setting, each under its own name."""
+"""Runs that may be compared: of one dataset in one setting and kind of stream, each named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one dataset in one setting, the best local AA first."""
+    """The runs of one dataset in one setting, the best local AA first.
+
+    ``setting`` also tells how the stream is cut where it is not as usual, see ``Finished``.
+    """
 
     dataset: str
     setting: str

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from evergraph.reports.collect import Finished
 
@@ -16,7 +14,7 @@ COLUMNS = (
 
 def comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
     """Return a row a run under ``COLUMNS``; accuracies are class-balanced and in percent."""
-    return [_row(run.method, run.result) for run in runs]
+    return [_row(run) for run in runs]
 
 
 def failed(method: str, dataset: str, setting: str) -> tuple[str, ...]:
@@ -25,8 +23,8 @@ def failed(method: str, dataset: str, setting: str) -> tuple[str, ...]:
     return (*known, *("-" for _ in COLUMNS[len(known) :]))
 
 
-def _row(method: str, result: dict[str, Any]) -> tuple[str, ...]:
-    config = result["config"]
+def _row(run: Finished) -> tuple[str, ...]:
+    result = run.result
     accuracies = [
         percent(result[metric][testing]["balanced"])
         for testing in ("local", "global")
@@ -34,9 +32,9 @@ def _row(method: str, result: dict[str, Any]) -> tuple[str, ...]:
     ]
     covered = result["coverage_ratio"]
     return (
-        method,
-        Path(config["dataset"]["name"]).stem,
-        config["stream"]["setting"],
+        run.method,
+        run.dataset,
+        run.setting,
         *accuracies,
         size(result["memory"]["bytes"]),
         "-" if covered is None else f"{100 * covered:.1f} %",

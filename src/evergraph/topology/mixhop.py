@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, walk
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
@@ -14,11 +18,34 @@ from evergraph.topology.base import TopologyEncoder, topologies
 class MixHop(TopologyEncoder):
     """E = [X, Â X, ..., Â^L X]: every hop its own columns (after Abu-El-Haija et al. 2019).
 
-    dims = (hops + 1) x features.
+    dims = features x how many hops are kept.
+
+    Args:
+        hops, self_loops: see ``TopologyEncoder``.
+        keep: which of the hops 0 .. L to keep; all unless given.
+        unit: whether each hop is divided by its own length first, so that none outweighs another.
     """
 
     name = "mixhop"
 
+    def __init__(
+        self,
+        *,
+        hops: int = 2,
+        self_loops: bool = True,
+        keep: Sequence[int] | None = None,
+        unit: bool = False,
+    ) -> None:
+        super().__init__(hops=hops, self_loops=self_loops)
+        if keep is not None and not (keep and set(keep) <= set(range(hops + 1))):
+            raise ConfigurationError(
+                f"keep must name hops between 0 and hops={hops}, at least one, not {list(keep)}"
+            )
+        self.keep = keep
+        self.unit = unit
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+        kept = range(self.hops + 1) if self.keep is None else self.keep
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
-        return torch.cat([densify(step) for step in steps], dim=1)
+        columns = [densify(steps[hop]) for hop in kept]
+        return torch.cat([normalize(c, dim=1) if self.unit else c for c in columns], dim=1)

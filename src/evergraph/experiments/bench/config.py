@@ -15,6 +15,7 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.bench.short_text import short_text
 from evergraph.experiments.config import Component, Section
 from evergraph.experiments.dotted import flat
 
@@ -23,7 +24,7 @@ Values = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 # Labels are names of folders, and reports leave out what lies below a folder "search".
-_LABEL = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
 _TAKEN = "search"
 
 
@@ -50,14 +51,21 @@ class MethodEntry(Component):
         run: values of ``RunConfig`` for this method only.
         settings: further ones for one setting only.
         grid: values to search, by dotted key of ``RunConfig``.
+        sweep: one dotted key and its values: a method each, called LABEL@VALUE, which reports read
+            as one family. What is swept is not searched.
+
+    >>> small = MethodEntry.model_validate({"name": "tem", "sweep": {"memory.budget": [5, 20]}})
+    >>> [method.called for method in small.variants]
+    ['tem@5', 'tem@20']
     """
 
     label: str | None = None
     run: Values = Field(default_factory=dict)
     settings: dict[Setting, Values] = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)
+    sweep: Grid = Field(default_factory=dict, max_length=1)
 
-    @field_validator("grid", mode="before")
+    @field_validator("grid", "sweep", mode="before")
     @classmethod
     def _dotted(cls, value: Any) -> Any:
         return flat(value) if isinstance(value, Mapping) else value
@@ -66,6 +74,17 @@ class MethodEntry(Component):
     def called(self) -> str:
         """The label, or else the name."""
         return self.label or self.name
+
+    @property
+    def variants(self) -> tuple[MethodEntry, ...]:
+        """A method for every swept value, with that value alone in its sweep; itself if none is."""
+        return tuple(
+            self.model_copy(
+                update={"label": f"{self.called}@{short_text(value)}", "sweep": {key: [value]}}
+            )
+            for key, values in self.sweep.items()
+            for value in values
+        ) or (self,)
 
 
 class SearchConfig(Section):
@@ -82,7 +101,7 @@ class BenchConfig(Section):
     """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
 
     >>> bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["finetune", "tem"]})
-    >>> [method.called for method in bench.methods]
+    >>> [method.called for method in bench.variants]
     ['finetune', 'tem']
     """
 
@@ -104,11 +123,16 @@ class BenchConfig(Section):
             raise ConfigurationError(
                 f"{where}: {first['msg'].lower()}, not {first['input']!r}"
             ) from None
-        _check_labels("methods", [method.called for method in bench.methods])
+        _check_labels("methods", [method.called for method in bench.variants])
         _check_labels("datasets", [dataset.called for dataset in bench.datasets])
         _check_once("settings", bench.settings)
         _check_once("seeds", bench.seeds)
         return bench
+
+    @property
+    def variants(self) -> tuple[MethodEntry, ...]:
+        """All methods, sweeps taken apart."""
+        return tuple(variant for method in self.methods for variant in method.variants)
 
     def to_toml(self) -> str:
         """Return the benchmark as TOML."""
@@ -120,7 +144,7 @@ def _check_labels(kind: str, labels: list[str]) -> None:
     for label in labels:
         if not _LABEL.fullmatch(label) or label == _TAKEN:
             raise ConfigurationError(
-                f"{kind}: a label must be a name fit for a folder, of letters, digits and .+-_, "
+                f"{kind}: a label must be a name fit for a folder, of letters, digits and .+-_@, "
                 f"and not {_TAKEN!r}, not {label!r}"
             )
 

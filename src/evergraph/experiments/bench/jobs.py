@@ -57,7 +57,7 @@ def expand(
     >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]
     [('tem on wordnet, class-il', 'wordnet/class-il/tem')]
     """
-    axes = product(bench.datasets, bench.settings, bench.methods)
+    axes = product(bench.datasets, bench.settings, bench.variants)
     return [
         _job(bench, dataset, setting, method, out=out, over=over or {}, search=search)
         for dataset, setting, method in axes
@@ -85,12 +85,16 @@ def _job(
         "stream": {"setting": setting},
         "seeds": list(bench.seeds),
     }
+    swept = {key: values[0] for key, values in method.sweep.items()}
     grid = method.grid or (shipped_grid(method.name) if search else {})
+    grid = {key: values for key, values in grid.items() if key not in swept}
     try:
         _check_common(bench.common)
-        for values in (method.run, method.settings.get(setting, {}), over, grid):
+        for values in (method.run, method.settings.get(setting, {}), over, grid, swept):
             _check_axes(values)
-        config = _layered(bench.common, own, method.run, method.settings.get(setting, {}), over)
+        _check_swept(over, swept)
+        layers = (method.run, method.settings.get(setting, {}), nested(swept), over)
+        config = _layered(bench.common, own, *layers)
         if prod(map(len, grid.values())) == 1:  # nothing to choose between
             config, grid = laid_over(config, {key: value[0] for key, value in grid.items()}), {}
     except ConfigurationError as error:
@@ -109,6 +113,15 @@ def _check_axes(values: Mapping[str, Any]) -> None:
         if key in _AXES or key.startswith("dataset."):
             raise ConfigurationError(
                 f"{key} must be left to the benchmark's own lists, not be set for some of its runs"
+            )
+
+
+def _check_swept(over: Mapping[str, Any], swept: Mapping[str, Any]) -> None:
+    """Raise if a run would not be what its name says."""
+    for key in flat(over):
+        if key in swept:
+            raise ConfigurationError(
+                f"{key} must be left to the sweep, not be set to {flat(over)[key]!r} for every run"
             )
 
 

@@ -6,7 +6,6 @@ Each (method, dataset, setting) is searched for itself, with one seed; test node
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,6 +14,7 @@ from typing import Any
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job, laid_over
+from evergraph.experiments.bench.short_text import short_text
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 
 
@@ -95,7 +95,7 @@ def combination_name(values: Mapping[str, Any]) -> str:
     last = [key.rpartition(".")[2] for key in values]
     keys = last if len(set(last)) == len(last) else list(values)
     pairs = zip(keys, values.values(), strict=True)
-    return ",".join(f"{key}={_short(value)}" for key, value in pairs)
+    return ",".join(f"{key}={short_text(value)}" for key, value in pairs)
 
 
 def _trial(job: Job, values: dict[str, Any], plain: Mapping[str, Any]) -> Trial:
@@ -106,15 +106,6 @@ def _trial(job: Job, values: dict[str, Any], plain: Mapping[str, Any]) -> Trial:
         raise ConfigurationError(f"{job.label}: grid: {error}") from None
     folder = job.folder / SEARCH / name
     return Trial(name, values, replace(job, config=config, folder=folder, grid={}))
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    if isinstance(value, int):
-        return str(value)
-    text = value if isinstance(value, str) else json.dumps(value)
-    return re.sub(r"[^\w.+-]+", "-", text).strip("-")
 
 
 def _score(result: dict[str, Any], testing: str) -> float:

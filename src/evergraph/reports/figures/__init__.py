@@ -1,6 +1,7 @@
 """The figures of a report: one kind a file."""
 
 from evergraph.reports.figures.accuracy_matrix import accuracy_matrix
+from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning_curves import learning_curves
 from evergraph.reports.figures.local_global import local_global
 from evergraph.reports.figures.memory_accuracy import memory_accuracy
@@ -8,8 +9,11 @@ from evergraph.reports.figures.picture import Picture
 from evergraph.reports.figures.time_phases import time_phases
 
 __all__ = [
+    "BYTES",
+    "SECONDS",
     "Picture",
     "accuracy_matrix",
+    "frontier",
     "learning_curves",
     "local_global",
     "memory_accuracy",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evergraph.reports.envelope import families, family_of
 from evergraph.reports.figures.labels import Box, place_labels
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
@@ -16,7 +17,10 @@ FONT = 7.5
 
 
 def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Picture:
-    """Draw AA over the bytes kept between tasks, on a log scale; who keeps nothing stands left."""
+    """Draw AA over the bytes kept between tasks, on a log scale; who keeps nothing stands left.
+
+    Runs of a family look alike, and the best of them is named.
+    """
     kept = [entry.run.result["memory"]["bytes"] for entry in group.entries]
     accuracies = [entry.accuracy(testing) for entry in group.entries]
     nothing, places = _decades(kept)
@@ -27,12 +31,19 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
         axes.set_ylim(percent_limits(accuracies))
         _ticks(axes, nothing, places)
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):
-            look = looks[entry.name]
+            look = looks[family_of(entry.name)]
             axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
-        _name_points(axes, [shortened(e.name) for e in group.entries], places, accuracies)
+        _name_points(axes, _names(group, testing), places, accuracies)
 
     name = f"memory_accuracy-{testing}-{group.slug}"
     return drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
+
+
+def _names(group: Group, testing: str) -> list[str]:
+    """Return what is written beside each run: its family at the best run, else nothing."""
+    kin = families(group).items()
+    best = {max(runs, key=lambda run: run.accuracy(testing)).name: name for name, runs in kin}
+    return [shortened(best.get(entry.name, "")) for entry in group.entries]
 
 
 def _decades(kept: Sequence[int]) -> tuple[float, list[float]]:
@@ -47,11 +58,11 @@ def _decades(kept: Sequence[int]) -> tuple[float, list[float]]:
 
 
 def _ticks(axes: Any, nothing: float, places: Sequence[float]) -> None:
-    low, high = math.floor(nothing) + 1, math.ceil(max(places))
+    span = max(places) - nothing + 0.5
+    low, high = math.floor(nothing + 0.17 * span) + 1, math.ceil(max(places))  # off "nothing"
     decades = list(range(low, max(high, low) + 1))
     sizes = [size(10**decade).replace(".0", "") for decade in decades]
     axes.set_xticks([nothing, *decades], ["nothing", *sizes])
-    span = max(places) - nothing + 0.5
     axes.set_xlim(nothing - 0.13 * span, max(places) + 0.25 * span)
     axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
 
@@ -74,6 +85,8 @@ def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Seque
         place_labels(points, names, room, FONT),
         strict=True,
     ):
+        if not name:
+            continue
         offset = (box.x - point[0], box.y - point[1])
         nearest = min(points, key=box.distance)
         far = box.distance(point) > 10 or box.distance(nearest) < box.distance(point)

@@ -53,7 +53,13 @@ class Frame:
 
 
 def drawn(
-    name: str, title: str, frame: Frame, draw: Callable[[Any, Any], None], *, columns: int = 1
+    name: str,
+    title: str,
+    frame: Frame,
+    draw: Callable[[Any, Any], None],
+    *,
+    rows: int = 1,
+    columns: int = 1,
 ) -> Picture:
     """Return the picture that ``draw(figure, axes)`` makes; the same input gives the same bytes."""
     from matplotlib import style
@@ -65,7 +71,7 @@ def drawn(
         FigureCanvasAgg(figure)
         left, bottom, width, height = frame.box
         figure.subplots_adjust(left, bottom, left + width, bottom + height)
-        draw(figure, figure.subplots(1, columns))
+        draw(figure, figure.subplots(rows, columns))
         return Picture(name, title, _svg(figure), _png(figure))
 
 

@@ -39,7 +39,8 @@ def _summary(table: Table) -> Section:
 
 
 def _figure_sections(gallery: Gallery) -> list[Section]:
-    return [
+    """Return a section a kind of figure, those of which there is none left out."""
+    shown = [
         Section(
             "curves",
             "Learning curves",
@@ -54,6 +55,7 @@ def _figure_sections(gallery: Gallery) -> list[Section]:
             "Thin lines are standard deviations over seeds.",
             figures_html(gallery.local_global, "l"),
         ),
+        _frontier(gallery),
         Section(
             "memory-accuracy",
             "Memory against accuracy",
@@ -62,6 +64,17 @@ def _figure_sections(gallery: Gallery) -> list[Section]:
             figures_html(gallery.memory, "m"),
         ),
     ]
+    return [section for section in shown if "<figure>" in section.content]
+
+
+def _frontier(gallery: Gallery) -> Section:
+    lead = (
+        "A line a family of runs: the best accuracy so far, over the bytes kept and over the "
+        "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
+        "better than a cheaper one of its family. Dotted lines keep nothing: methods that are "
+        "given earlier data again are among them."
+    )
+    return Section("frontier", "Accuracy against cost", lead, figures_html(gallery.frontier, "f"))
 
 
 def _further(tables: Mapping[str, Table]) -> list[Section]:

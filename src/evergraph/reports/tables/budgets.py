@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.envelope import best_within, bytes_kept, families, learning_seconds
+from evergraph.reports.envelope import (
+    best_within,
+    bytes_kept,
+    families,
+    has_family,
+    learning_seconds,
+)
 from evergraph.reports.groups import Entry, Group
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table
 
@@ -20,7 +26,7 @@ COLUMNS = tuple(
 
 def budgets_table(groups: Sequence[Group]) -> Table | None:
     """Return a row a family; None where every family is a single run, with nothing to choose."""
-    if all(len(runs) < 2 for group in groups for runs in families(group).values()):
+    if not any(map(has_family, groups)):
         return None
     caption = (
         "The best average accuracy, class-balanced and in percent, of a family of runs within so "

@@ -1,0 +1,99 @@
+"""How far old embeddings drift when new nodes arrive, learned from those in sight alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs import covered_nodes
+from evergraph.methods.refresh import is_first_graph
+from evergraph.nn import PDGNN
+from evergraph.streams import Task
+
+# So many old nodes are compared at most, evenly spaced: the map has settled long before.
+MOST = 4096
+# Of the mean eigenvalue: directions in which the nodes in sight hardly differ stay as they are.
+RIDGE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """Old nodes inside the ego-subnetworks of new ones, embedded without these and with them.
+
+    Attributes:
+        before, after: X and Y.  float32 [seen, dims]
+        share: how many of all old nodes are in sight, 0..1; the others have hardly moved.
+    """
+
+    before: Tensor
+    after: Tensor
+    share: float
+
+
+def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
+    """Return what the new nodes' ego-subnetworks show of the drift; None where they show none.
+
+    Nothing is read but the subgraph of the nodes within L hops of a new one, cut off there: no
+    label, no earlier graph. Old nodes near its rim miss neighbours, in X and Y alike.
+    """
+    if is_first_graph(task):
+        return None
+    graph = task.graph
+    around = covered_nodes(graph, task.own, hops=backbone.hops).nonzero().flatten()
+    old = (~torch.isin(around, task.own)).nonzero().flatten()
+    if not len(old):
+        return None
+    sight = graph.subgraph(around)
+    rows = _spaced(len(old))
+    after = backbone.embeddings.encode(sight)[old[rows].to(backbone.device)]
+    before = backbone.embeddings.encode(sight.subgraph(old))[rows.to(backbone.device)]
+    return Drift(before, after, len(old) / (graph.num_nodes - len(task.own)))
+
+
+def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
+    """Return the linear map nearest to the drift.  -> float64 [dims, dims]
+
+    W = I + share (XᵀX + λI)⁻¹ Xᵀ(Y - X), λ = ``ridge`` x the mean of XᵀX's diagonal: ridge
+    regression of what a node gains on where it stood. A node e moves to Wᵀe, and with it sums of
+    nodes and their Gram matrix (``ClassStatistics.transform``), whoever the nodes were.
+
+    >>> drift = Drift(torch.eye(2), torch.tensor([[1., 0.], [0.5, 0.5]]), share=1.0)
+    >>> drift_map(drift, ridge=0.0)  # the second axis turns half way to the first
+    tensor([[1.0000, 0.0000],
+            [0.5000, 0.5000]], dtype=torch.float64)
+    """
+    gram = (drift.before.t() @ drift.before).double()
+    gain = drift.before.t() @ (drift.after - drift.before)
+    weights = _solved(gram, gain.double(), _penalty(drift, ridge))
+    weights.mul_(drift.share).diagonal().add_(1.0)
+    return weights
+
+
+def drifted(vectors: Tensor, drift: Drift, *, ridge: float = RIDGE) -> Tensor:
+    """Return where stored vectors have moved, ``vectors @ drift_map(drift)``.  -> float32 [n, dims]
+
+    Where dims are more than nodes in sight, by e + share eXᵀ (XXᵀ + λI)⁻¹ (Y - X), which is the
+    same and never makes a matrix of dims x dims.
+    """
+    seen, dims = drift.before.shape
+    if dims <= seen:
+        return (vectors.double() @ drift_map(drift, ridge=ridge)).float()
+    alike = (drift.before @ drift.before.t()).double()
+    gain = _solved(alike, (drift.after - drift.before).double(), _penalty(drift, ridge))
+    return vectors + drift.share * (vectors @ drift.before.t() @ gain.float())
+
+
+def _penalty(drift: Drift, ridge: float) -> float:
+    return ridge * float(drift.before.double().square().sum()) / drift.before.shape[1]
+
+
+def _solved(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
+    matrix.diagonal().add_(penalty)
+    return torch.cholesky_solve(right, torch.linalg.cholesky(matrix))
+
+
+def _spaced(count: int) -> Tensor:
+    kept = min(count, MOST)
+    return torch.arange(kept) * count // kept

@@ -1,0 +1,155 @@
+"""What accuracy costs: a line a family of runs, for bytes and for seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evergraph.reports.envelope import bytes_kept, envelope, families, learning_seconds
+from evergraph.reports.figures.log_axis import log_span, log_ticks
+from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
+from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.reports.groups import Entry, Group
+from evergraph.reports.table import size
+
+TESTINGS = ("local", "global")
+PANEL, KEY = 2.5, 0.16  # inches that a panel and a line of the legend take
+FULL, DASHED, FREE = "-", "--", ":"
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What accuracy is paid with.
+
+    Attributes:
+        name: of the figure.
+        label: under the axis.
+        of: what a run costs.
+        told: an amount as people write it.
+        shown: the amounts that the axis shows at least.
+    """
+
+    name: str
+    label: str
+    of: Callable[[Entry], float]
+    told: Callable[[float], str]
+    shown: tuple[float, ...] = ()
+
+
+BYTES = Price(
+    "bytes",
+    "kept between tasks",
+    bytes_kept,
+    lambda amount: size(round(amount)).replace(".0", ""),
+    (1e5, 5e8),
+)
+SECONDS = Price(
+    "seconds",
+    "learning: embed and train, one seed",
+    learning_seconds,
+    lambda amount: f"{amount:,.10g} s",
+)
+
+
+def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
+    """Draw AA over its price, on a log scale: a run a point, a family's best so far a line.
+
+    A point is hollow where a cheaper run of its family is as good. Who pays nothing is a dotted
+    line across: on a log scale it has no place. Single runs far below all families are named at
+    the foot instead.
+    """
+    named = families(group)
+    lines = _lines(named, looks, price)
+    foot = 0.5 + KEY * math.ceil(len(named) / 2)
+    frame = Frame(4.6, 2 * PANEL + foot, bottom=foot)
+
+    def draw(figure: Any, panels: Any) -> None:
+        figure.subplots_adjust(hspace=0.36)
+        for axes, testing in zip(panels, TESTINGS, strict=True):
+            axes.set_title(f"{group.title}, {testing}")
+            axes.set(ylabel="average accuracy (%)", ylim=_height(named, testing))
+            _scale(axes, price, [price.of(entry) for entry in group.entries])
+            for name, runs in named.items():
+                _family(axes, _points(runs, price, testing), looks[name], lines[name])
+            _name_below(axes, named, testing)
+        panels[-1].set_xlabel(price.label)
+        _key(figure, {name: (looks[name], lines[name]) for name in named})
+
+    name = f"frontier-{price.name}-{group.slug}"
+    return drawn(name, f"{group.title}, {price.name}", frame, draw, rows=2)
+
+
+def _lines(
+    named: Mapping[str, Sequence[Entry]], looks: Mapping[str, Look], price: Price
+) -> dict[str, str]:
+    """Return how a family's line is drawn: dashed where an earlier one has the same colour."""
+    met: set[str] = set()
+    lines = {}
+    for name, runs in named.items():
+        full = FULL if looks[name].colour not in met else DASHED
+        single = FREE if price.of(runs[0]) == 0 else "none"
+        lines[name] = full if len(runs) > 1 else single
+        met |= {looks[name].colour} if len(runs) > 1 else set()
+    return lines
+
+
+def _points(runs: Sequence[Entry], price: Price, testing: str) -> Points:
+    return [(price.of(run), run.accuracy(testing)) for run in runs]
+
+
+def _height(named: Mapping[str, Sequence[Entry]], testing: str) -> tuple[float, float]:
+    """Return the ends of the axis: those of families, so that a floor does not flatten them."""
+    several = [run for runs in named.values() if len(runs) > 1 for run in runs]
+    return percent_limits([run.accuracy(testing) for run in several])
+
+
+def _scale(axes: Any, price: Price, amounts: Sequence[float]) -> None:
+    low, high = log_span(amounts, price.shown)
+    ticks = log_ticks(low, high)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_xticks(ticks, [price.told(tick) for tick in ticks])
+    axes.minorticks_off()
+
+
+def _family(axes: Any, points: Points, look: Look, line: str) -> None:
+    for level in {value for cost, value in points if cost == 0}:
+        axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=FREE)
+    paid = [point for point in points if point[0] > 0]
+    best = envelope(paid)
+    if len(paid) > 1:
+        dearest = max(cost for cost, _ in paid), best[-1][1]
+        axes.plot(*zip(*best, dearest, strict=True), color=look.colour, linestyle=line)
+    for point in paid:
+        face, order = (look.colour, 4) if point in best else ("white", 3)
+        marker = {"marker": look.marker, "markersize": 5, "markerfacecolor": face}
+        axes.plot(*point, color=look.colour, zorder=order, **marker)
+
+
+def _name_below(axes: Any, named: Mapping[str, Sequence[Entry]], testing: str) -> None:
+    floor = axes.get_ylim()[0]
+    singles = [runs[0] for runs in named.values() if len(runs) == 1]
+    low = [run for run in singles if run.accuracy(testing) < floor]
+    text = ", ".join(f"{shortened(run.name)} {run.accuracy(testing):.1f}" for run in low)
+    if low:
+        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+        axes.text(0.99, 0.02, f"below: {text}", fontsize=7.5, color=INK, **place)
+
+
+def _key(figure: Any, signs: Mapping[str, tuple[Look, str]]) -> None:
+    """Name the families at the foot, in two columns."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, markersize=5, linestyle=line)
+        for look, line in signs.values()
+    ]
+    figure.legend(
+        handles, [shortened(name, 28) for name in signs], loc="lower left",
+        bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
+        borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
+    )  # fmt: skip

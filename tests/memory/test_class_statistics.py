@@ -1,0 +1,204 @@
+"""Sufficient statistics: by hand, and that sums do not know how they were made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.memory import ClassStatistics, MemoryUsage, class_statistics
+
+WIDTH, CLASSES = 5, 3
+seeds = st.integers(0, 10_000)
+Nodes = tuple[Tensor, Tensor, Tensor]
+
+
+def nodes_of(seed: int, count: int = 12, *, width: int = WIDTH) -> Nodes:
+    """Features, labels and weights."""
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(count, width, generator=generator),
+        torch.randint(CLASSES, (count,), generator=generator),
+        torch.rand(count, generator=generator) + 0.1,
+    )
+
+
+def statistics_of(*parts: Nodes, width: int = WIDTH, rank: int | None = None) -> ClassStatistics:
+    statistics = ClassStatistics(width, rank=rank)
+    statistics.grow(CLASSES)
+    for features, labels, weights in parts:
+        statistics.add(features, labels, weights)
+    return statistics
+
+
+def take(nodes: Nodes, rows: Tensor) -> Nodes:
+    return nodes[0][rows], nodes[1][rows], nodes[2][rows]
+
+
+def symmetric(statistics: ClassStatistics) -> Tensor:
+    return statistics.gram_.tril() + statistics.gram_.tril(-1).t()
+
+
+def assert_same(one: ClassStatistics, other: ClassStatistics) -> None:
+    """The same to rounding, which is measured against the whole."""
+    assert one.counts_.equal(other.counts_)
+    torch.testing.assert_close(one.mass_, other.mass_)
+    for a, b in ((symmetric(one), symmetric(other)), (one.sums_, other.sums_)):
+        assert float((a - b).norm()) <= 1e-6 * max(float(b.norm()), 1.0)
+
+
+def test_statistics_by_hand() -> None:
+    features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]])
+    statistics = ClassStatistics(2)
+    statistics.add(features, torch.tensor([0, 2, 0]), torch.tensor([1.0, 4.0, 0.25]))
+    # G = 1 (1, 2)(1, 2)' + 4 (3, 0)(3, 0)' + 0.25 (0, 4)(0, 4)'
+    assert statistics.gram_.tril().tolist() == [[37.0, 0.0], [2.0, 8.0]]
+    assert statistics.sums_.tolist() == [[1.0, 3.0], [0.0, 0.0], [12.0, 0.0]]
+    assert statistics.mass_.tolist() == [1.25, 0.0, 4.0]
+    assert statistics.counts_.tolist() == [2, 0, 1]
+    assert statistics.num_classes == 3
+
+
+def test_inputs_come_back_unchanged_and_nothing_adds_nothing() -> None:
+    nodes = nodes_of(0)
+    before = [tensor.clone() for tensor in nodes]
+    statistics = statistics_of(nodes)
+    assert all(now.equal(then) for now, then in zip(nodes, before, strict=True))
+    statistics.add(*nodes_of(1, count=0))
+    assert_same(statistics, statistics_of(nodes))
+
+
+def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = nodes_of(4)
+    whole = statistics_of(nodes)
+    monkeypatch.setattr(class_statistics, "PANEL", 2)
+    monkeypatch.setattr(class_statistics, "ROWS", 5)
+    assert_same(statistics_of(nodes), whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, cuts=st.lists(st.integers(0, 12), max_size=4))
+def test_any_split_in_any_order_gives_the_same(seed: int, cuts: list[int]) -> None:
+    nodes = nodes_of(seed)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(seed + 1))
+    parts = [take(nodes, rows) for rows in order.tensor_split(sorted(cuts))]
+    assert_same(statistics_of(*parts), statistics_of(nodes))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, turn=st.none() | st.permutations(range(CLASSES)))
+def test_merged_statistics_are_those_of_both(seed: int, turn: list[int] | None) -> None:
+    ours, theirs = nodes_of(seed), nodes_of(seed + 1, count=7)
+    classes = None if turn is None else torch.tensor(turn)
+    labels = theirs[1] if classes is None else classes[theirs[1]]
+    both = statistics_of(ours, (theirs[0], labels, theirs[2]))
+    first, second = statistics_of(ours), statistics_of(theirs)
+    assert_same(first.merged(second, classes), both)
+    assert_same(first, statistics_of(ours))  # neither has changed
+    assert_same(second, statistics_of(theirs))
+
+
+def test_merging_makes_room_for_classes_that_only_the_other_has() -> None:
+    ours, theirs = ClassStatistics(1), ClassStatistics(1)
+    ours.add(torch.ones(2, 1), torch.tensor([0, 0]), torch.ones(2))
+    theirs.add(torch.ones(1, 1), torch.tensor([0]), torch.ones(1))
+    assert ours.merged(theirs, torch.tensor([3])).counts_.tolist() == [2, 0, 0, 1]
+    assert ours.merged(ClassStatistics(1)).counts_.tolist() == [2]
+    assert ClassStatistics(1).merged(ours).counts_.tolist() == [2]
+
+
+def test_statistics_of_other_features_are_not_merged() -> None:
+    with pytest.raises(ConfigurationError, match="equally wide, not 5 and 4"):
+        ClassStatistics(5).merged(ClassStatistics(4))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, count=st.integers(0, 12))
+def test_what_is_removed_after_it_was_added_is_gone(seed: int, count: int) -> None:
+    stays, goes = nodes_of(seed), nodes_of(seed + 1, count=count)
+    statistics = statistics_of(goes, stays)
+    statistics.remove(*goes)
+    assert_same(statistics, statistics_of(stays))
+
+
+def test_a_class_removed_whole_leaves_no_mass_behind() -> None:
+    features, labels, _ = nodes_of(3, count=40)
+    weights = torch.full((40,), 1 / 3)  # no sum of thirds is exact in float32
+    statistics = statistics_of((features, labels, weights))
+    for node in (labels == 1).nonzero().flatten().split(1):
+        statistics.remove(features[node], labels[node], weights[node])
+    assert statistics.mass_[1] == statistics.counts_[1] == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, width=st.integers(1, WIDTH))
+def test_narrowed_statistics_are_those_of_the_first_features(seed: int, width: int) -> None:
+    features, labels, weights = nodes_of(seed)
+    narrow = statistics_of((features[:, :width], labels, weights), width=width)
+    assert_same(statistics_of((features, labels, weights)).narrowed(width), narrow)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_restored_statistics_go_on(rank: int | None) -> None:
+    whole = statistics_of(nodes_of(0), rank=rank)
+    restored = ClassStatistics(WIDTH, rank=rank)
+    restored.restore({name: tensor.clone() for name, tensor in whole.state().items()})
+    for statistics in (whole, restored):
+        statistics.add(*nodes_of(1))
+    for name, tensor in whole.state().items():
+        assert tensor.equal(restored.state()[name]), name
+
+
+def test_a_state_is_not_touched_by_what_comes_later() -> None:
+    statistics = statistics_of(nodes_of(0))
+    state = statistics.state()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    statistics.add(*nodes_of(1))
+    assert all(state[name].equal(tensor) for name, tensor in before.items())
+
+
+def test_usage_counts_one_triangle_and_the_sums() -> None:
+    usage = statistics_of(nodes_of(0)).usage
+    # 15 values of G in float32, 3 x 5 of the sums in float64, mass and count of 3 classes
+    assert usage == MemoryUsage(statistics=30, bytes=15 * 4 + 15 * 8 + 3 * 16)
+    assert usage.floats == 30
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_compression_keeps_the_diagonal_and_stores_less(rank: int) -> None:
+    whole, thin = (statistics_of(nodes_of(0), rank=r) for r in (None, rank))
+    torch.testing.assert_close(thin.gram_.diagonal(), whole.gram_.diagonal())
+    assert not torch.allclose(thin.gram_.tril(), whole.gram_.tril(), rtol=1e-3)
+    assert thin.sums_.equal(whole.sums_)
+    kept = {name: thin.state()[name].numel() for name in ("factor", "rest")}
+    assert sum(kept.values()) == WIDTH * (rank + 1)
+    assert "gram" not in thin.state()
+    assert thin.usage.statistics == WIDTH * (rank + 1) + CLASSES * WIDTH
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, rank=st.integers(1, 4))
+def test_compression_is_exact_where_the_rank_suffices(seed: int, rank: int) -> None:
+    nodes = nodes_of(seed, count=rank)  # so many nodes span no more directions
+    first, second = take(nodes, torch.arange(1)), take(nodes, torch.arange(1, rank))
+    thin = statistics_of(first, second, rank=rank)
+    exact = symmetric(statistics_of(nodes))
+    assert float((thin.gram_ - exact).norm()) <= 1e-5 * float(exact.norm())
+    merged = statistics_of(first, rank=rank).merged(statistics_of(second, rank=rank))
+    assert float((merged.gram_ - exact).norm()) <= 1e-5 * float(exact.norm())
+
+
+def test_compression_keeps_the_leading_directions() -> None:
+    features = torch.diag(torch.tensor([4.0, 3.0, 0.02, 0.01]))
+    features[0, 1] = 4.0  # the first two features belong together
+    statistics = ClassStatistics(4, rank=2)
+    statistics.add(features, torch.zeros(4, dtype=torch.int64), torch.ones(4))
+    torch.testing.assert_close(statistics.gram_, features.t() @ features, rtol=1e-4, atol=1e-5)
+
+
+def test_a_rank_as_large_as_the_width_compresses_nothing() -> None:
+    assert ClassStatistics(WIDTH, rank=WIDTH).rank is None
+    assert_same(statistics_of(nodes_of(0), rank=WIDTH), statistics_of(nodes_of(0)))

@@ -1,0 +1,112 @@
+"""Random features: the kernels they approach, and the few bytes they are made from."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.nn import RandomFeatures, random_features
+
+# Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
+POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
+PLENTY = 200_000  # features, so that a mean over them is within 0.02 of what it approaches
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def model_of(width: int = 8, *, dims: int = 2, seed: int = 0, **options: object) -> RandomFeatures:
+    model = RandomFeatures(width=width, **options)  # type: ignore[arg-type]
+    model.begin(dims, generator=generator(seed))
+    model.grow(3, generator=generator(seed + 1))
+    return model.eval()
+
+
+def inner_products(activation: str) -> Tensor:
+    features = model_of(PLENTY, activation=activation).expand(POINTS)
+    return features @ features.t()
+
+
+def test_relu_features_approach_the_arc_cosine_kernel() -> None:
+    # 2 E[max(0, r·x) max(0, r·y)] = |x||y|/π (sin θ + (π - θ) cos θ)
+    products = inner_products("relu")
+    diagonal = 2**0.5 / math.pi * (0.5**0.5 + 0.75 * math.pi * 0.5**0.5)  # θ = π/4
+    expected = [1.0, diagonal, 2 / math.pi, 0.0]
+    assert products[0].tolist() == pytest.approx(expected, abs=0.02)
+    assert products.diagonal().tolist() == pytest.approx([1.0, 2.0, 4.0, 0.25], abs=0.05)
+
+
+def test_fourier_features_approach_the_gaussian_kernel() -> None:
+    # squared distances to the first: 0, 1, 5, 2.25
+    expected = [1.0, math.exp(-0.5), math.exp(-2.5), math.exp(-1.125)]
+    assert inner_products("fourier")[0].tolist() == pytest.approx(expected, abs=0.02)
+
+
+def test_features_by_the_formula_written_out() -> None:
+    for activation in ("relu", "fourier"):
+        model = model_of(4, activation=activation)
+        matrix, phases = model._expansion(torch.device("cpu"))
+        assert (matrix.shape, phases.shape) == ((2, 4), (4,))
+        assert 0.0 <= float(phases.min()) <= float(phases.max()) < 2 * math.pi
+        at_ends = POINTS @ matrix
+        curve = at_ends.clamp_min(0) if activation == "relu" else torch.cos(at_ends + phases)
+        torch.testing.assert_close(model.expand(POINTS), (2 / 4) ** 0.5 * curve)
+
+
+def test_the_seed_decides_the_features() -> None:
+    first, again, other = (model_of(seed=seed).expand(POINTS) for seed in (0, 0, 1))
+    assert first.equal(again)
+    assert not torch.allclose(first, other)
+
+
+def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same() -> None:
+    model, restored = model_of(seed=0), model_of(seed=5)
+    assert not torch.allclose(restored.expand(POINTS), model.expand(POINTS))
+    kept = model.state_dict()
+    assert set(kept) == {"seed", "head.weight"}
+    assert kept["seed"].nbytes == 8
+    restored.load_state_dict(kept)  # after its own features have been drawn
+    assert restored.expand(POINTS).equal(model.expand(POINTS))
+
+
+def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings = torch.randn(11, 2, generator=generator())
+    model = model_of()
+    whole = model(embeddings)
+    assert len(model.blocks(embeddings)) == 1
+    monkeypatch.setattr(random_features, "BLOCK_VALUES", 4 * 8)  # four rows of eight features
+    assert [len(block) for block in model.blocks(embeddings)] == [4, 4, 3]
+    torch.testing.assert_close(model(embeddings), whole)
+    torch.testing.assert_close(model(embeddings, torch.tensor([9, 2])), whole[[9, 2]])
+    assert model(embeddings[:0]).shape == (0, 3)
+
+
+def test_embeddings_come_back_unchanged_and_only_the_head_is_trained() -> None:
+    embeddings = POINTS.clone()
+    for activation in ("relu", "fourier"):
+        model = model_of(activation=activation).train()
+        model(embeddings, generator=generator()).sum().backward()
+        assert [name for name, _ in model.named_parameters()] == ["head.weight"]
+        assert model.head is not None
+        assert model.head.weight.grad is not None
+    assert embeddings.equal(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width must be an integer of at least 1, not 0"),
+        ({"activation": "tanh"}, "unknown activation 'tanh': choose one of fourier, relu"),
+        ({"dropout": 1.0}, "dropout must be"),
+    ],
+)
+def test_hyper_parameters_that_make_no_sense_are_refused(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        RandomFeatures(**options)  # type: ignore[arg-type]

@@ -1,0 +1,119 @@
+"""A graph that has grown: whose embedding is computed anew, and that no other one would differ."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.graphs import Graph
+from evergraph.topology import EmbeddingCache, topologies
+from evergraph.topology.growth import affected_nodes, encode_nodes, grown_embeddings
+
+NODES = 12
+every_topology = pytest.mark.parametrize("name", topologies.names())
+
+
+def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.randn(nodes, 3, generator=torch.Generator().manual_seed(nodes)),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+#  0 - 1 - 2 - ... - 9, and the same with every arrow to the right
+PATH = graph_of([(i, i + 1) for i in range(9)], 10)
+ARROWS = graph_of([(i, i + 1) for i in range(9)], 10, undirected=False)
+
+pairs = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=20)
+arrivals = st.sets(st.integers(0, 11), max_size=8)
+
+
+def positions(chosen: Tensor) -> list[int]:
+    return chosen.nonzero().flatten().tolist()
+
+
+def others(new: set[int]) -> Tensor:
+    return torch.tensor([node for node in range(NODES) if node not in new], dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("new", "hops", "expected"),
+    [
+        ([9], 0, [8, 9]),  # 8 has another degree, and looks no further than itself
+        ([9], 1, [7, 8, 9]),
+        ([9], 2, [6, 7, 8, 9]),
+        ([4], 1, [2, 3, 4, 5, 6]),
+        ([0, 9], 1, [0, 1, 2, 7, 8, 9]),
+        ([], 2, []),
+    ],
+)
+def test_affected_nodes_on_a_path(new: list[int], hops: int, expected: list[int]) -> None:
+    assert positions(affected_nodes(PATH, torch.tensor(new).long(), hops=hops)) == expected
+
+
+@pytest.mark.parametrize(("new", "expected"), [([9], [9]), ([4], [4, 5, 6]), ([0], [0, 1, 2])])
+def test_along_arrows_only_those_change_that_features_flow_to(
+    new: list[int], expected: list[int]
+) -> None:
+    assert positions(affected_nodes(ARROWS, torch.tensor(new), hops=1)) == expected
+
+
+@every_topology
+@settings(max_examples=30, deadline=None)
+@given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3))
+def test_grown_embeddings_are_those_computed_from_scratch(
+    name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int
+) -> None:
+    graph, old = graph_of(pairs, NODES, undirected=undirected), others(new)
+    encoder = topologies.make(name, hops=hops)
+    known = encoder.encode(graph.subgraph(old))
+    growth = grown_embeddings(encoder, graph, known=known, old=old)
+    expected = encoder.encode(graph)
+    torch.testing.assert_close(growth.embeddings, expected, atol=1e-5, rtol=1e-5)
+    stood = ~growth.changed[old]
+    assert growth.embeddings[old[stood]].equal(known[stood])
+    torch.testing.assert_close(expected[old[stood]], known[stood], atol=1e-5, rtol=1e-5)
+    assert new <= set(positions(growth.changed))
+    assert growth.recomputed == len(positions(growth.changed))
+
+
+@every_topology
+@settings(max_examples=15, deadline=None)
+@given(pairs=pairs, nodes=arrivals, undirected=st.booleans())
+def test_some_nodes_are_encoded_from_what_lies_around_them(
+    name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool
+) -> None:
+    graph, asked = graph_of(pairs, NODES, undirected=undirected), torch.tensor(sorted(nodes)).long()
+    encoder = topologies.make(name)
+    torch.testing.assert_close(
+        encode_nodes(encoder, graph, asked), encoder.encode(graph)[asked], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_degrees_change_embeddings_one_hop_further_than_features_do() -> None:
+    """Without the degrees' hop, node 6 would keep a stale embedding."""
+    encoder, old = topologies.make("sgc", hops=2), torch.arange(9)
+    known = encoder.encode(PATH.subgraph(old))
+    assert not torch.allclose(known[6], encoder.encode(PATH)[6], atol=1e-4)
+    growth = grown_embeddings(encoder, PATH, known=known, old=old)
+    assert positions(growth.changed) == [6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_a_cache_grows_and_keeps_what_it_computed(
+    scaling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = EmbeddingCache(topologies.make("sgc"), scaling=scaling)  # type: ignore[arg-type]
+    old = torch.arange(8)
+    growth = cache.grow(PATH, known=cache.encode(PATH.subgraph(old)), old=old)
+    torch.testing.assert_close(growth.embeddings, cache.encode(PATH))
+    assert growth.recomputed == 5  # 8 and 9, 7 with another degree, and two that look at it
+    monkeypatch.setattr(cache, "encode", lambda graph: pytest.fail("encoded twice"))
+    assert cache(PATH) is growth.embeddings
+    assert cache.hops == 2
+    assert cache.seconds > 0
