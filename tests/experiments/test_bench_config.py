@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,43 @@ def test_a_grid_of_one_combination_is_no_search() -> None:
     assert (job.config.training.lr, job.config.memory.budget) == (0.5, 7)
 
 
+SWEPT = {"name": "tem", "label": "small", "sweep": {"memory": {"budget": [5, 0.5]}}}
+
+
 def test_a_bench_survives_toml() -> None:
-    config = bench(methods=[{"name": "tem", "grid": {"memory.sampler": ["coverage", "uniform"]}}])
+    grid = {"memory.sampler": ["coverage", "uniform"]}
+    config = bench(methods=[{"name": "tem", "grid": grid}, SWEPT])
     assert BenchConfig.of(tomllib.loads(config.to_toml())) == config
+
+
+def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched() -> None:
+    wide = {
+        "name": "analytic",
+        "run": {"backbone": {"name": "random-features", "width": 64}},
+        "sweep": {"backbone.width": [256]},
+    }
+    ranked = {"name": "analytic", "label": "low", "sweep": {"method.rank": [8]}}
+    jobs = expand(bench(methods=[SWEPT, wide, ranked]), search=True)
+    assert [job.folder.name for job in jobs] == ["small@5", "small@0.5", "analytic@256", "low@8"]
+    assert [job.config.memory.budget for job in jobs[:2]] == [5, 0.5]
+    assert list(jobs[0].grid) == ["training.weight_decay"]  # the shipped one has a budget too
+    assert jobs[2].config.to_dict()["backbone"] == {"name": "random-features", "width": 256}
+    assert jobs[3].config.method.parameters == {"rank": 8}
+
+
+def test_a_run_is_what_its_name_says() -> None:
+    with pytest.raises(ConfigurationError, match=r"small@5: memory\.budget must be left to"):
+        expand(bench(methods=[SWEPT]), over={"memory": {"budget": 7}})
+
+
+def test_the_frontier_has_families_by_name() -> None:
+    labels = [job.label for job in expand(BenchConfig.of(read_bench("frontier")))]
+    first = labels[: len(labels) // 3]  # of three datasets
+    sizes = Counter(label.partition("@")[0] for label in first)
+    tem = {
+        f"tem-{way}": 5 for way in ("uniform", "coverage", "herding", "distribution", "gradient")
+    }
+    assert sizes == {**tem, "analytic": 6, "analytic-rank": 3, "joint": 1, "finetune": 1}
 
 
 @pytest.mark.parametrize("name", sorted(benches()))
@@ -102,6 +137,9 @@ def _by_path(job: Job) -> bool:
         ({"methods": [{"name": "tem", "label": "a/b"}]}, "fit for a folder.* not 'a/b'"),
         ({"methods": [{"name": "tem", "label": "search"}]}, "not 'search'"),
         ({"methods": [{"name": "tem", "grid": {"training.lr": []}}]}, "methods.0.grid.training.lr"),
+        ({"methods": [{"name": "tem", "sweep": {"memory.budget": []}}]}, "0.sweep.memory.budget"),
+        ({"methods": [{"name": "tem", "sweep": {"seeds": [1], "part": [1]}}]}, "methods.0.sweep: "),
+        ({"methods": [{"name": "tem", "sweep": {"memory.budget": [5, 5]}}]}, "have 'tem@5' twice"),
         ({"epochs": 3}, "epochs: extra inputs are not permitted"),
     ],
 )
@@ -124,6 +162,7 @@ TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
         ({"methods": [{"name": "tem", "grid": {"memory.budget": [1, 1]}}]}, "'budget=1' twice"),
         ({"methods": [{"name": "tem", "grid": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
         ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be left"),
+        ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
         ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
         ({"common": {"training": {"epoch": 3}}}, "training.epoch: extra inputs"),
         ({"common": {"stream": {"edges": "some"}}}, "unknown edges 'some'"),

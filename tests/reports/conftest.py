@@ -51,10 +51,12 @@ def write_run() -> WriteRun:
         dataset: str = "data/rings.npz",
         setting: str = "class-il",
         kept: int = 4000,
+        **stream: str,
     ) -> Path:
         run = folder / Path(dataset).stem / setting / label
         run.mkdir(parents=True)
         result = _result(accuracies, dataset=dataset, setting=setting, kept=kept)
+        result["config"]["stream"] |= stream
         (run / "result.json").write_text(json.dumps(result))
         return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from evergraph.graphs import covered_nodes
 from evergraph.methods.refresh import is_first_graph
 from evergraph.nn import PDGNN
 from evergraph.streams import Task
+
+logger = logging.getLogger(__name__)
 
 # So many old nodes are compared at most, evenly spaced: the map has settled long before.
 MOST = 4096
@@ -45,11 +48,13 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     old = (~torch.isin(around, task.own)).nonzero().flatten()
     if not len(old):
         return None
+    everyone = graph.num_nodes - len(task.own)
+    logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), everyone)
     sight = graph.subgraph(around)
     rows = _spaced(len(old))
     after = backbone.embeddings.encode(sight)[old[rows].to(backbone.device)]
     before = backbone.embeddings.encode(sight.subgraph(old))[rows.to(backbone.device)]
-    return Drift(before, after, len(old) / (graph.num_nodes - len(task.own)))
+    return Drift(before, after, len(old) / everyone)
 
 
 def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from evergraph.reports.envelope import bytes_kept, envelope, families, learning_seconds
 from evergraph.reports.figures.log_axis import log_span, log_ticks
@@ -16,8 +16,8 @@ from evergraph.reports.table import size
 
 TESTINGS = ("local", "global")
 PANEL, KEY = 2.5, 0.16  # inches that a panel and a line of the legend take
-FULL, DASHED, FREE = "-", "--", ":"
 
+Line = Literal["-", "--", ":", "none"]
 Points = list[tuple[float, float]]
 
 
@@ -85,15 +85,16 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
 
 def _lines(
     named: Mapping[str, Sequence[Entry]], looks: Mapping[str, Look], price: Price
-) -> dict[str, str]:
+) -> dict[str, Line]:
     """Return how a family's line is drawn: dashed where an earlier one has the same colour."""
     met: set[str] = set()
-    lines = {}
+    lines: dict[str, Line] = {}
     for name, runs in named.items():
-        full = FULL if looks[name].colour not in met else DASHED
-        single = FREE if price.of(runs[0]) == 0 else "none"
-        lines[name] = full if len(runs) > 1 else single
-        met |= {looks[name].colour} if len(runs) > 1 else set()
+        if len(runs) == 1:
+            lines[name] = ":" if price.of(runs[0]) == 0 else "none"
+            continue
+        lines[name] = "--" if looks[name].colour in met else "-"
+        met.add(looks[name].colour)
     return lines
 
 
@@ -116,9 +117,9 @@ def _scale(axes: Any, price: Price, amounts: Sequence[float]) -> None:
     axes.minorticks_off()
 
 
-def _family(axes: Any, points: Points, look: Look, line: str) -> None:
+def _family(axes: Any, points: Points, look: Look, line: Line) -> None:
     for level in {value for cost, value in points if cost == 0}:
-        axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=FREE)
+        axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=":")
     paid = [point for point in points if point[0] > 0]
     best = envelope(paid)
     if len(paid) > 1:
@@ -140,7 +141,7 @@ def _name_below(axes: Any, named: Mapping[str, Sequence[Entry]], testing: str) -
         axes.text(0.99, 0.02, f"below: {text}", fontsize=7.5, color=INK, **place)
 
 
-def _key(figure: Any, signs: Mapping[str, tuple[Look, str]]) -> None:
+def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
     """Name the families at the foot, in two columns."""
     from matplotlib.lines import Line2D
 

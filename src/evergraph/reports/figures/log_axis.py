@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 ROOM = 1.6  # between the outermost amount and the end of the axis: a tick of 1, 2, 5 always fits
-MOST_TICKS = 6
+MOST_TICKS = 7
 
 
 def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:

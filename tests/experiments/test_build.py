@@ -1,0 +1,55 @@
+"""From a configuration to a backbone: each is given the parts it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.build import build_backbone, build_learner, resolved
+from evergraph.experiments.config import RunConfig
+from evergraph.methods import Analytic
+from evergraph.nn import GCN, PDGNN, RandomFeatures
+
+
+def config_of(method: str, **sections: Any) -> RunConfig:
+    head = {"hidden": [7], "bias": False, "dropout": 0.25, "scaling": "none"}
+    topology = {"name": "ppr", "hops": 3}
+    return RunConfig.model_validate(
+        {"method": method, "head": head, "topology": topology, "dataset": "synthetic", **sections}
+    )
+
+
+def test_random_features_take_what_they_know_of_topology_and_head() -> None:
+    backbone = build_backbone(config_of("analytic", backbone={"name": "random-features"}))
+    assert isinstance(backbone, RandomFeatures)
+    assert (backbone.topology.name, backbone.hops) == ("ppr", 3)
+    assert (backbone.dropout, backbone.scaling) == (0.25, "none")
+    assert backbone.hidden == ()  # of a head that it does not have
+
+
+def test_pdgnn_takes_all_of_them_and_a_gnn_none() -> None:
+    backbone = build_backbone(config_of("tem"))
+    assert isinstance(backbone, PDGNN)
+    assert (backbone.hidden, backbone.bias, backbone.dropout) == ((7,), False, 0.25)
+    network = build_backbone(config_of("ewc", backbone={"name": "gcn"}))
+    assert isinstance(network, GCN)
+    assert network.dropout == 0.0
+
+
+def test_a_backbones_own_parameters_are_given_too() -> None:
+    section = {"name": "random-features", "width": 32, "activation": "fourier", "dropout": 0.1}
+    learner = build_learner(config_of("analytic", backbone=section, device="cpu"), seed=0)
+    assert isinstance(learner, Analytic)
+    assert (learner.backbone.width, learner.backbone.activation) == (32, "fourier")
+    assert learner.backbone.dropout == 0.1
+    spelled = resolved(config_of("analytic")).backbone
+    assert spelled is not None
+    assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
+
+
+def test_what_no_part_is_called_is_refused() -> None:
+    section = {"name": "random-features", "depth": 2}
+    with pytest.raises(ConfigurationError, match="depth"):
+        build_backbone(config_of("analytic", backbone=section))

@@ -1,0 +1,138 @@
+"""What accuracy costs: the lines by hand, and where they are drawn at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from evergraph.reports import collect, write_report
+from evergraph.reports.figures import BYTES, SECONDS, frontier, memory_accuracy
+from evergraph.reports.figures.log_axis import log_span, log_ticks
+from evergraph.reports.figures.look import looks_of
+from evergraph.reports.gallery import gallery
+from evergraph.reports.groups import Group, grouped
+
+NAMES = ["finetune", "joint", "ssm", "tem"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, write_run: Callable[..., Path]) -> Path:
+    """A family of four, of which the second and the last are no better than cheaper ones."""
+    write_run(tmp_path, "tem@1", [0.5], kept=1_000_000)
+    write_run(tmp_path, "tem@2", [0.375], kept=2_000_000)
+    write_run(tmp_path, "tem@3", [0.75], kept=10_000_000)
+    write_run(tmp_path, "tem@4", [0.625], kept=20_000_000)
+    write_run(tmp_path, "ssm", [0.5625], kept=1_500_000)
+    write_run(tmp_path, "joint", [0.875], kept=0)
+    write_run(tmp_path, "finetune", [0.125], kept=0)
+    return tmp_path
+
+
+def group_of(folder: Path) -> Group:
+    (group,) = grouped(collect(folder), folder)
+    return group
+
+
+def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: Any) -> list[Any]:
+    """Return the axes that a figure is drawn on."""
+    seen: list[Any] = []
+
+    def keep(name: str, title: str, frame: Any, draw: Any, *, rows: int = 1) -> None:
+        figure = Figure()
+        axes = figure.subplots(rows, 1)
+        draw(figure, axes)
+        seen.extend(axes if rows > 1 else [axes])
+
+    monkeypatch.setitem(make.__globals__, "drawn", keep)
+    make(*given)
+    return seen
+
+
+def lines(axes: Any, style: str) -> list[list[tuple[float, float]]]:
+    drawn = [line for line in axes.lines if line.get_linestyle() == style]
+    return [[(float(x), round(float(y), 6)) for x, y in line.get_xydata()] for line in drawn]
+
+
+def test_a_line_is_the_best_so_far_and_beaten_runs_are_hollow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
+    assert [axes.get_title() for axes in seen] == [
+        "rings, class-il, local",
+        "rings, class-il, global",
+    ]
+    for axes in seen:
+        (line,) = [points for points in lines(axes, "-") if len(points) > 1]
+        assert line == [(1e6, 50.0), (1e7, 75.0), (2e7, 75.0)]
+        points = [line for line in axes.lines if len(line.get_xydata()) == 1]
+        faces = {float(p.get_ydata()[0]): p.get_markerfacecolor() for p in points}
+        assert {y for y, face in faces.items() if face == "white"} == {37.5, 62.5}
+        assert set(faces) == {50.0, 37.5, 75.0, 62.5, 56.25}
+        assert axes.get_xlim() == (1e5, 5e8)
+
+
+def test_who_keeps_nothing_is_a_level_and_a_far_floor_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
+    for axes in seen:
+        assert {points[0][1] for points in lines(axes, ":")} == {87.5, 12.5}
+        assert axes.get_ylim()[0] > 12.5  # families fill the panel
+        assert [text.get_text() for text in axes.texts] == ["below: finetune 12.5"]
+
+
+def test_seconds_are_those_of_one_seed(
+    folder: Path, set_seconds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in range(1, 5):
+        run = folder / "rings" / "class-il" / f"tem@{place}"
+        set_seconds(run, embed=1.0, train=4.0**place - 1)  # of two seeds
+    seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), SECONDS)
+    (line,) = [points for points in lines(seen[0], "-") if len(points) > 1]
+    assert line == [(2.0, 50.0), (32.0, 75.0), (128.0, 75.0)]
+    assert lines(seen[0], ":") == []  # all have to learn
+    ticks = [text.get_text() for text in seen[1].get_xticklabels()]
+    assert ticks == ["2 s", "5 s", "10 s", "20 s", "50 s", "100 s", "200 s"]
+
+
+amounts = st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=5)
+
+
+@given(amounts=amounts)
+def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> None:
+    low, high = log_span([0.0, *amounts])
+    assert low < min(amounts) <= max(amounts) < high
+    ticks = log_ticks(low, high)
+    assert ticks
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def test_only_kin_are_drawn_and_only_then_is_there_a_section(
+    folder: Path, bench: Path, tmp_path: Path
+) -> None:
+    assert gallery(grouped(collect(bench), bench)).frontier == ()
+    page = write_report(collect(folder), folder).read_text("utf-8")
+    assert '<section id="frontier">' in page
+    for price in ("bytes", "seconds"):
+        assert (folder / f"report/figures/frontier-{price}-rings-class-il.png").exists()
+
+
+def test_the_scatter_names_each_family_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = panels(monkeypatch, memory_accuracy, group_of(folder), looks_of(NAMES), "local")
+    names = {text.get_text(): text.xy[1] for text in seen[0].texts}
+    assert names == {"tem": 75.0, "ssm": 56.25, "joint": 87.5, "finetune": 12.5}
+
+
+def test_a_scatter_of_too_many_names_is_left_out(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    for place in range(21):
+        write_run(tmp_path, f"m{place}", [0.5])
+    groups = grouped(collect(tmp_path), tmp_path)
+    assert gallery(groups).memory == ()
