@@ -147,16 +147,16 @@ class ClassStatistics:
         diagonal can be added. The start is fixed: a learner of the same nodes compresses to the
         same numbers.
         """
-        gram = self.gram_.tril() + self.gram_.tril(-1).t()
-        start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0))
+        gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
+        start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0)).double()
         basis = torch.linalg.qr(gram @ start.to(gram.device)).Q
         basis = torch.linalg.qr(gram @ basis).Q
         image = gram @ basis
         values, turn = torch.linalg.eigh(basis.t() @ image)
-        sound = values > self.width * torch.finfo(values.dtype).eps * values.max()
+        sound = values > 10 * torch.finfo(self.gram_.dtype).eps * values.max()  # above G's rounding
         factor = image @ (turn * values.rsqrt().where(sound, 0.0))  # [m, rank]
         rest = (gram.diagonal() - factor.square().sum(1)).clamp_min(0)
-        self._hold(factor, rest)
+        self._hold(factor.float(), rest.float())
 
     def _hold(self, factor: Tensor, rest: Tensor) -> None:
         self._factor = factor, rest

@@ -113,7 +113,10 @@ class Analytic(BackboneLearner):
         self.label_space_ = task.label_space
         self._refresh(task)
         embeddings = self.backbone.prepare(task.graph)
+        first = not self.backbone.begun
         self._make_room(embeddings.shape[1], task.label_space.num_classes)
+        if first:
+            self.backbone.settle(embeddings)
         self._count(task, embeddings, "train")
         if self.regularisation == "validation":
             self._count(task, embeddings, "validation")

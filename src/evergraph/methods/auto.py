@@ -34,10 +34,12 @@ VIEWS: dict[str, TopologyEncoder] = {
     "2": SGC(hops=2),
     "4": SGC(hops=4),
     "6": SGC(hops=6),
-    "0+2+4": MixHop(hops=4, keep=(0, 2, 4), unit=True),
+    "2+4": MixHop(hops=4, keep=(2, 4), unit=True),
+    "0+2": MixHop(hops=2, keep=(0, 2), unit=True),
 }
 CANDIDATES = (
-    "analytic:2", "analytic:4", "analytic:6", "analytic:0+2+4", "tem:2", "tem:4", "tem:0+2+4"
+    "analytic:2", "analytic:4", "analytic:6", "analytic:2+4", "analytic:0+2",
+    "tem:2", "tem:4", "tem:0+2",
 )  # fmt: skip
 
 
@@ -67,7 +69,7 @@ class Auto(BackboneLearner):
 
     Args:
         candidates: ``method:view`` names, methods ``analytic`` and ``tem``; views ``2``, ``4`` and
-            ``6`` hops of SGC, and ``0+2+4``: hops kept apart.
+            ``6`` hops of SGC, ``2+4`` and ``0+2`` hops kept apart.
         width: of the random features of ``analytic``.
         budget: of the memory of ``tem``, embeddings a class.
         probes: how many validation nodes of each class are kept.
@@ -87,9 +89,9 @@ class Auto(BackboneLearner):
         *,
         candidates: Sequence[str] = CANDIDATES,
         width: int = 8192,
-        budget: int = 2000,
+        budget: int = 1000,
         probes: int = 100,
-        lead: float = 0.03,
+        lead: float = 0.02,
         patience: int = 3,
         refresh: Refresh = "none",
         backbone: Backbone | None = None,
@@ -142,7 +144,9 @@ class Auto(BackboneLearner):
         topology, head = VIEWS[view], self.backbone
         learner: BackboneLearner
         if method == "analytic":
-            features = RandomFeatures(topology=topology, width=self.width, scaling=head.scaling)
+            features = RandomFeatures(
+                topology=topology, width=self.width, centred=True, scaling=head.scaling
+            )
             learner = Analytic(backbone=features, **common)
         else:
             model = PDGNN(

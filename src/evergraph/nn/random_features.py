@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.nn.backbone import Recipe, backbones
@@ -38,6 +39,9 @@ class RandomFeatures(PDGNN):
         topology, scaling: see ``PDGNN``.
         width: m, how many features.
         activation: ``relu`` or ``fourier``.
+        centred: whether the mean embedding of the first graph is taken off every embedding, and
+            the rest divided by its length, before it is expanded. Helps where all embeddings point
+            the same way; but φ then depends on which graph came first.
         dropout: share of features dropped while V is trained by gradients.
 
     >>> model = RandomFeatures(width=8)
@@ -50,6 +54,7 @@ class RandomFeatures(PDGNN):
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     head: Linear | None  # type: ignore[assignment]
     seed: Tensor
+    centre: Tensor
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class RandomFeatures(PDGNN):
         topology: TopologyEncoder | None = None,
         width: int = 4096,
         activation: Activation = "relu",
+        centred: bool = False,
         dropout: float = 0.5,
         scaling: Scaling = "unit",
     ) -> None:
@@ -66,6 +72,7 @@ class RandomFeatures(PDGNN):
         check_number("dropout", dropout, least=0.0, most=0.99)
         self.width = width
         self.activation: Activation = activation
+        self.centred = centred
         self._dims = 0
         self._drawn: tuple[int, Tensor, Tensor] | None = None  # of which seed, R, b
 
@@ -73,7 +80,16 @@ class RandomFeatures(PDGNN):
         """Draw the seed of R and make V."""
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
+        self.register_buffer("centre", torch.zeros(dims if self.centred else 0))
         self.head = Linear(self.width, 0, bias=False, generator=generator).to(self.device)
+
+    def settle(self, embeddings: Tensor) -> None:
+        """Fix what has to be known of the first graph, given its embeddings; later calls change it.
+
+        [nodes, dims]
+        """
+        if self.centred:
+            self.centre = embeddings.mean(0)
 
     def forward(
         self,
@@ -106,6 +122,8 @@ class RandomFeatures(PDGNN):
     def expand(self, embeddings: Tensor) -> Tensor:
         """Return φ(e).  [n, dims] -> [n, width]"""
         matrix, phases = self._expansion(embeddings.device)
+        if self.centred:
+            embeddings = normalize(embeddings - self.centre.to(embeddings.device), dim=1)
         scale = math.sqrt(2 / self.width)
         if self.activation == "relu":
             return torch.relu_(embeddings @ matrix).mul_(scale)
