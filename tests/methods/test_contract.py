@@ -13,13 +13,19 @@ from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.methods import methods
-from evergraph.nn import backbones
+from evergraph.nn import RandomFeatures, backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
+
+# Methods whose default size would only make the tests slow.
+SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
 
 
 def make(name: str, *, seed: int = 0, epochs: int = 4, **options: Any) -> Learner:
     trainer = Trainer(epochs=epochs, batch_size=64, device="cpu")
+    options = SMALL.get(name, {}) | options
+    if name == "analytic":
+        options = {"backbone": RandomFeatures(width=128)} | options
     return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)
 
 
@@ -141,7 +147,10 @@ def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
     for device in ("cpu", "cuda"):
         trainer = Trainer(epochs=8, batch_size=None, device=device)
         backbone = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
-        learner = methods.make(name, backbone=backbone, trainer=trainer, generator=seeded(0))
+        options = SMALL.get(name, {})
+        learner = methods.make(
+            name, backbone=backbone, trainer=trainer, generator=seeded(0), **options
+        )
         for index in range(len(stream)):
             learner.fit_task(stream.open(index, cumulative=learner.cumulative))
         exam = stream.exams(2, "global")[0]
