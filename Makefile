@@ -19,9 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[ogb,docs,dev]"
 	@touch $@
 
-run: $(STAMP)  ## WordNet, class-IL: finetune, tem and joint side by side
+run: $(STAMP)  ## WordNet, class-IL: finetune, tem, analytic and joint side by side
 	@$(BIN)/evergraph run --dataset wordnet --method finetune --out $(OUT)/finetune --resume
 	@$(BIN)/evergraph run --dataset wordnet --method tem --out $(OUT)/tem --resume
+	@$(BIN)/evergraph run --dataset wordnet --method analytic --out $(OUT)/analytic --resume
 	@# joint goes over all earlier nodes again with every task: fewer epochs do
 	@$(BIN)/evergraph run --dataset wordnet --method joint --epochs 6 --out $(OUT)/joint --resume
 	@$(BIN)/evergraph report $(OUT)
@@ -44,6 +45,7 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
 
 bench: $(STAMP)  ## every figure of benchmarks/results
+	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/reach.py

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, reach
-from evergraph.topology import EmbeddingCache, topologies
+from evergraph.topology import EmbeddingCache, MixHop, topologies
 
 #  0 - 1 - 2   and 3 apart; degrees with self-loops 2, 3, 2, 1
 PATH = Graph.from_edges(
@@ -68,6 +71,35 @@ def test_embeddings_equal_the_hand_computed_ones(name: str) -> None:
     encoder = topologies.make(name, hops=2, **teleports)
     expected = torch.tensor(HAND[name]).T
     torch.testing.assert_close(encoder.encode(PATH), expected)
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [(None, [X, ONE, TWO]), ((0, 2), [X, TWO]), ([2, 0], [TWO, X]), ((1,), [ONE])],
+)
+def test_mixhop_keeps_the_hops_it_is_told_to(keep: list[int], expected: list[list[float]]) -> None:
+    torch.testing.assert_close(MixHop(hops=2, keep=keep).encode(PATH), torch.tensor(expected).T)
+
+
+def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
+    left, right = [3.0, 0.0, 0.0, 8.0], [4.0, 2.0, 0.0, 6.0]
+    graph = replace(PATH, features=torch.tensor([left, right]).T)
+    columns = []
+    for x, y in ((left, right), (hop(left), hop(right))):
+        lengths = [max((a * a + b * b) ** 0.5, 1e-12) for a, b in zip(x, y, strict=True)]
+        columns += [[a / n for a, n in zip(side, lengths, strict=True)] for side in (x, y)]
+    found = MixHop(hops=2, keep=(0, 1), unit=True).encode(graph)
+    torch.testing.assert_close(found, torch.tensor(columns).T)
+    torch.testing.assert_close(found[3], torch.tensor([0.8, 0.6, 0.8, 0.6]))  # alone: hops agree
+    torch.testing.assert_close(found[0, :2], torch.tensor([0.6, 0.8]))
+    assert found[2, :2].tolist() == [0.0, 0.0]  # no features: no length either
+
+
+@pytest.mark.parametrize("keep", [(), (3,), (0, -1)])
+def test_hops_that_mixhop_does_not_make_cannot_be_kept(keep: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="keep must name hops between 0 and hops=2") as got:
+        MixHop(hops=2, keep=keep)
+    assert str(got.value).endswith(f"not {list(keep)}")
 
 
 def test_reservoir_equals_its_formula_written_out() -> None:

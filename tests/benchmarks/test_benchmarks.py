@@ -201,3 +201,13 @@ def test_methods_quick(load):
         assert all(len(cells) == len(table.columns) for cells in table.rows)
     ratios = {cells[0]: cells[2] for cells in tables[0].rows}
     assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"
+
+
+def test_closed_form_quick(load):
+    bench = load("closed_form")
+    (table,) = bench.tables(load("measure").Options(quick=True))
+    assert [cells[0] for cells in table.rows][0] == bench.BASE
+    assert len(table.rows) == 2 + len(bench.QUICK_WIDTHS)
+    faster = {cells[0]: cells[5] for cells in table.rows}
+    assert faster[bench.BASE] == "1.00x"
+    assert all(len(cells) == len(table.columns) for cells in table.rows)

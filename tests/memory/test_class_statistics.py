@@ -50,6 +50,18 @@ def assert_same(one: ClassStatistics, other: ClassStatistics) -> None:
         assert float((a - b).norm()) <= 1e-6 * max(float(b.norm()), 1.0)
 
 
+@given(seed=seeds, sizes=st.lists(st.integers(0, 5), min_size=1, max_size=5))
+@settings(max_examples=25, deadline=None)
+def test_blocks_of_rows_count_as_the_whole(seed: int, sizes: list[int]) -> None:
+    features, labels, weights = nodes_of(seed, sum(sizes))
+    blocks = statistics_of()
+    blocks.add(iter(features.split(sizes)), labels, weights)
+    assert_same(blocks, statistics_of((features, labels, weights)))
+    blocks.remove(iter(features.split(sizes)), labels, weights)
+    assert blocks.counts_.tolist() == [0] * CLASSES
+    assert float(blocks.gram_.norm()) < 1e-4
+
+
 def test_statistics_by_hand() -> None:
     features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]])
     statistics = ClassStatistics(2)

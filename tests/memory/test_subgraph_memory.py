@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph
-from evergraph.memory import Candidates, SubgraphMemory, isolated
+from evergraph.graphs import Graph, reach
+from evergraph.memory import (
+    Candidates,
+    EgoNetworks,
+    Sampler,
+    SubgraphMemory,
+    ego_networks,
+    isolated,
+)
+from evergraph.memory.samplers import MeanFeatureSampler
 
 
 def candidates_of(labels: list[int], *, sparse: bool = False) -> Candidates:
@@ -50,6 +63,109 @@ def test_state_and_back(sparse: bool) -> None:
     stored(other, [2] * 5, sparse=sparse)
     for name, value in memory.state().items():
         assert value.equal(other.state()[name]), name
+
+
+class ByEmbedding(Sampler):
+    """The smallest embeddings first."""
+
+    name = "by-embedding"
+    mergeable = True
+
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        return candidates.embeddings.flatten().double()
+
+
+def one_hop(graph: Graph, centres: Tensor) -> EgoNetworks:
+    return ego_networks(graph, centres, hops=1, rank=torch.zeros_like)
+
+
+def path(names: list[int], *, of: int = 16) -> Graph:
+    """A path of nodes, told apart by a one-hot feature."""
+    places = torch.arange(len(names))
+    return Graph.from_edges(
+        torch.stack([places[:-1], places[1:]]),
+        features=torch.eye(of)[names],
+        labels=torch.zeros_like(places),
+        undirected=True,
+    )
+
+
+def store(
+    memory: SubgraphMemory, graph: Graph, ranks: dict[int, float], keep: object = one_hop
+) -> None:
+    """Offer some of a path's nodes, all of class 0, with ranks."""
+    nodes = torch.tensor(list(ranks))
+    embeddings = torch.tensor(list(ranks.values()))[:, None]
+    candidates = Candidates(graph, nodes, torch.zeros_like(nodes), embeddings, hops=1)
+    memory.store(candidates, {0: 99}, keep=keep, generator=torch.Generator())  # type: ignore[arg-type]
+
+
+def names(memory: SubgraphMemory, nodes: Tensor | None = None) -> list[int]:
+    assert memory.graph_ is not None
+    found = memory.graph_.features.argmax(1)
+    return (found if nodes is None else found[nodes]).tolist()
+
+
+def test_a_class_that_comes_back_keeps_its_budget_and_who_goes_takes_the_neighbours_along() -> None:
+    memory = SubgraphMemory(budget=2, sampler=ByEmbedding())
+    store(memory, path([0, 1, 2, 3, 4]), {0: 3.0, 2: 9.0, 4: 1.0})
+    assert (names(memory), names(memory, memory.centres_)) == ([0, 1, 3, 4], [0, 4])
+    store(memory, path([5, 6]), {0: 2.0})  # node 5 is better than 0 and worse than 4
+    assert (names(memory), names(memory, memory.centres_)) == ([3, 4, 5, 6], [4, 5])
+    assert memory.graph_ is not None
+    assert memory.graph_.num_edges == 4  # 3 - 4 and 5 - 6, both ways
+    assert memory.ranks_.tolist() == [1.0, 2.0]
+    store(memory, path([7, 8]), {0: 5.0})  # too bad: all stays
+    assert names(memory, memory.centres_) == [4, 5]
+    store(memory, path([9, 10, 11]), {0: 0.5, 2: 0.25})  # better than all
+    assert (names(memory), names(memory, memory.centres_)) == ([9, 10, 11], [9, 11])
+
+
+def test_a_neighbour_that_is_shared_stays_with_who_stays() -> None:
+    memory = SubgraphMemory(budget=2, sampler=ByEmbedding())
+    store(memory, path([0, 1, 2, 3]), {0: 3.0, 2: 1.0})  # both have node 1 beside them
+    assert names(memory) == [0, 1, 2, 3]
+    store(memory, path([5]), {0: 2.0})
+    assert names(memory) == [1, 2, 3, 5]
+
+
+def test_a_stored_node_that_goes_does_not_stay_as_a_neighbour() -> None:
+    memory = SubgraphMemory(budget=2, sampler=ByEmbedding())
+    store(memory, path([0, 1]), {0: 3.0, 1: 1.0}, isolated)
+    assert (names(memory), memory.graph_ and memory.graph_.num_edges) == ([0, 1], 2)
+    store(memory, path([5]), {0: 2.0}, isolated)
+    assert (names(memory), memory.graph_ and memory.graph_.num_edges) == ([1, 5], 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ranks=st.lists(st.integers(0, 10_000), min_size=12, max_size=12, unique=True),
+    budget=st.integers(1, 12),
+    cuts=st.tuples(st.integers(1, 11), st.integers(1, 11)),
+)
+def test_however_a_class_is_cut_the_best_are_kept_with_all_around_them(
+    ranks: list[int], budget: int, cuts: tuple[int, int]
+) -> None:
+    memory = SubgraphMemory(budget=budget, sampler=ByEmbedding())
+    parts = [p for p in torch.arange(12).tensor_split(sorted(cuts)) if len(p)]
+    around = []
+    for part in parts:
+        graph = path(part.tolist())
+        store(memory, graph, {i: float(ranks[node]) for i, node in enumerate(part.tolist())})
+        around += [part[ego] for ego in reach(graph, torch.arange(len(part)), hops=1)]
+    best = torch.tensor(ranks).argsort()[:budget].sort().values
+    assert names(memory, memory.centres_) == best.tolist()
+    assert names(memory) == torch.cat([around[node] for node in best.tolist()]).unique().tolist()
+
+
+def test_a_class_that_comes_back_to_a_sampler_that_must_see_it_whole_is_refused() -> None:
+    memory = SubgraphMemory(budget=2, sampler=MeanFeatureSampler())
+    stored(memory, [0] * 5 + [1] * 5)
+    stored(memory, [2] * 5)
+    with pytest.raises(ConfigurationError, match="'mean-feature' must see a class whole, but cl"):
+        stored(memory, [1] * 5)
 
 
 def test_an_empty_memory_has_a_state_too() -> None:

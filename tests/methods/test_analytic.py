@@ -26,7 +26,7 @@ from evergraph.methods.balanced_ridge import (
     balanced_ridge,
     choose_regularisation,
 )
-from evergraph.nn import PDGNN, RandomFeatures
+from evergraph.nn import PDGNN, RandomFeatures, random_features
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
 
@@ -273,6 +273,32 @@ def test_a_node_weighs_one_over_the_size_of_its_class(small_graph: Graph) -> Non
         assert entries.labels.equal(task.train_labels)
         found = entries.weights[task.train_labels == 1]
         torch.testing.assert_close(found, torch.full_like(found, expected))
+
+
+@pytest.mark.parametrize("rank", [None, 6])
+def test_nodes_are_expanded_a_few_at_a_time_and_compressed_once(
+    rank: int | None, small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    whole = learned(stream, rank=rank, refresh="embeddings")
+    monkeypatch.setattr(random_features, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
+    expanded, compressed = [], []
+    expand, compress = RandomFeatures.expand, ClassStatistics._compress
+    monkeypatch.setattr(
+        RandomFeatures, "expand", lambda s, rows: (expanded.append(len(rows)), expand(s, rows))[1]
+    )
+    monkeypatch.setattr(
+        ClassStatistics, "_compress", lambda s, r: (compressed.append(r), compress(s, r))[1]
+    )
+    parts = learned(stream, rank=rank, refresh="embeddings")
+    assert_same(parts.statistics_, whole.statistics_, 1e-5)
+    assert_same(parts.validation_, whole.validation_, 1e-5)
+    for learner in (parts, whole):
+        learner.forget(torch.arange(0, 360, 3), stream.union_graph(2))
+    assert max(expanded) == 7
+    assert_same(parts.statistics_, whole.statistics_, 1e-5)
+    # counted in three times, out and in again twice, and both have forgotten once
+    assert compressed == ([] if rank is None else [rank] * (3 + 4 + 2))
 
 
 @pytest.mark.parametrize("testing", ["local", "global"])

@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.evaluation import average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
 from evergraph.experiments.protocol import learn_stream
-from evergraph.graphs import Graph, reach
+from evergraph.graphs import Graph, covered_nodes, reach
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.memory import SubgraphMemory
 from evergraph.memory.samplers import UniformSampler
@@ -159,6 +159,34 @@ def test_stored_graphs_lie_beside_the_current_one_and_do_not_mix(
         [learner.logits(task.graph, task.train), learner.logits(memory.graph_, memory.centres_)]
     )
     torch.testing.assert_close(learner.logits(union, rows), apart, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*REPLAY, "gem", "a-gem"])
+@pytest.mark.parametrize("budget", [5, 0.1])
+def test_a_budget_holds_for_classes_that_come_back(
+    make: Any, small_graph: Graph, name: str, budget: int | float
+) -> None:
+    memory = SubgraphMemory(budget=budget)
+    learner = make(name, epochs=1, backbone=GCN(hidden=4), memory=memory)
+    stream = GraphStream(small_graph, by="blurred", tasks=3)
+    for task in stream:
+        learner.fit_task(task)
+        sizes = [task.met_sizes[label] for label in range(task.label_space.num_classes)]
+        expected = [5 if budget == 5 else max(1, round(budget * size)) for size in sizes]
+        found = torch.bincount(memory.labels_, minlength=len(sizes))
+        assert bool((found <= torch.tensor(expected)).all())
+    assert found.tolist() == expected
+    graph = memory.graph_
+    assert graph is not None
+    hops = 2 if name in ("ssm", "sem", "full-subgraph") else 0
+    assert bool(covered_nodes(graph, memory.centres_, hops=hops).all())  # nothing is left behind
+
+
+def test_er_gnns_own_sampler_refuses_classes_that_come_back(make: Any, small_graph: Graph) -> None:
+    learner, stream = make("er-gnn", epochs=1), GraphStream(small_graph, by="blurred", tasks=3)
+    learner.fit_task(stream.open(0))
+    with pytest.raises(ConfigurationError, match="'embedding-coverage' must see a class whole"):
+        learner.fit_task(stream.open(1))
 
 
 def test_no_neighbours_are_refused_and_a_large_budget_is_not(

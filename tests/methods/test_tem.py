@@ -16,11 +16,16 @@ from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, coverage_ratio
-from evergraph.memory.samplers import MeanFeatureSampler, UniformSampler
+from evergraph.memory.samplers import (
+    DistributionMatchingSampler,
+    MeanFeatureSampler,
+    UniformSampler,
+)
 from evergraph.methods import TEM, methods
 from evergraph.methods.examples import make_examples
 from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
+from evergraph.topology import SGC, EmbeddingCache
 from evergraph.training import Learner, Trainer
 
 
@@ -205,6 +210,52 @@ def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:
     whole = make(memory=EmbeddingMemory(budget=5, sampler=MeanFeatureSampler()), arrivals=4)
     with pytest.raises(ConfigurationError, match="second batch"):
         whole.fit_task(GraphStream(small_graph).open(0))
+
+
+def refreshing(graph: Graph, refresh: str, **stream: Any) -> tuple[TEM, GraphStream]:
+    tasks = GraphStream(graph, edges="all", **stream)
+    learner = make(memory=EmbeddingMemory(budget=8), refresh=refresh)
+    assert isinstance(learner, TEM)
+    for task in tasks:
+        learner.fit_task(task)
+    return learner, tasks
+
+
+@pytest.mark.parametrize("by", ["class", "blurred"])
+def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph: Graph) -> None:
+    learner, stream = refreshing(small_graph, "embeddings", by=by)
+    memory = learner.memory
+    final = stream.open(2)
+    from_scratch = learner.backbone.embeddings.encode(stream.union_graph(2))
+    expected = from_scratch[torch.searchsorted(final.ids, memory.nodes_)]
+    torch.testing.assert_close(memory.embeddings_, expected, atol=1e-5, rtol=1e-4)
+    assert learner.growing_.recomputed > 0
+    assert torch.bincount(memory.labels_).tolist() == [8] * 6
+
+
+def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph: Graph) -> None:
+    stale, stream = refreshing(small_graph, "none")
+    refreshed, _ = refreshing(small_graph, "embeddings")
+    first = stale.memory.labels_ < 2  # of task 0
+    assert stale.memory.nodes_.equal(refreshed.memory.nodes_)
+    task = stream.open(0)
+    as_stored = EmbeddingCache(SGC()).encode(task.graph)
+    places = torch.searchsorted(task.ids, stale.memory.nodes_[first])
+    torch.testing.assert_close(stale.memory.embeddings_[first], as_stored[places])
+    gap = (stale.memory.embeddings_ - refreshed.memory.embeddings_)[first].norm(dim=1)
+    assert float(gap.max()) > 0.01  # edges to later tasks have moved some
+
+
+def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
+    memory = EmbeddingMemory(sampler=DistributionMatchingSampler())
+    with pytest.raises(ConfigurationError, match="stores vectors of no node: use another"):
+        make(memory=memory, refresh="embeddings")
+    with pytest.raises(ConfigurationError, match="unknown refresh 'all'"):
+        make(refresh="all")
+    learner, stream = make(refresh="embeddings"), GraphStream(small_graph, edges="within")
+    learner.fit_task(stream.open(0))
+    with pytest.raises(ConfigurationError, match="edges='all', not 'within'"):
+        learner.fit_task(stream.open(1))
 
 
 def test_embeddings_are_computed_once_a_graph(

@@ -68,10 +68,31 @@ def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same() -> Non
     model, restored = model_of(seed=0), model_of(seed=5)
     assert not torch.allclose(restored.expand(POINTS), model.expand(POINTS))
     kept = model.state_dict()
-    assert set(kept) == {"seed", "head.weight"}
-    assert kept["seed"].nbytes == 8
+    assert set(kept) == {"seed", "centre", "head.weight"}
+    assert (kept["seed"].nbytes, kept["centre"].nbytes) == (8, 0)
     restored.load_state_dict(kept)  # after its own features have been drawn
     assert restored.expand(POINTS).equal(model.expand(POINTS))
+
+
+def test_centred_features_are_those_of_directions_from_the_mean() -> None:
+    plain, centred = model_of(), model_of(centred=True)
+    centred.settle(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))  # the mean is (1, 0)
+    seen = torch.tensor([[4.0, 4.0], [1.0, -2.0], [1.0, 0.0]])
+    directions = torch.tensor([[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]])
+    torch.testing.assert_close(centred.expand(seen), plain.expand(directions))
+    assert seen.tolist() == [[4.0, 4.0], [1.0, -2.0], [1.0, 0.0]]
+
+
+def test_only_a_centred_model_has_a_centre_and_it_is_restored() -> None:
+    plain, centred, restored = model_of(), model_of(centred=True), model_of(centred=True, seed=5)
+    before = plain.expand(POINTS)
+    for model in (plain, centred):
+        model.settle(POINTS + 3)
+    assert plain.expand(POINTS).equal(before)
+    assert not torch.allclose(restored.expand(POINTS), centred.expand(POINTS))
+    restored.load_state_dict(centred.state_dict())
+    assert restored.centre.tolist() == [3.375, 3.75]
+    assert restored.expand(POINTS).equal(centred.expand(POINTS))
 
 
 def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,9 @@ def _print_result(result: RunResult, folder: Path) -> None:
     phases = ", ".join(f"{phase} {spent:.1f} s" for phase, spent in seconds.items())
     covered = values["coverage_ratio"]
     said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
+    if values["refresh"] is not None:
+        again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
+        said += f", {again:,} of {old:,} old embeddings computed anew"
     typer.echo(f"memory {size(values['memory']['bytes'])}{said}; {phases}; results in {folder}")
 
 

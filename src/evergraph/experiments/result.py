@@ -40,6 +40,8 @@ class SeedResult:
         floats, bytes: what is kept between tasks at the end.
         samples, gradients, importance, models, edges, statistics: its parts, see ``MemoryUsage``.
         peak_rss_bytes: the largest resident size of the process that learned it.
+        recomputed: embeddings of old nodes that were computed anew, of how many; None without
+            refresh.
         measures: what was measured beside accuracy, one entry a task, see ``Measures``.
     """
 
@@ -58,6 +60,7 @@ class SeedResult:
     statistics: int = 0
     peak_rss_bytes: int = 0
     measures: list[Measures] = field(default_factory=list)
+    recomputed: tuple[int, int] | None = None
 
     def measure(self, testing: str, name: str) -> float | None:
         """Return the mean of a measure over the tasks where it has a meaning, None if nowhere."""
@@ -112,6 +115,7 @@ class RunResult:
             "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
             "accuracy_matrix": [self._matrices(s) for s in self.seeds],
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
+            "refresh": self._refresh(),
             "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
@@ -120,6 +124,13 @@ class RunResult:
             "versions": self.versions,
             "machine": self.machine,
         }
+
+    def _refresh(self) -> dict[str, int] | None:
+        """Return what refreshing cost, over all seeds."""
+        costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
+        if not costs:
+            return None
+        return {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
 
     def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:
         return _each_way(

@@ -161,6 +161,7 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
         rows=[report.rows for report in reports],
         seconds={phase: sum(r.seconds[phase] for r in reports) for phase in PHASES},
         coverage_ratio=learner.coverage_ratio,
+        recomputed=learner.recomputed,
         floats=learner.usage.floats,
         **asdict(learner.usage),
         peak_rss_bytes=peak_rss_bytes(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from evergraph.memory.usage import MemoryUsage
 PANEL = 512
 # Rows multiplied at a time: rounding grows with how many sums of blocks there are, not with rows.
 ROWS = 4096
+
+Features = Tensor | Iterable[Tensor]
 
 
 class ClassStatistics:
@@ -66,32 +70,40 @@ class ClassStatistics:
         self.mass_ = torch.cat([self.mass_, self.mass_.new_zeros(more)])
         self.counts_ = torch.cat([self.counts_, self.counts_.new_zeros(more)])
 
-    def add(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
-        """Count nodes in.  features: [n, m]; labels: int64 [n]; weights: positive [n]"""
+    def add(self, features: Features, labels: Tensor, weights: Tensor) -> None:
+        """Count nodes in.  labels: int64 [n]; weights: positive [n]
+
+        features: [n, m], or blocks of their rows, of which one at a time is held.
+        """
         self._count(features, labels, weights, 1)
 
-    def remove(self, features: Tensor, labels: Tensor, weights: Tensor) -> None:
+    def remove(self, features: Features, labels: Tensor, weights: Tensor) -> None:
         """Count nodes out that were counted in with these features and weights."""
         self._count(features, labels, weights, -1)
 
-    def _count(self, features: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
+    def _count(self, features: Features, labels: Tensor, weights: Tensor, sign: int) -> None:
         if not len(labels):
             return
         self.grow(int(labels.max()) + 1)
-        scaled = features * weights.to(features.dtype).sqrt()[:, None]
-        for rows in scaled.split(ROWS):
-            for start in range(0, self.width, PANEL):
-                panel = self.gram_[start:, start : start + PANEL]
-                panel.addmm_(rows[:, start:].t(), rows[:, start : start + PANEL], alpha=sign)
-        weights = sign * weights.double()
-        of_class = torch.zeros(self.num_classes, len(labels), device=features.device)
-        of_class[labels, torch.arange(len(labels), device=labels.device)] = weights.float()
-        for rows, owners in zip(features.split(ROWS), of_class.split(ROWS, dim=1), strict=True):
-            self.sums_ += (owners @ rows).double()
-        self.mass_.index_add_(0, labels, weights)
+        start = 0
+        for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
+            part = slice(start, start + len(rows))
+            self._count_rows(rows, labels[part], weights[part], sign)
+            start = part.stop
+        self.mass_.index_add_(0, labels, sign * weights.double())
         self.counts_.index_add_(0, labels, torch.full_like(labels, sign))
         if self.rank is not None:
             self._compress(self.rank)
+
+    def _count_rows(self, rows: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
+        """Add to G and the sums."""
+        scaled = rows * weights.to(rows.dtype).sqrt()[:, None]
+        for start in range(0, self.width, PANEL):
+            panel = self.gram_[start:, start : start + PANEL]
+            panel.addmm_(scaled[:, start:].t(), scaled[:, start : start + PANEL], alpha=sign)
+        of_class = torch.zeros(self.num_classes, len(rows), device=rows.device)
+        of_class[labels, torch.arange(len(rows), device=rows.device)] = sign * weights.float()
+        self.sums_ += (of_class @ rows).double()
 
     def transform(self, matrix: Tensor) -> None:
         """Put Wᵀφ in every φ's place: WᵀGW and s_c W.  matrix: W, float64 [m, m]

@@ -22,10 +22,12 @@ class EgoNetworks:
     Attributes:
         graph: every node and edge kept, once.
         centres: positions in ``graph`` of the nodes they belong to.  int64 [centres]
+        hops: how far from a centre what is kept for it may lie.
     """
 
     graph: Graph
     centres: Tensor
+    hops: int
 
 
 def ego_networks(
@@ -53,13 +55,13 @@ def ego_networks(
     nodes = met.nonzero().flatten()
     both_ways = kept | kept[_reverse(graph)] if graph.num_edges else kept
     inside = graph.subgraph(nodes, keep=both_ways)
-    return EgoNetworks(inside, torch.searchsorted(nodes, centres))
+    return EgoNetworks(inside, torch.searchsorted(nodes, centres), hops)
 
 
 def isolated(graph: Graph, centres: Tensor) -> EgoNetworks:
     """Return the centres alone, with the edges among them."""
     nodes = centres.sort().values
-    return EgoNetworks(graph.subgraph(nodes), torch.searchsorted(nodes, centres))
+    return EgoNetworks(graph.subgraph(nodes), torch.searchsorted(nodes, centres), 0)
 
 
 def _reverse(graph: Graph) -> Tensor:

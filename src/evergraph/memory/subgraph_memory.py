@@ -8,12 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from evergraph.graphs import Graph
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.memory.budget import Budget, check_budget, class_budgets
 from evergraph.memory.ego_networks import EgoNetworks
 from evergraph.memory.samplers import Candidates, Sampler, UniformSampler
+from evergraph.memory.samplers.base import best_per_class
 from evergraph.memory.usage import MemoryUsage
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ class SubgraphMemory:
         graph_: what is kept of all earlier graphs, side by side; None while there is nothing.
         centres_: positions in ``graph_`` of the nodes chosen.  int64 [chosen]
         labels_: their classes.  int64 [chosen]
+        ranks_: what the sampler gave them: a class that comes back is chosen from anew.
+            float64 [chosen]
     """
 
     def __init__(self, *, budget: Budget = 100, sampler: Sampler | None = None) -> None:
@@ -47,6 +51,7 @@ class SubgraphMemory:
         self.graph_: Graph | None = None
         self.centres_ = torch.empty(0, dtype=torch.int64)
         self.labels_ = torch.empty(0, dtype=torch.int64)
+        self.ranks_ = torch.empty(0, dtype=torch.float64)
 
     def __len__(self) -> int:
         return len(self.labels_)
@@ -59,22 +64,56 @@ class SubgraphMemory:
         keep: Keep,
         generator: torch.Generator,
     ) -> None:
-        """Choose among a task's nodes and keep what ``keep`` returns for them.
+        """Choose among a task's nodes and what is stored of their classes.
 
-        sizes: how many nodes each class has in the whole task, for fractional budgets.
+        sizes: how many nodes each class has in all, so far, for fractional budgets; keep: what to
+        keep around the nodes chosen.
         """
-        labels, counts = candidates.labels.unique(return_counts=True)
-        available = dict(zip(labels.tolist(), counts.tolist(), strict=True))
-        budgets = class_budgets(self.budget, sizes, available)
-        chosen = self.sampler.select(candidates, budgets, generator=generator)
-        if not len(chosen):
+        stored = torch.isin(self.labels_, candidates.labels.cpu())
+        self._check_whole(stored)
+        stays = torch.cat([~stored, torch.zeros(len(candidates), dtype=torch.bool)])
+        contested = (~stays).nonzero().flatten()
+        labels = torch.cat([self.labels_, candidates.labels.cpu()])
+        budgets = self._budgets(labels[contested], sizes)
+        new_ranks = self.sampler.rank(candidates, budgets, generator=generator)
+        ranks = torch.cat([self.ranks_, new_ranks])
+        stays[contested[best_per_class(ranks[contested], labels[contested], budgets)]] = True
+        old, new = stays[: len(self)], stays[len(self) :]
+        if not bool(new.any()):  # budgets never shrink: all that is stored stays
             return
-        kept = keep(candidates.graph, candidates.nodes.cpu()[chosen])
+        kept = keep(candidates.graph, candidates.nodes.cpu()[new])
+        self._drop_all_but(old, hops=kept.hops)
+        self._lay_beside(kept)
+        self.labels_, self.ranks_ = labels[stays], ranks[stays]
+
+    def _check_whole(self, stored: Tensor) -> None:
+        """Raise where a class comes back to a sampler that cannot compare old and new."""
+        if bool(stored.any()) and not self.sampler.mergeable:
+            raise ConfigurationError(
+                f"sampler {self.sampler.name!r} must see a class whole, but class "
+                f"{int(self.labels_[stored][0])} came in a second batch: use 'uniform', "
+                "'coverage' or 'degree'"
+            )
+
+    def _budgets(self, labels: Tensor, sizes: dict[int, int]) -> dict[int, int]:
+        values, counts = labels.unique(return_counts=True)
+        available = dict(zip(values.tolist(), counts.tolist(), strict=True))
+        return class_budgets(self.budget, sizes, available)
+
+    def _drop_all_but(self, stays: Tensor, *, hops: int) -> None:
+        """Let nodes go, and of the graph all that is not within reach of one that stays."""
+        if self.graph_ is None or bool(stays.all()):
+            return
+        centres = self.centres_[stays]
+        nodes = covered_nodes(self.graph_, centres, hops=hops).nonzero().flatten()
+        self.graph_ = self.graph_.subgraph(nodes)
+        self.centres_ = torch.searchsorted(nodes, centres)
+
+    def _lay_beside(self, kept: EgoNetworks) -> None:
         before = 0 if self.graph_ is None else self.graph_.num_nodes
         graphs = [kept.graph] if self.graph_ is None else [self.graph_, kept.graph]
         self.graph_ = disjoint_union(graphs)
         self.centres_ = torch.cat([self.centres_, kept.centres + before])
-        self.labels_ = torch.cat([self.labels_, candidates.labels[chosen]])
 
     @property
     def usage(self) -> MemoryUsage:
@@ -89,7 +128,7 @@ class SubgraphMemory:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything stored, by name."""
-        state = {"centres": self.centres_, "labels": self.labels_}
+        state = {"centres": self.centres_, "labels": self.labels_, "ranks": self.ranks_}
         if self.graph_ is None:
             return state
         features = self.graph_.features
@@ -105,7 +144,8 @@ class SubgraphMemory:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
-        self.centres_, self.labels_ = state["centres"], state["labels"]
+        for name in ("centres", "labels", "ranks"):
+            setattr(self, f"{name}_", state[name])
         self.graph_ = None
         if "indptr" in state:
             unlabelled = torch.full((len(state["indptr"]) - 1,), -1)

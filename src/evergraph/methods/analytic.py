@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 import torch
@@ -144,14 +145,17 @@ class Analytic(BackboneLearner):
             for label, size in task.met_sizes.items():
                 sizes[label] = size
         weights = sizes.reciprocal().to(self.device)[labels]
-        self._statistics_of(part).add(
-            self._features(embeddings[nodes.to(self.device)], part), labels, weights
-        )
+        features = self._blocks(embeddings[nodes.to(self.device)], part)
+        self._statistics_of(part).add(features, labels, weights)
         if self.ledger:
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
     def _statistics_of(self, part: str) -> ClassStatistics:
         return self.statistics_ if part == "train" else self.validation_
+
+    def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
+        """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
+        return (self._features(rows, part) for rows in self.backbone.blocks(embeddings))
 
     def _features(self, embeddings: Tensor, part: str) -> Tensor:
         features = self.backbone.expand(embeddings)
@@ -188,8 +192,8 @@ class Analytic(BackboneLearner):
             labels = entries.labels[moved].to(self.device)
             weights = entries.weights[moved].to(self.device)
             statistics = self._statistics_of(part)
-            statistics.remove(self._features(before[rows], part), labels, weights)
-            statistics.add(self._features(growth.embeddings[rows], part), labels, weights)
+            statistics.remove(self._blocks(before[rows], part), labels, weights)
+            statistics.add(self._blocks(growth.embeddings[rows], part), labels, weights)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -216,7 +220,7 @@ class Analytic(BackboneLearner):
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)
             self._statistics_of(part).remove(
-                self._features(embeddings[rows], part),
+                self._blocks(embeddings[rows], part),
                 entries.labels.to(self.device),
                 entries.weights.to(self.device),
             )
@@ -258,6 +262,11 @@ class Analytic(BackboneLearner):
         return 1 - scores.amax(dim=1) / SHARPNESS
 
     @property
+    def recomputed(self) -> tuple[int, int] | None:
+        """How many embeddings of old nodes were computed anew, of how many."""
+        return self.growing_.cost if self.refresh == "embeddings" else None
+
+    @property
     def usage(self) -> MemoryUsage:
         """What the statistics and the ledger hold."""
         parts = [self.statistics_.usage]
@@ -274,11 +283,12 @@ class Analytic(BackboneLearner):
         if self.regularisation == "validation":
             parts["validation"] = self.validation_.state()
         kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
-        return super().state() | kept
+        return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""
         super().restore(state, label_space)
+        self.growing_.restore(state)
         self.statistics_.restore(part_of(state, "statistics."))
         self.ledger_.restore(part_of(state, "ledger."))
         if self.regularisation == "validation":

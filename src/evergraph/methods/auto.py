@@ -109,6 +109,10 @@ class Auto(BackboneLearner):
         self.lead = lead
         self.patience = patience
         self.refresh: Refresh = refresh
+        if not self.candidates or len(set(self.candidates)) < len(self.candidates):
+            raise ConfigurationError(
+                f"candidates must name at least one, each once, not {list(self.candidates)}"
+            )
         views = {self._parsed(name)[1] for name in self.candidates}
         self._caches = {v: self._cache(v) for v in VIEWS if v in views}
         self.probes_ = {view: Probes(probes) for view in self._caches}

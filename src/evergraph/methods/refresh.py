@@ -45,6 +45,22 @@ class GrowingEmbeddings:
         self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
         return result
 
+    @property
+    def cost(self) -> tuple[int, int]:
+        """How many embeddings of old nodes were computed anew, of how many."""
+        return self.recomputed, self.recomputed + self.standing
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the counts, where there are any: the embeddings are made again."""
+        if not self.recomputed + self.standing:
+            return {}
+        return {"refreshed": torch.tensor([self.recomputed, self.standing])}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        if "refreshed" in state:
+            self.recomputed, self.standing = state["refreshed"].tolist()
+
     def _grow(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor]:
         is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
         is_old[task.own] = False

@@ -52,7 +52,7 @@ class RememberingLearner(BackboneLearner):
         """Store some of the task's training nodes."""
         super().end_task(task)
         self.memory.store(
-            self._candidates(task), task.class_sizes, keep=self.keep, generator=self.generator
+            self._candidates(task), task.met_sizes, keep=self.keep, generator=self.generator
         )
 
     @torch.no_grad()

@@ -169,6 +169,11 @@ class TEM(BackboneLearner):
         self.memory.measure(task.graph, task.ids, task.own, hops=hops)
 
     @property
+    def recomputed(self) -> tuple[int, int] | None:
+        """How many embeddings of old nodes were computed anew, of how many."""
+        return self.growing_.cost if self.refresh == "embeddings" else None
+
+    @property
     def usage(self) -> MemoryUsage:
         """What the memory holds."""
         return self.memory.usage
@@ -181,9 +186,10 @@ class TEM(BackboneLearner):
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
         kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
-        return super().state() | kept
+        return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""
         super().restore(state, label_space)
+        self.growing_.restore(state)
         self.memory.restore(part_of(state, "memory."))

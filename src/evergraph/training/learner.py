@@ -162,6 +162,11 @@ class Learner(ABC):
         return None
 
     @property
+    def recomputed(self) -> tuple[int, int] | None:
+        """How many embeddings of old nodes were computed anew, of how many; None if none may be."""
+        return None
+
+    @property
     def embed_seconds(self) -> float:
         """Seconds spent computing embeddings so far."""
         return 0.0

@@ -17,8 +17,9 @@ from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.build import check
-from evergraph.experiments.config import Component
+from evergraph.experiments.config import Component, StreamConfig
 from evergraph.streams.stream import EDGES
+from evergraph.streams.ways import check_way
 
 BENCH = "bench.toml"
 
@@ -29,10 +30,16 @@ def check_jobs(jobs: Iterable[Job]) -> None:
         try:
             check(job.config)
             check_dataset(job.config.dataset)
-            check_choice("edges", job.config.stream.edges, EDGES)
-            check_integer("classes_per_task", job.config.stream.classes_per_task, least=1)
+            check_stream(job.config.stream)
         except EvergraphError as error:
             raise ConfigurationError(f"{job}: {error}") from None
+
+
+def check_stream(stream: StreamConfig) -> None:
+    """Raise unless tasks could be cut this way, as far as can be told without the graph."""
+    check_choice("edges", stream.edges, EDGES)
+    check_integer("classes_per_task", stream.classes_per_task, least=1)
+    check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting"}))
 
 
 def check_dataset(dataset: Component) -> None:
