@@ -406,7 +406,7 @@ def test_merging_and_forgetting_without_what_they_need_is_refused() -> None:
     stranger.fit_task(task)
     with pytest.raises(ConfigurationError, match="fit_task first"):
         learner.merge(fresh)
-    with pytest.raises(ConfigurationError, match="the same seed and activation"):
+    with pytest.raises(ConfigurationError, match="the same topology, seed, width"):
         learner.merge(stranger)
     with pytest.raises(ConfigurationError, match="set ledger=true"):
         learner.forget(torch.tensor([0]), task.graph)
@@ -540,3 +540,16 @@ def test_novelty_is_what_the_best_score_lacks() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         learner_of(**options)
+
+
+def test_learners_that_centre_on_their_own_first_graph_are_not_merged(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    learners = []
+    for index in (0, 1):
+        backbone = RandomFeatures(width=16, centred=True)
+        trainer = Trainer(device="cpu")
+        learner = Analytic(backbone=backbone, trainer=trainer, generator=seeded(0, "learner"))
+        learner.fit_task(stream.open(index))
+        learners.append(learner)
+    with pytest.raises(ConfigurationError, match="not centred"):
+        learners[0].merge(learners[1])

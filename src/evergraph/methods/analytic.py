@@ -230,17 +230,17 @@ class Analytic(BackboneLearner):
     def merge(self, other: Analytic, *, classes: Tensor | None = None) -> None:
         """Learn all that another learner has learned, without its data.
 
-        Both must expand embeddings alike: the same generator's seed, width and activation.
+        Both must make the same features of a node: the same topology, seed, width and activation,
+        and no centre of their own.
 
         classes: which class here each of the other's is; the same numbers unless given.
         """
         label_space = self._check_learned()
         other._check_learned()
-        ours, theirs = self.backbone, other.backbone
-        if (int(ours.seed), ours.activation) != (int(theirs.seed), theirs.activation):
+        if not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
                 "learners can be merged if their random features are the same ones: make both "
-                "with the same seed and activation"
+                "with the same topology, seed, width and activation, and not centred"
             )
         self.statistics_ = self.statistics_.merged(other.statistics_, classes)
         self.validation_ = self.validation_.merged(other.validation_, classes)

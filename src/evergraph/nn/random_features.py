@@ -129,6 +129,15 @@ class RandomFeatures(PDGNN):
             return torch.relu_(embeddings @ matrix).mul_(scale)
         return torch.addmm(phases, embeddings, matrix).cos_().mul_(scale)
 
+    def expands_like(self, other: RandomFeatures) -> bool:
+        """Whether another makes the same features of the same graph."""
+        mine, theirs = (
+            (int(b.seed), b.activation, b.width, b._dims, b.scaling, b.topology.name)
+            for b in (self, other)
+        )
+        looks = vars(self.topology) == vars(other.topology)
+        return mine == theirs and looks and self.centre.cpu().equal(other.centre.cpu())
+
     def _expansion(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return R [dims, width] and b [width], the same numbers on every device."""
         seed = int(self.seed)
