@@ -15,8 +15,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.graphs import CASES
-from benchmarks.measure import Options, Table, run, times
+from benchmarks.measure import Options, Table, in_own_process, run, times
 
+from evergraph.core.device import denormals_flushed
 from evergraph.evaluation import average_accuracy
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
@@ -24,7 +25,6 @@ from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import learn_stream
 from evergraph.experiments.result import PHASES
-from evergraph.graphs import Graph
 
 WIDTHS = (2048, 4096, 8192)
 QUICK_WIDTHS = (128, 256)
@@ -60,8 +60,10 @@ def contenders(widths: Sequence[int]) -> dict[str, dict[str, Any]]:
     return {BASE: read_preset("paper"), "tem, the default recipe": {"method": "tem"}, **closed}
 
 
-def measure(graph: Graph, values: Mapping[str, Any]) -> Row:
-    """Learn and test one stream."""
+@denormals_flushed()
+def measure(case: str, values: Mapping[str, Any]) -> Row:
+    """Learn and test one stream; in a process of its own, whose threads flush denormals too."""
+    graph = CASES[case].load()
     config = resolved(RunConfig.of(merged(RunConfig().to_dict(), values)))
     learner, stream = build_learner(config, seed=0), build_stream(config, graph, seed=0)
     start = time.perf_counter()
@@ -78,9 +80,10 @@ def measure(graph: Graph, values: Mapping[str, Any]) -> Row:
 def tables(options: Options) -> list[Table]:
     """Measure everything, one stream after the other."""
     case = CASES["synthetic-5000" if options.quick else "wordnet"]
-    graph = case.load()
     configurations = contenders(QUICK_WIDTHS if options.quick else WIDTHS)
-    rows = {name: measure(graph, values) for name, values in configurations.items()}
+    rows = {
+        name: in_own_process(measure, case.name, values) for name, values in configurations.items()
+    }
     base = rows[BASE]
     cells = [
         [
