@@ -18,7 +18,7 @@ from evergraph.methods.probes import Probes
 from evergraph.nn import GCN, PDGNN, RandomFeatures
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
-from evergraph.topology import SGC, EmbeddingCache
+from evergraph.topology import SGC, EmbeddingCache, cached
 from evergraph.training import Trainer
 
 ANALYTIC = ("analytic:6", "analytic:2", "analytic:0+2")
@@ -275,3 +275,28 @@ def test_the_backbone_decides_head_and_scaling_of_all_candidates() -> None:
     assert (tem.hidden, tem.hops, analytic.hops) == ((7,), 2, 4)
     assert tem.embeddings.scaling == analytic.embeddings.scaling == "none"
     assert analytic.centred
+
+
+def test_a_grown_graph_is_embedded_once_for_all_candidates_of_a_view(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown: list[int] = []
+    whole = cached.grown_embeddings
+
+    def counted(topology: Any, graph: Graph, **parts: Any) -> Any:
+        grown.append(graph.num_nodes)
+        return whole(topology, graph, **parts)
+
+    monkeypatch.setattr(cached, "grown_embeddings", counted)
+    learner = auto("analytic:2", "tem:2", refresh="embeddings", patience=9)
+    learned(learner, GraphStream(small_graph, edges="all"))
+    assert len(grown) == 2  # the first graph has not grown, the other two have
+    assert learner.recomputed == learner.chosen_.learner.recomputed
+    assert learner.recomputed is not None
+    assert 0 < learner.recomputed[0] <= learner.recomputed[1] < sum(grown)
+
+
+def test_a_trainer_cannot_drive_it(small_graph: Graph) -> None:
+    learner = auto("analytic:2")
+    with pytest.raises(ConfigurationError, match="auto learns a task as a whole: call fit_task"):
+        learner.trainer.fit(learner, GraphStream(small_graph).open(0))

@@ -64,13 +64,8 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     One breadth-first step a hop for all of them together, so the cost does not depend on how many
     they are.
     """
-    covered = np.zeros(graph.num_nodes, dtype=bool)
-    covered[nodes.cpu().numpy()] = True
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    rows = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
-    for _ in range(hops):
-        covered[indices[covered[rows]]] = True
-    return torch.from_numpy(covered)
+    rows, columns = _entries(graph)
+    return _spread(graph, nodes, hops, steps=(rows, columns))
 
 
 def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
@@ -78,12 +73,28 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
 
     The other direction of ``covered_nodes``: on an undirected graph the two are the same.
     """
+    rows, columns = _entries(graph)
+    return _spread(graph, nodes, hops, steps=(columns, rows))
+
+
+def _entries(graph: Graph) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return the row and the column of every adjacency entry."""
+    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+    return np.repeat(np.arange(graph.num_nodes), np.diff(indptr)), indices
+
+
+def _spread(
+    graph: Graph,
+    nodes: Tensor,
+    hops: int,
+    *,
+    steps: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
+) -> Tensor:
+    """Return where one can be after at most ``hops`` of the steps from one node to another."""
     found = np.zeros(graph.num_nodes, dtype=bool)
     found[nodes.cpu().numpy()] = True
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    rows = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
     for _ in range(hops):
-        found[rows[found[indices]]] = True
+        found[steps[1][found[steps[0]]]] = True
     return torch.from_numpy(found)
 
 

@@ -13,12 +13,12 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.drift import Drift, drift_map, seen_drift
 from evergraph.methods.ledger import Ledger
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, RandomFeatures
 from evergraph.streams import Task
 from evergraph.training import Trainer
@@ -34,7 +34,7 @@ SHARPNESS = 10.0
 
 
 @methods.register
-class Analytic(BackboneLearner):
+class Analytic(WholeTaskLearner):
     """Ridge regression on random features of the embedding, from statistics of all tasks so far.
 
     V = (A + λI)⁻¹ M, with A and M the class-balanced Gram matrix and class means of φ(e) over

@@ -21,10 +21,11 @@ from evergraph.methods.base import methods
 from evergraph.methods.probes import Probes
 from evergraph.methods.refresh import Refresh
 from evergraph.methods.tem import TEM
+from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import PDGNN, Backbone, RandomFeatures
 from evergraph.streams import Task
 from evergraph.topology import SGC, EmbeddingCache, MixHop, TopologyEncoder
-from evergraph.training import Batch, Trainer
+from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Candidate:
 
 
 @methods.register
-class Auto(BackboneLearner):
+class Auto(WholeTaskLearner):
     """Learns with several methods and topologies at once; what validates best so far answers.
 
     After every task each candidate is asked about some validation nodes of all tasks so far, kept
@@ -199,14 +200,6 @@ class Auto(BackboneLearner):
         backbone.train()
         return probes.accuracy(scores, self.label_space_)
 
-    def begin_task(self, task: Task) -> int:
-        """Refuse: candidates are trained one after the other, by ``fit_task``."""
-        raise NotImplementedError("auto learns a task by fit_task")
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Refuse, see ``begin_task``."""
-        raise NotImplementedError("auto learns a task by fit_task")
-
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the scores of the candidate that is chosen.  -> [nodes, classes]"""
         return self.chosen_.learner.logits(graph, nodes)
@@ -236,6 +229,11 @@ class Auto(BackboneLearner):
         total["samples"] += sum(p.embeddings_.numel() for p in probes)
         total["bytes"] += 4 * spare + sum(p.nbytes for p in probes)
         return MemoryUsage(**total)
+
+    @property
+    def recomputed(self) -> tuple[int, int] | None:
+        """What the candidate that is chosen says."""
+        return self.chosen_.learner.recomputed
 
     @property
     def embed_seconds(self) -> float:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace
+from evergraph.evaluation import balanced_accuracy
 from evergraph.streams import Task
 
 
@@ -59,10 +60,7 @@ class Probes:
         allowed = label_space.allowed(self.tasks_)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
-        right = (scores.argmax(1) == self.labels_).double()
-        classes, owner = self.labels_.unique(return_inverse=True)
-        total = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, owner, right)
-        return float((total / torch.bincount(owner)).mean())
+        return balanced_accuracy(scores.argmax(1), self.labels_)
 
     @property
     def nbytes(self) -> int:

@@ -45,6 +45,7 @@ class EmbeddingCache:
         self.device = torch.device(device)
         self.seconds = 0.0  # spent encoding
         self._kept: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
+        self._grown: WeakKeyDictionary[Graph, Growth] = WeakKeyDictionary()
 
     def __call__(self, graph: Graph) -> Tensor:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
@@ -57,13 +58,15 @@ class EmbeddingCache:
         return self._kept[graph]
 
     def grow(self, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
-        """Encode a graph that has grown, only where it changed, and keep the result as well.
+        """Encode a graph that has grown, only where it changed, once, and keep the result as well.
 
         known: embeddings of the graph before.  [old, dims]; old: its nodes' positions.  int64 [old]
         """
+        if graph in self._grown:
+            return self._grown[graph]
         start = time.perf_counter()
         growth = grown_embeddings(self, graph.to(self.device), known=known, old=old)
-        self._kept[graph] = growth.embeddings
+        self._kept[graph], self._grown[graph] = growth.embeddings, growth
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds += time.perf_counter() - start
