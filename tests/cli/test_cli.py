@@ -264,6 +264,7 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),
         (["--set", "topology.gamma=1"], "has no parameter 'gamma'"),
+        (["--set", "method.refresh=embeddings"], "so edges='all', not 'within'"),
     ],
 )
 def test_bad_options_are_one_sentence_and_exit_code_2(

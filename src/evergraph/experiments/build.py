@@ -14,6 +14,7 @@ from evergraph.experiments.config import Component, HeadConfig, MemoryConfig, Ru
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
+from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, backbones
 from evergraph.streams import GraphStream
 from evergraph.topology import TopologyEncoder, topologies
@@ -134,6 +135,8 @@ def _spelled_out(
 def check(config: RunConfig) -> None:
     """Raise on anything wrong that shows before data is loaded."""
     build_learner(config, seed=0)
+    if config.method.parameters.get("refresh", "none") != "none" and config.stream.edges != "all":
+        raise ConfigurationError(NEEDS_ALL_EDGES)
 
 
 def _make(make: Callable[..., Any], name: str, parameters: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 Refresh = Literal["none", "embeddings", "corrected"]
 REFRESHES: tuple[str, ...] = get_args(Refresh)
+NEEDS_ALL_EDGES = "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
 
 
 class GrowingEmbeddings:
@@ -86,7 +87,5 @@ def is_first_graph(task: Task) -> bool:
     """Return whether a task's graph holds no old node; raise where it should hold some."""
     first = len(task.own) == task.graph.num_nodes
     if task.index > 0 and first:
-        raise ConfigurationError(
-            "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
-        )
+        raise ConfigurationError(NEEDS_ALL_EDGES)
     return first
