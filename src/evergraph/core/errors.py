@@ -7,7 +7,8 @@
     │   └── DownloadError       a dataset could not be fetched
     ├── ResultsError            a results folder holds something else than expected
     ├── TaskClosedError         a learner reached for a task that is over
-    └── DeviceError             the device asked for is not there
+    ├── DeviceError             the device asked for is not there
+    └── ResourceError           memory or disk does not suffice
 
 A message is one sentence that names the parameter or file, the rule and the value.
 The command line prints it and exits with ``EXIT_CODE``.
@@ -68,3 +69,7 @@ class TaskClosedError(EvergraphError):
 
 class DeviceError(EvergraphError):
     """The device asked for is not there."""
+
+
+class ResourceError(EvergraphError):
+    """Memory or disk does not suffice."""

@@ -14,6 +14,7 @@ from evergraph.datasets.npz_file import read_npz
 from evergraph.datasets.pt_file import read_pt
 from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
 
 READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
@@ -25,7 +26,8 @@ def load(
 
     Args:
         source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
-            folder with tables of nodes and edges. A name wins over a file of that name.
+            folder with tables of nodes and edges or a graph made by ``evergraph import``, which
+            stays on disk. A name wins over a file of that name.
         undirected: whether to add the reverse of every edge.
         cache: where datasets are kept; ``default_cache()`` if not given.
         parameters: go to the dataset's constructor; a path takes none.
@@ -44,7 +46,8 @@ def load(
             f"a path takes none"
         )
     graph = read_path(Path(source))
-    graph = graph.with_features(fitting_layout(graph.features))
+    if not graph.mapped:
+        graph = graph.with_features(fitting_layout(graph.features))
     return graph.to_undirected() if undirected else graph
 
 
@@ -64,7 +67,7 @@ def read_path(path: Path) -> Graph:
     """Return the graph of a file or folder, edges as listed."""
     path = path.expanduser()
     if path.is_dir():
-        return read_table_folder(path)
+        return open_graph_folder(path) if is_graph_folder(path) else read_table_folder(path)
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:

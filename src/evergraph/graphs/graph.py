@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,9 @@ class Graph:
         features: float32 [nodes, dims], dense or ``torch.sparse_csr``.
         labels: int64 [nodes], ``UNLABELLED`` (-1) where the class is not known.
         time: optional int64 [nodes], when each node appeared.
+        undirected: whether every edge is known to run both ways.
+        mapped: whether the adjacency lies in files, so that its pages may leave memory after use.
+        folder: the graph folder that it was opened from, if it was.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -43,6 +47,9 @@ class Graph:
     features: Tensor
     labels: Tensor
     time: Tensor | None = None
+    undirected: bool = False
+    mapped: bool = False
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -128,6 +135,7 @@ class Graph:
             take_rows(self.features, nodes),
             self.labels[nodes],
             None if self.time is None else self.time[nodes],
+            self.undirected and keep is None,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -146,19 +154,26 @@ class Graph:
         """Return the graph on another device (itself if it is there already)."""
         if self.device.type == torch.device(device).type:
             return self
-        moved = (t if t is None else t.to(device) for t in self._tensors())
-        return Graph(*moved)  # type: ignore[arg-type]
-
-    def _tensors(self) -> tuple[Tensor | None, ...]:
-        return self.indptr, self.indices, self.features, self.labels, self.time
+        return Graph(
+            self.indptr.to(device),
+            self.indices.to(device),
+            self.features.to(device),
+            self.labels.to(device),
+            None if self.time is None else self.time.to(device),
+            self.undirected,
+        )
 
     def to_undirected(self) -> Graph:
-        """Return the graph in which every edge runs both ways."""
+        """Return the graph in which every edge runs both ways (itself if it is known to be so)."""
+        if self.undirected:
+            return self
         rows, columns = self.edge_rows(), self.indices.long()
         indptr, indices = build_csr(
             torch.cat([rows, columns]), torch.cat([columns, rows]), self.num_nodes
         )
-        return replace(self, indptr=indptr, indices=indices)
+        return replace(
+            self, indptr=indptr, indices=indices, undirected=True, mapped=False, folder=None
+        )
 
     @classmethod
     def from_edges(
@@ -188,7 +203,8 @@ class Graph:
         if undirected:
             sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
         indptr, indices = build_csr(targets, sources, nodes)
-        return cls(indptr, indices, features, labels.long(), None if time is None else time.long())
+        time = None if time is None else time.long()
+        return cls(indptr, indices, features, labels.long(), time, undirected)
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:

@@ -1,0 +1,136 @@
+"""A graph as a folder of arrays, which may be larger than memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.mapped import create_array, disk_is_enough, map_array
+from evergraph.core.written_aside import written_aside
+from evergraph.graphs.graph import Graph
+
+FACTS = "graph.json"
+FORMAT = 1
+ARRAYS = ("indptr", "indices", "features", "labels", "time")
+_BLOCK = 1 << 24
+
+
+def is_graph_folder(folder: Path) -> bool:
+    """Whether a folder holds a finished graph."""
+    return (folder / FACTS).is_file()
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Return what ``graph.json`` says, once it is known to be a format that this version reads."""
+    try:
+        facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
+    if facts.get("format") != FORMAT:
+        raise DataError(
+            f"{folder}: is of format {facts.get('format')!r}, this version reads {FORMAT}: import "
+            "it again, or use the version that made it"
+        )
+    return facts
+
+
+def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
+    """Return a graph whose arrays stay in their files until they are looked at.
+
+    Sizes are checked always, so that a file that was cut short is never taken for whole;
+    ``verify`` reads everything and compares checksums as well.
+    """
+    facts = read_facts(folder)
+    arrays: dict[str, Tensor] = {}
+    for name, about in facts["arrays"].items():
+        path = folder / f"{name}.npy"
+        found = path.stat().st_size if path.is_file() else 0
+        if found != about["bytes"]:
+            raise DataError(
+                f"{path}: has {found:,} bytes instead of {about['bytes']:,}: import it again"
+            )
+        if verify and checksum(path) != about["sha256"]:
+            raise DataError(
+                f"{path}: its contents have changed since it was written: import it again"
+            )
+        arrays[name] = map_array(path)
+    return Graph(**arrays, undirected=facts["undirected"], mapped=True, folder=folder)
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class GraphFolderWriter:
+    """Writes the arrays of a graph into a folder that becomes a graph only when all are there.
+
+    Arrays are made one by one with ``create`` and filled in any order; ``finish`` sums them up and
+    writes ``graph.json`` last. Until then the folder is no graph to any reader.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     writer = GraphFolderWriter(Path(place, "pair"))
+    ...     _ = writer.create("indptr", (3,), torch.int32).copy_(torch.tensor([0, 1, 2]))
+    ...     _ = writer.create("indices", (2,), torch.int32).copy_(torch.tensor([1, 0]))
+    ...     _ = writer.create("features", (2, 1), torch.float32)
+    ...     _ = writer.create("labels", (2,), torch.int64)
+    ...     _ = writer.finish(undirected=True)
+    ...     open_graph_folder(Path(place, "pair"))
+    Graph(nodes=2, edges=2, features=1, classes=1)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with disk_is_enough(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        (folder / FACTS).unlink(missing_ok=True)  # from now on it is no graph
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Return a new array of zeros, mapped for writing."""
+        assert name in ARRAYS, name
+        return create_array(self.folder / f"{name}.npy", shape, dtype)
+
+    def finish(self, *, undirected: bool, about: Mapping[str, Any] | None = None) -> str:
+        """Declare the graph whole; return one checksum of all of it.
+
+        undirected: whether every edge is there both ways. about: kept in ``graph.json`` as it is.
+        """
+        paths = {name: self.folder / f"{name}.npy" for name in ARRAYS}
+        arrays = {
+            name: {"bytes": path.stat().st_size, "sha256": checksum(path)}
+            for name, path in paths.items()
+            if path.is_file()
+        }
+        sums = "".join(f"{name} {about_it['sha256']}\n" for name, about_it in arrays.items())
+        total = hashlib.sha256(sums.encode()).hexdigest()
+        facts = {
+            "format": FORMAT,
+            "undirected": undirected,
+            "arrays": arrays,
+            "sha256": total,
+            "about": dict(about or {}),
+        }
+        with disk_is_enough(self.folder), written_aside(self.folder / FACTS) as file:
+            file.write(json.dumps(facts, indent=2).encode())
+        return total
+
+    def discard(self) -> None:
+        """Remove the folder and all in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
