@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.sizes import parse_size
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.benches import read_bench
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import nested
 from evergraph.experiments.presets import read_preset
+
+if TYPE_CHECKING:
+    from evergraph.core.resources import Resources
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -57,6 +61,20 @@ def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
         if inner is not None and inner != {}:
             kept[key] = inner
     return kept
+
+
+def resources_of(memory_limit: str | None, scratch: Path | None) -> Callable[[], Resources]:
+    """Check what was typed, and return what makes the resources: that needs torch."""
+    memory = None if memory_limit is None else parse_size(memory_limit)
+    if scratch is not None and not scratch.is_dir():
+        raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
+
+    def make() -> Resources:
+        from evergraph.core.resources import Resources
+
+        return Resources(memory=memory, scratch=scratch)
+
+    return make
 
 
 def parse_budget(text: str | None) -> int | float | None:

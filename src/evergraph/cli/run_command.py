@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ from evergraph.cli.options import (
     parse_budget,
     parse_seeds,
     parse_settings,
+    resources_of,
 )
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import RunProgress, spinner
 
 if TYPE_CHECKING:
+    from evergraph.core.resources import Resources
     from evergraph.experiments.config import RunConfig
     from evergraph.experiments.result import RunResult
 
@@ -40,6 +43,10 @@ def run_command(
     batch_size: str | None = typer.Option(None, help="Examples a step, or 'full'."),
     seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2.  [default: 0]"),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory to take, such as 4GB.  [default: most of what is free]"
+    ),
+    scratch: Path | None = typer.Option(None, help="Where arrays go that do not fit."),
     directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
@@ -77,8 +84,9 @@ def run_command(
     }
     config = overrides(preset, given, parse_settings(settings))
     folder = out if out is not None else default_folder(_name(config), resume=resume)
+    resources = resources_of(memory_limit, scratch)
     try:
-        result = _run(config, folder, resume)
+        result = _run(config, folder, resume, resources)
     except KeyboardInterrupt:
         typer.echo(
             f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
@@ -94,11 +102,13 @@ def _batch_size(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.isdigit() else text
 
 
-def _run(config: RunConfig, folder: Path, resume: bool) -> RunResult:
+def _run(
+    config: RunConfig, folder: Path, resume: bool, resources: Callable[[], Resources]
+) -> RunResult:
     with spinner(f"loading torch and {config.dataset.name}"):
         from evergraph.experiments.runner import Observer, complete, open_run
 
-        opened = open_run(config, out=folder, resume=resume)
+        opened = open_run(config, out=folder, resume=resume, resources=resources())
     progress = RunProgress(
         label=f"{config.method.name} on {config.dataset.name}",
         tasks=len(opened.stream),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,46 @@ from torch import Tensor
 from evergraph.core.errors import DataError, ResourceError
 
 _PAGE_OUT = 21  # MADV_PAGEOUT of Linux: pages leave memory, contents stay
+# Bytes of a mapped array that reading may bring into memory before they are let go again.
+RESIDENT = 1 << 28
+# What the system brings in around a page that is read, where it has it at hand.
+_AROUND = 1 << 16
 
 
-def map_array(path: Path, *, writable: bool = False) -> Tensor:
+class MappedTensor(Tensor):
+    """A tensor whose values lie in a file.
+
+    It is read like any other, and what is computed from it is an ordinary tensor. Rows that are
+    taken out of it do not pile up in memory: pages are let go as reading goes on.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # results are ordinary
+    _read: int = 0
+
+    def __getitem__(self, index: Any) -> Tensor:
+        if isinstance(index, Tensor) and index.dim() == 1:
+            rows = index.nonzero().flatten() if index.dtype == torch.bool else index
+            return self._take(rows)
+        part: Tensor = super().__getitem__(index)
+        return part
+
+    def _take(self, rows: Tensor) -> Tensor:
+        """Return some rows, in any order; a sweep through the file in blocks if they are many."""
+        plain = self.as_subclass(Tensor)
+        self._read += max(_AROUND, plain[:1].nbytes) * len(rows)
+        if self._read < RESIDENT:
+            return plain[rows]
+        order = rows.argsort()
+        taken = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
+        for part in order.split(max(RESIDENT // _AROUND, 1)):
+            taken[part] = plain[rows[part]]
+            page_out(plain[int(rows[part[0]]) : int(rows[part[-1]]) + 1])
+        page_out(plain)
+        self._read = 0
+        return taken
+
+
+def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
     """Return the array of an ``.npy`` file; its values are read when they are looked at.
 
     What is written to it stays in this process unless it is ``writable``.
@@ -28,7 +66,7 @@ def map_array(path: Path, *, writable: bool = False) -> Tensor:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(Path(folder, "a.npy"), np.arange(3))
     ...     map_array(Path(folder, "a.npy"))
-    tensor([0, 1, 2])
+    MappedTensor([0, 1, 2])
     """
     try:
         array = np.load(path, mmap_mode="r+" if writable else "c", allow_pickle=False)
@@ -36,10 +74,10 @@ def map_array(path: Path, *, writable: bool = False) -> Tensor:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, EOFError, OSError) as error:
         raise DataError(f"{path}: is cut short or no .npy array ({error})") from None
-    return torch.from_numpy(array)
+    return torch.from_numpy(array).as_subclass(MappedTensor)
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> MappedTensor:
     """Make an ``.npy`` file of zeros and return it, mapped for writing.
 
     The disk's room is claimed at once: a full disk is said here, not by a crash later.
@@ -59,8 +97,19 @@ def _claim(path: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, max(path.stat().st_size, 1))
 
 
+def is_mapped(array: Tensor) -> bool:
+    """Whether an array's values lie in a file."""
+    return isinstance(array, MappedTensor)
+
+
+def shortened(array: Tensor, length: int) -> Tensor:
+    """Return the first rows of an array, mapped if it is."""
+    part = array[:length]
+    return part.as_subclass(MappedTensor) if is_mapped(array) else part
+
+
 def page_out(array: Tensor) -> None:
-    """Let the pages of a mapped array leave memory; nothing is lost.
+    """Let the pages of a mapped array, or of a slice of one, leave memory; nothing is lost.
 
     Only whole pages inside the array go. Elsewhere than on Linux the system decides by itself.
     """

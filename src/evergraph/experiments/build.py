@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
+from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.experiments.config import Component, HeadConfig, MemoryConfig, RunConfig
@@ -20,17 +22,32 @@ from evergraph.streams import GraphStream
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.training import Learner, Trainer
 
+# A stream on a device holds the graph, its tasks' and the one of everything seen so far.
+DEVICE_COPIES = 4
+
 
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset."""
     return load(config.dataset.name, undirected=config.undirected, **config.dataset.parameters)
 
 
-def build_stream(config: RunConfig, graph: Graph, seed: int) -> GraphStream:
-    """Cut the graph into the configured tasks."""
+def build_stream(
+    config: RunConfig, graph: Graph, seed: int, *, resources: Resources | None = None
+) -> GraphStream:
+    """Cut the graph into the configured tasks, on the device where it has room for them."""
+    resources = Resources() if resources is None else resources
     options = config.stream.model_dump(exclude={"split_seed"})
     split_seed = config.stream.split_seed
-    return GraphStream(graph, **options, seed=seed if split_seed == "run" else split_seed)
+    device = choose_device(config.device)
+    if DEVICE_COPIES * graph.nbytes > resources.left_on(device):
+        device = graph.device
+    return GraphStream(
+        graph,
+        **options,
+        seed=seed if split_seed == "run" else split_seed,
+        device=device,
+        resources=resources,
+    )
 
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
@@ -67,7 +84,11 @@ def build_memory(config: RunConfig) -> Any:
 
 
 def build_learner(
-    config: RunConfig, seed: int, *, on_epoch: Callable[[int, int], None] | None = None
+    config: RunConfig,
+    seed: int,
+    *,
+    on_epoch: Callable[[int, int], None] | None = None,
+    resources: Resources | None = None,
 ) -> Learner:
     """Make the configured learner, of the configured parts."""
     backbone = build_backbone(config)
@@ -77,7 +98,9 @@ def build_learner(
     memory = build_memory(config)
     parts = {
         "backbone": backbone,
-        "trainer": Trainer(**training, device=config.device, on_epoch=on_epoch),
+        "trainer": Trainer(
+            **training, device=config.device, resources=resources, on_epoch=on_epoch
+        ),
         "generator": seeded(seed, "learner"),
         **({} if memory is None else {"memory": memory}),
     }

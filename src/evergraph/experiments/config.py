@@ -66,12 +66,13 @@ class StreamConfig(Section):
 
 
 class HeadConfig(Section):
-    """f_out and the scaling of what enters it; see ``PDGNN``."""
+    """f_out, and the scaling and storage of what enters it; see ``PDGNN``."""
 
     hidden: tuple[int, ...] = (512,)
     bias: bool = True
     dropout: float = 0.5
     scaling: str = "unit"
+    storage: str = "float32"
 
 
 class MemoryConfig(Section):

@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import DataError
+from evergraph.core.resources import Resources
 from evergraph.experiments.build import (
     build_learner,
     build_stream,
@@ -50,6 +51,7 @@ class OpenedRun:
         stream: the first seed's.
         store: where results go, None for nowhere.
         started: when it was opened, on the performance counter.
+        resources: what it may take.
     """
 
     config: RunConfig
@@ -57,6 +59,7 @@ class OpenedRun:
     stream: GraphStream
     store: ResultStore | None
     started: float
+    resources: Resources = field(default_factory=Resources)
 
 
 def run(
@@ -64,6 +67,7 @@ def run(
     *,
     out: Path | None = None,
     resume: bool = False,
+    resources: Resources | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
     """Run an experiment and return its result.
@@ -73,9 +77,11 @@ def run(
         out: the results folder; nothing is written without one.
         resume: whether to go on with what ``out`` holds; the result is bit for bit the one an
             uninterrupted run gives.
+        resources: how much memory may be taken, and who does the work; no number depends on it.
         observer: called as the run goes on.
     """
-    opened = open_run(RunConfig() if config is None else config, out=out, resume=resume)
+    config = RunConfig() if config is None else config
+    opened = open_run(config, out=out, resume=resume, resources=resources)
     return complete(opened, observer=observer)
 
 
@@ -85,6 +91,7 @@ def open_run(
     *,
     out: Path | None = None,
     resume: bool = False,
+    resources: Resources | None = None,
     load: Callable[[RunConfig], Graph] = load_graph,
 ) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written."""
@@ -94,11 +101,12 @@ def open_run(
     graph = load(config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
-    stream = build_stream(config, graph, config.seeds[0])
+    resources = Resources() if resources is None else resources
+    stream = build_stream(config, graph, config.seeds[0], resources=resources)
     store = None if out is None else ResultStore(out)
     if store is not None:
         store.open(config, resume=resume)
-    return OpenedRun(config, graph, stream, store, started)
+    return OpenedRun(config, graph, stream, store, started, resources)
 
 
 def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
@@ -112,10 +120,10 @@ def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None
     """Learn what is still to be learned of one repeat of an opened run."""
     config, store = opened.config, opened.store
     observer = Observer() if observer is None else observer
-    first = seed == config.seeds[0]
+    first, resources = seed == config.seeds[0], opened.resources
     return run_seed(
-        build_learner(config, seed, on_epoch=observer.on_epoch),
-        opened.stream if first else build_stream(config, opened.graph, seed),
+        build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources),
+        opened.stream if first else build_stream(config, opened.graph, seed, resources=resources),
         seed,
         part=config.part,
         preview=config.measures,

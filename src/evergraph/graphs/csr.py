@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.mapped import is_mapped, page_out
+from evergraph.core.resources import Resources
 
 _INT32_MAX = 2**31 - 1
+ROWS_AT_A_TIME = 1 << 16  # when they go to a file
 
 
 def build_csr(rows: Tensor, columns: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
@@ -70,10 +73,13 @@ def repeat(values: Tensor, counts: Tensor) -> Tensor:
     return torch.repeat_interleave(values, counts)
 
 
-def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    """Return the given rows of a dense or CSR matrix.  [n, d], [m] -> [m, d]"""
+def take_rows(matrix: Tensor, rows: Tensor, *, resources: Resources | None = None) -> Tensor:
+    """Return the given rows of a dense or CSR matrix.  [n, d], [m] -> [m, d]
+
+    resources: dense rows that do not fit in memory are put in a file.
+    """
     if matrix.layout == torch.strided:
-        return matrix[rows]
+        return _dense_rows(matrix, rows, resources)
     owners, entries = row_entries(matrix.crow_indices(), rows)
     return csr_tensor(
         row_pointers(owners, len(rows)),
@@ -81,6 +87,32 @@ def take_rows(matrix: Tensor, rows: Tensor) -> Tensor:
         matrix.values()[entries],
         (len(rows), matrix.shape[1]),
     )
+
+
+def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
+    """Return two dense matrices one below the other, in a file if the first lies in one."""
+    if not is_mapped(first):
+        return torch.cat([first, second])
+    both = resources.array((len(first) + len(second), first.shape[1]), first.dtype)
+    for start in range(0, len(first), ROWS_AT_A_TIME):
+        part = slice(start, min(start + ROWS_AT_A_TIME, len(first)))
+        both[part] = first[part]
+        page_out(first[part])
+        page_out(both[part])
+    both[len(first) :] = second
+    return both
+
+
+def _dense_rows(matrix: Tensor, rows: Tensor, resources: Resources | None) -> Tensor:
+    size = len(rows) * matrix.shape[1] * matrix.element_size()
+    if resources is None or matrix.device.type != "cpu" or resources.fits(size):
+        return matrix[rows]
+    taken = resources.array((len(rows), matrix.shape[1]), matrix.dtype)
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        part = slice(start, start + ROWS_AT_A_TIME)
+        taken[part] = matrix[rows[part]]
+        page_out(taken[part])
+    return taken
 
 
 @contextmanager

@@ -35,6 +35,7 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         _stacked([graph.features for graph in graphs]),
         torch.cat([graph.labels for graph in graphs]),
         torch.cat(times) if len(times) == len(graphs) else None,
+        all(graph.undirected for graph in graphs),
     )
 
 

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.graphs.csr import as_csr, build_csr, repeat, row_entries, row_pointers, take_rows
+from evergraph.core.mapped import is_mapped
+from evergraph.core.resources import Resources
+from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
+from evergraph.graphs.induced import induced_adjacency
 from evergraph.graphs.validation import UNLABELLED, check_edges, check_features, check_labels
 
 if TYPE_CHECKING:
@@ -31,7 +34,6 @@ class Graph:
         labels: int64 [nodes], ``UNLABELLED`` (-1) where the class is not known.
         time: optional int64 [nodes], when each node appeared.
         undirected: whether every edge is known to run both ways.
-        mapped: whether the adjacency lies in files, so that its pages may leave memory after use.
         folder: the graph folder that it was opened from, if it was.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
@@ -48,7 +50,6 @@ class Graph:
     labels: Tensor
     time: Tensor | None = None
     undirected: bool = False
-    mapped: bool = False
     folder: Path | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +100,18 @@ class Graph:
         return self.indptr.diff().long()
 
     @property
+    def nbytes(self) -> int:
+        """How many bytes adjacency and features take."""
+        features = self.features
+        stored = features.nbytes if features.layout == torch.strided else 8 * features._nnz()
+        return self.indptr.nbytes + self.indices.nbytes + stored
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the adjacency lies in files, so that its pages may leave memory after use."""
+        return is_mapped(self.indices)
+
+    @property
     def device(self) -> torch.device:
         """Where the tensors live."""
         return self.indices.device
@@ -111,28 +124,28 @@ class Graph:
         """Return the row (target) of every adjacency entry.  int64 [edges]"""
         return repeat(torch.arange(self.num_nodes, device=self.device), self.degrees)
 
-    def subgraph(self, nodes: Tensor, *, keep: Tensor | None = None) -> Graph:
+    def subgraph(
+        self,
+        nodes: Tensor,
+        *,
+        keep: Tensor | None = None,
+        groups: Tensor | None = None,
+        resources: Resources | None = None,
+    ) -> Graph:
         """Return the graph induced by ``nodes``, each given once, renumbered in that order.
 
-        keep: optional bool [edges]; entries where it is False are dropped as well.
+        keep: optional bool [edges]; entries where it is False are dropped as well. groups: optional
+        [nodes]; entries between nodes of two groups are dropped. resources: a subgraph too large
+        for memory lies in files.
         """
         nodes = nodes.to(self.device)
-        position = torch.full((self.num_nodes,), -1, dtype=torch.int32, device=self.device)
-        position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=self.device)
-        rows, entries = row_entries(self.indptr, nodes)  # only the rows wanted are looked at
-        columns = position.index_select(0, self.indices.index_select(0, entries))
-        inside = columns >= 0
-        if keep is not None:
-            inside &= keep[entries]
-        rows, columns = rows[inside], columns[inside]
-        if bool((nodes.diff() > 0).all()):  # columns keep their order: no sort needed
-            indptr, indices = row_pointers(rows, len(nodes)), columns
-        else:
-            indptr, indices = build_csr(rows, columns.long(), len(nodes))
+        indptr, indices = induced_adjacency(
+            self.indptr, self.indices, nodes, keep=keep, groups=groups, resources=resources
+        )
         return Graph(
             indptr,
             indices,
-            take_rows(self.features, nodes),
+            take_rows(self.features, nodes, resources=resources),
             self.labels[nodes],
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
@@ -171,9 +184,7 @@ class Graph:
         indptr, indices = build_csr(
             torch.cat([rows, columns]), torch.cat([columns, rows]), self.num_nodes
         )
-        return replace(
-            self, indptr=indptr, indices=indices, undirected=True, mapped=False, folder=None
-        )
+        return replace(self, indptr=indptr, indices=indices, undirected=True, folder=None)
 
     @classmethod
     def from_edges(

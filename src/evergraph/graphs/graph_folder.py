@@ -66,7 +66,7 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
-    return Graph(**arrays, undirected=facts["undirected"], mapped=True, folder=folder)
+    return Graph(**arrays, undirected=facts["undirected"], folder=folder)
 
 
 def checksum(path: Path) -> str:

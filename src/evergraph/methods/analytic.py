@@ -145,7 +145,7 @@ class Analytic(WholeTaskLearner):
             for label, size in task.met_sizes.items():
                 sizes[label] = size
         weights = sizes.reciprocal().to(self.device)[labels]
-        features = self._blocks(embeddings[nodes.to(self.device)], part)
+        features = self._blocks(self.backbone.taken(embeddings, nodes), part)
         self._statistics_of(part).add(features, labels, weights)
         if self.ledger:
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
@@ -220,7 +220,7 @@ class Analytic(WholeTaskLearner):
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)
             self._statistics_of(part).remove(
-                self._blocks(embeddings[rows], part),
+                self._blocks(self.backbone.taken(embeddings, rows), part),
                 entries.labels.to(self.device),
                 entries.weights.to(self.device),
             )

@@ -136,7 +136,14 @@ class Auto(WholeTaskLearner):
         return method, view
 
     def _cache(self, view: str) -> EmbeddingCache:
-        return EmbeddingCache(VIEWS[view], scaling=self.backbone.scaling, device=self.device)
+        assert isinstance(self.backbone, PDGNN)
+        return EmbeddingCache(
+            VIEWS[view],
+            scaling=self.backbone.scaling,
+            device=self.device,
+            storage=self.backbone.storage,
+            resources=self.resources,
+        )
 
     def _make(self, name: str) -> Candidate:
         method, view = self._parsed(name)
@@ -170,7 +177,7 @@ class Auto(WholeTaskLearner):
         ours = self.trainer
         names = ("epochs", "lr", "weight_decay", "batch_size", "momentum", "schedule", "on_epoch")
         settings = {name: getattr(ours, name) for name in names}
-        return Trainer(**settings, device=ours.device.type)
+        return Trainer(**settings, device=ours.device.type, resources=ours.resources)
 
     def fit_task(self, task: Task) -> None:
         """Let every candidate learn the task, then choose."""

@@ -42,7 +42,7 @@ class BackboneLearner(Learner):
             trainer = Trainer(**vars(backbone.recipe))
         super().__init__(trainer=trainer, generator=generator)
         self.backbone = backbone
-        self.backbone.place(self.device)
+        self.backbone.place(self.device, self.resources)
         self._dims = 0
         self._examples: Examples | None = None
         self._noise = generator  # dropout's; on a GPU a generator of that device

@@ -10,6 +10,7 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
+from evergraph.graphs.csr import stacked
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage
 from evergraph.memory.samplers.condensing import CondensingSampler
 from evergraph.methods.backbone_learner import BackboneLearner
@@ -134,7 +135,7 @@ class TEM(BackboneLearner):
             current, targets = current[:0], targets[:0]
         stored = self.memory.embeddings_.reshape(-1, current.shape[1]).to(self.device)
         return make_examples(
-            torch.cat([current, stored]),
+            stacked(current, stored, resources=self.resources),
             None,
             torch.cat([targets, self.memory.labels_.to(self.device)]),
             label_space=task.label_space,
@@ -151,15 +152,23 @@ class TEM(BackboneLearner):
 
     def _current(self, task: Task) -> tuple[Tensor, Tensor]:
         """Return the embeddings and classes of the task's training nodes."""
-        embeddings = self.backbone.prepare(task.graph)
-        return embeddings[task.train.to(self.device)], task.train_labels.to(self.device)
+        assert isinstance(self.backbone, PDGNN)
+        embeddings = self.backbone.taken(self.backbone.prepare(task.graph), task.train)
+        return embeddings, task.train_labels.to(self.device)
 
     def _remember(self, task: Task) -> None:
         current, targets = self._current(task)
         hops = self.backbone.hops
         residuals = self.residuals(current, targets)
         candidates = Candidates(
-            task.graph, task.train, targets.cpu(), current, hops, residuals, task.ids[task.train]
+            task.graph,
+            task.train,
+            targets.cpu(),
+            current,
+            hops,
+            residuals,
+            task.ids[task.train],
+            self.resources,
         )
         order = torch.arange(len(candidates))
         if self.arrivals > 1:

@@ -92,7 +92,7 @@ class TPP(BackboneLearner):
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes, their classes numbered as in its head."""
-        embeddings = self.backbone.prepare(task.graph)[task.train.to(self.device)]
+        embeddings = self.backbone.taken(self.backbone.prepare(task.graph), task.train)
         targets = torch.searchsorted(self.classes_[-1], task.train_labels).to(self.device)
         space = LabelSpace("class-il", (len(self.classes_[-1]),))  # they all compete
         return make_examples(embeddings, None, targets, label_space=space)
@@ -114,7 +114,7 @@ class TPP(BackboneLearner):
         """
         assert self.label_space_ is not None
         nodes = nodes.to(self.device)
-        embeddings = self.backbone.prepare(graph)[nodes]
+        embeddings = self.backbone.taken(self.backbone.prepare(graph), nodes)
         chosen = self.guess_tasks(graph, nodes)[:, None]
         scores = embeddings.new_full((len(nodes), self.label_space_.num_classes), -2 * APART)
         level = embeddings.new_zeros(len(nodes), 1)

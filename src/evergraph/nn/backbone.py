@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.resolver import Resolver
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 
 
@@ -91,8 +92,8 @@ class Backbone(nn.Module, ABC):
         """
         return None
 
-    def place(self, device: torch.device) -> None:
-        """Keep weights, and prepare graphs, on a device."""
+    def place(self, device: torch.device, resources: Resources | None = None) -> None:
+        """Keep weights, and prepare graphs, on a device, within some memory."""
         self.device = device
         self.to(device)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.operator import SparseOperator
@@ -124,9 +125,9 @@ class GNN(Backbone):
         last = self._convolution(widths[-1], 0, last=True, generator=generator)
         self.convolutions = nn.ModuleList([*hidden, last]).to(self.device)
 
-    def place(self, device: torch.device) -> None:
-        """Keep weights, and prepare graphs, on a device."""
-        super().place(device)
+    def place(self, device: torch.device, resources: Resources | None = None) -> None:
+        """Keep weights, and prepare graphs, on a device, within some memory."""
+        super().place(device, resources)
         self._prepared = WeakKeyDictionary()
 
     @property

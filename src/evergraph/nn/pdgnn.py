@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import take_rows
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.mlp import MLP, check_head
 from evergraph.topology import SGC, EmbeddingCache, TopologyEncoder
-from evergraph.topology.cached import Scaling
+from evergraph.topology.cached import Scaling, Storage
 
 # Rows classified at a time, so that hidden layers of a large test set fit in memory.
 PREDICT_ROWS = 1 << 16
@@ -26,6 +28,7 @@ class PDGNN(Backbone):
         topology: f_topo; ``SGC(hops=2)``, the paper's, unless given.
         hidden, bias, dropout: of f_out, see ``MLP``.
         scaling: ``unit`` divides embeddings by their length, ``none`` leaves them.
+        storage: of embeddings, see ``EmbeddingCache``.
 
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                          labels=torch.tensor([0, 1]), undirected=True)
@@ -47,6 +50,7 @@ class PDGNN(Backbone):
         bias: bool = True,
         dropout: float = 0.5,
         scaling: Scaling = "unit",
+        storage: Storage = "float32",
     ) -> None:
         topology = topology if topology is not None else SGC()
         super().__init__(hops=topology.hops)
@@ -56,7 +60,8 @@ class PDGNN(Backbone):
         self.bias = bias
         self.dropout = dropout
         self.scaling: Scaling = scaling
-        self.embeddings = EmbeddingCache(topology, scaling=scaling)
+        self.storage: Storage = storage
+        self.embeddings = EmbeddingCache(topology, scaling=scaling, storage=storage)
         self.head: MLP | None = None
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
@@ -85,14 +90,20 @@ class PDGNN(Backbone):
 
     def narrowed(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, None]:
         """Return the embeddings of some nodes alone: no other node is needed."""
-        return inputs[rows], None
+        return self.taken(inputs, rows), None
+
+    def taken(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return some embeddings where and as the model needs them.  -> float32 [rows, dims]"""
+        if rows is not None:
+            inputs = take_rows(inputs, rows.to(inputs.device), resources=self.embeddings.resources)
+        return inputs.to(self.device, torch.float32)
 
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return f_out of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
-        embeddings = inputs if rows is None else inputs[rows]
+        embeddings = self.taken(inputs, rows)
         if self.training:
             scores: Tensor = self.head(embeddings, generator=generator)
             return scores
@@ -101,12 +112,18 @@ class PDGNN(Backbone):
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
         """Return f_out's last hidden layer.  -> [rows, width]"""
         assert self.head is not None
-        return self.head.hidden_states(inputs if rows is None else inputs[rows])
+        return self.head.hidden_states(self.taken(inputs, rows))
 
-    def place(self, device: torch.device) -> None:
+    def place(self, device: torch.device, resources: Resources | None = None) -> None:
         """Keep f_out, and compute embeddings, on a device."""
-        super().place(device)
-        self.embeddings = EmbeddingCache(self.topology, scaling=self.scaling, device=device)
+        super().place(device, resources)
+        self.embeddings = EmbeddingCache(
+            self.topology,
+            scaling=self.scaling,
+            device=device,
+            storage=self.storage,
+            resources=resources,
+        )
 
     @property
     def embed_seconds(self) -> float:

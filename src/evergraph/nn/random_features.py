@@ -15,7 +15,7 @@ from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
-from evergraph.topology.cached import Scaling
+from evergraph.topology.cached import Scaling, Storage
 
 Activation = Literal["relu", "fourier"]
 
@@ -36,7 +36,7 @@ class RandomFeatures(PDGNN):
     method ``analytic``. R is made from a seed of eight bytes whenever it is needed.
 
     Args:
-        topology, scaling: see ``PDGNN``.
+        topology, scaling, storage: see ``PDGNN``.
         width: m, how many features.
         activation: ``relu`` or ``fourier``.
         centred: whether the mean embedding of the first graph is taken off every embedding, and
@@ -65,8 +65,11 @@ class RandomFeatures(PDGNN):
         centred: bool = False,
         dropout: float = 0.5,
         scaling: Scaling = "unit",
+        storage: Storage = "float32",
     ) -> None:
-        super().__init__(topology=topology, hidden=(), dropout=dropout, scaling=scaling)
+        super().__init__(
+            topology=topology, hidden=(), dropout=dropout, scaling=scaling, storage=storage
+        )
         check_integer("width", width, least=1)
         check_choice("activation", activation, ("relu", "fourier"))
         check_number("dropout", dropout, least=0.0, most=0.99)
@@ -89,7 +92,7 @@ class RandomFeatures(PDGNN):
         [nodes, dims]
         """
         if self.centred:
-            self.centre = embeddings.mean(0)
+            self.centre = embeddings.mean(0, dtype=torch.float32).to(self.device)
 
     def forward(
         self,
@@ -100,7 +103,7 @@ class RandomFeatures(PDGNN):
     ) -> Tensor:
         """Return φ(e) V of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
-        embeddings = inputs if rows is None else inputs[rows]
+        embeddings = self.taken(inputs, rows)
         if not self.training:
             return torch.cat([self.head(self.expand(part)) for part in self.blocks(embeddings)])
         features = self.expand(embeddings)
@@ -112,7 +115,7 @@ class RandomFeatures(PDGNN):
 
     def hidden_states(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return φ(e).  -> [rows, width]"""
-        return self.expand(inputs if rows is None else inputs[rows])
+        return self.expand(self.taken(inputs, rows))
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts whose expansion is of a size that pays."""

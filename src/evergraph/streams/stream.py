@@ -12,6 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
+from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.splits import SHARES, Split, split_tasks
@@ -63,6 +64,8 @@ class GraphStream:
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped.
         seed: of the split, of a shuffled order and of blurred borders.
+        device: where the graphs of tasks and exams lie; where ``graph`` does unless given.
+        resources: how much memory may be taken; subgraphs that do not fit lie in files.
 
     >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
     ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
@@ -88,8 +91,11 @@ class GraphStream:
         split: tuple[float, float, float] = SHARES,
         min_class_size: int = 2,
         seed: int = 0,
+        device: torch.device | str | None = None,
+        resources: Resources | None = None,
     ) -> None:
         check_choice("edges", edges, EDGES)
+        self.resources = resources
         self._label_space = LabelSpace(setting)
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
@@ -108,6 +114,8 @@ class GraphStream:
         self._owner = arrival.owner  # [all nodes]
         self._labels = self._renumber(graph.labels)  # [all nodes]
         self._graph = graph.without_labels()
+        if device is not None:
+            self._graph = self._graph.to(device)
         self._local: dict[int, Graph] = {}
         self._union: tuple[int, Graph] | None = None
         self._lease: Lease | None = None
@@ -188,13 +196,13 @@ class GraphStream:
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
         if index not in self._local:
-            self._local[index] = self._graph.subgraph(self._nodes(index, False))
+            self._local[index] = self._induced(self._nodes(index, False))
         return self._local[index]
 
     def union_graph(self, index: int) -> Graph:
         """Return the subgraph induced by everything seen after task ``index``, without labels."""
         if self._union is None or self._union[0] != index:
-            self._union = index, self._graph.subgraph(self._nodes(index, True))
+            self._union = index, self._induced(self._nodes(index, True))
         return self._union[1]
 
     def _task_graph(self, index: int, cumulative: bool) -> Graph:
@@ -202,8 +210,10 @@ class GraphStream:
             return self.union_graph(index)
         if not cumulative:
             return self.local_graph(index)
-        owners = self._owner[self._graph.edge_rows()], self._owner[self._graph.indices]
-        return self._graph.subgraph(self._nodes(index, True), keep=owners[0] == owners[1])
+        return self._induced(self._nodes(index, True), groups=self._owner.to(self._graph.device))
+
+    def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
+        return self._graph.subgraph(nodes, groups=groups, resources=self.resources)
 
     def _nodes(self, index: int, everything: bool) -> Tensor:
         """Return the nodes of one task, or of every task up to it, ascending.  [nodes]"""

@@ -19,6 +19,11 @@ class APPNP(TeleportingEncoder):
 
     name = "appnp"
 
+    @property
+    def arrays(self) -> int:
+        """Features, a hop, the one before, and what is added to it."""
+        return 4
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         features = densify(graph.features)
         embeddings = features

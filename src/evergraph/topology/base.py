@@ -34,6 +34,21 @@ class TopologyEncoder(ABC):
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]"""
         return densify(self._embed(graph, normalised(graph, self_loops=self.self_loops)))
 
+    @property
+    def separable(self) -> bool:
+        """Whether a column of the embeddings depends on one column of the features alone."""
+        return True
+
+    @property
+    def parts(self) -> int:
+        """How many columns of the embeddings each column of the features gives."""
+        return 1
+
+    @property
+    def arrays(self) -> int:
+        """How many arrays as large as the features are held at once while a graph is encoded."""
+        return 3
+
     @abstractmethod
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         """Return the embeddings, given Â as CSR  [nodes, nodes]."""

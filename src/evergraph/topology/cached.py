@@ -8,13 +8,24 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_choice
+from evergraph.core.mapped import is_mapped, page_out
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import Growth, grown_embeddings
 
 Scaling = Literal["unit", "none"]
+Storage = Literal["float32", "float16", "bfloat16"]
+STORAGES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 
 
 class EmbeddingCache:
@@ -23,7 +34,10 @@ class EmbeddingCache:
     Args:
         topology: the f_topo.
         scaling: ``unit`` divides every embedding by its length, ``none`` is the paper's.
-        device: where embeddings are computed and kept.
+        device: where embeddings are computed, and kept if they fit.
+        storage: how embeddings are kept; ``float16`` and ``bfloat16`` take half the memory and
+            round every value, to 3 digits or to 2.
+        resources: how much memory may be taken; what does not fit is kept in files.
 
     >>> from evergraph.topology import Identity
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long),
@@ -38,11 +52,16 @@ class EmbeddingCache:
         *,
         scaling: Scaling = "unit",
         device: torch.device | str = "cpu",
+        storage: Storage = "float32",
+        resources: Resources | None = None,
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
+        check_choice("storage", storage, STORAGES)
         self.topology = topology
         self.scaling = scaling
         self.device = torch.device(device)
+        self.storage: Storage = storage
+        self.resources = Resources() if resources is None else resources
         self.seconds = 0.0  # spent encoding
         self._kept: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
         self._grown: WeakKeyDictionary[Graph, Growth] = WeakKeyDictionary()
@@ -78,8 +97,32 @@ class EmbeddingCache:
         return self.topology.hops
 
     def encode(self, graph: Graph) -> Tensor:
-        """Return scaled embeddings of all nodes, and keep nothing.  -> float32 [nodes, dims]"""
-        embeddings = self.topology.encode(graph.to(self.device))
-        if self.scaling == "none":
+        """Return scaled embeddings of all nodes, and keep nothing.  -> [nodes, dims]"""
+        embeddings = encode_within(
+            self.topology, graph, resources=self.resources, device=self.device
+        )
+        stored = STORAGES[self.storage]
+        if self.scaling == "none" and stored == embeddings.dtype:
             return embeddings
-        return torch.nn.functional.normalize(embeddings, dim=1)
+        kept = embeddings
+        if stored != embeddings.dtype or _same_memory(embeddings, graph.features):
+            kept = self._room(embeddings, stored)
+        for start in range(0, len(embeddings), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            kept[rows] = self._scaled(embeddings[rows])
+            for array in (embeddings, kept):
+                if is_mapped(array):
+                    page_out(array[rows])
+        return kept
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return normalize(rows, dim=1) if self.scaling == "unit" else rows
+
+    def _room(self, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
+        if embeddings.device.type == "cpu":
+            return self.resources.array(tuple(embeddings.shape), dtype)
+        return torch.empty_like(embeddings, dtype=dtype)
+
+
+def _same_memory(first: Tensor, second: Tensor) -> bool:
+    return second.layout == torch.strided and first.data_ptr() == second.data_ptr()

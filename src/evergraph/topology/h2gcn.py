@@ -31,6 +31,16 @@ class H2GCN(TopologyEncoder):
     def __init__(self, *, hops: int = 2, self_loops: bool = False) -> None:
         super().__init__(hops=hops, self_loops=self_loops)
 
+    @property
+    def parts(self) -> int:
+        """A column for the node itself and one for every ring."""
+        return self.hops + 1
+
+    @property
+    def arrays(self) -> int:
+        """Features and rings, and all of them once more side by side."""
+        return 2 * self.parts
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         features = densify(graph.features)
         rings = [_ring_means(graph, features, hop) for hop in range(1, self.hops + 1)]

@@ -44,8 +44,27 @@ class MixHop(TopologyEncoder):
         self.keep = keep
         self.unit = unit
 
+    @property
+    def kept(self) -> Sequence[int]:
+        """The hops kept."""
+        return range(self.hops + 1) if self.keep is None else self.keep
+
+    @property
+    def separable(self) -> bool:
+        """Whether a column depends on one column of the features: not if lengths are divided by."""
+        return not self.unit
+
+    @property
+    def parts(self) -> int:
+        """A column for every hop kept."""
+        return len(self.kept)
+
+    @property
+    def arrays(self) -> int:
+        """Every hop, and those kept once more side by side, divided by their lengths before."""
+        return self.hops + 1 + self.parts * (2 if self.unit else 1)
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
-        kept = range(self.hops + 1) if self.keep is None else self.keep
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
-        columns = [densify(steps[hop]) for hop in kept]
+        columns = [densify(steps[hop]) for hop in self.kept]
         return torch.cat([normalize(c, dim=1) if self.unit else c for c in columns], dim=1)

@@ -19,6 +19,11 @@ class PPR(TeleportingEncoder):
 
     name = "ppr"
 
+    @property
+    def arrays(self) -> int:
+        """Features, a hop, the one before, and what is added to it."""
+        return 4
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         embeddings = densify(graph.features)
         for _ in range(self.hops):

@@ -51,6 +51,16 @@ class Reservoir(TopologyEncoder):
         both = torch.randn(2, width, self.dims, generator=generator) * (self.scale / width**0.5)
         return both[0], both[1]
 
+    @property
+    def separable(self) -> bool:
+        """Fixed weights mix all columns."""
+        return False
+
+    @property
+    def arrays(self) -> int:
+        """Features, and four states in terms of their width: own, others', their sum, a product."""
+        return 5
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         state = densify(graph.features)
         for layer in range(self.hops):

@@ -18,6 +18,11 @@ class S2GC(TeleportingEncoder):
 
     name = "s2gc"
 
+    @property
+    def arrays(self) -> int:
+        """Features, their sum over hops, and a hop made from the one before."""
+        return 4
+
     def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
         features = densify(graph.features)
         if self.hops == 0:

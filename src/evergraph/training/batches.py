@@ -9,6 +9,8 @@ from torch import Tensor
 
 Batch = Tensor | slice
 EVERYTHING = slice(None)
+POOL = 1 << 18  # rows shuffled among each other
+BLOCK = 1 << 12  # neighbouring rows that stay together in a pool
 
 
 def batches(
@@ -17,7 +19,9 @@ def batches(
     """Yield the rows of each batch of one epoch: all at once, or shuffled parts of nearly one size.
 
     A full batch is a slice, so that nothing is copied. Parts differ by one row at most, so that
-    no epoch ends on a tiny, noisy step.
+    no epoch ends on a tiny, noisy step. Beyond ``POOL`` rows, which may lie on disk, blocks of
+    neighbouring rows are shuffled first, and then the rows of as many blocks as make a pool: an
+    epoch reads the disk from end to end, not from place to place.
 
     >>> [len(b) for b in batches(10, 4, generator=torch.Generator(), device=torch.device("cpu"))]
     [4, 3, 3]
@@ -25,5 +29,17 @@ def batches(
     if batch_size is None or count <= batch_size:
         yield EVERYTHING
         return
-    order = torch.randperm(count, generator=generator).to(device)
-    yield from order.tensor_split(-(-count // batch_size))
+    for order in _pools(count, generator):
+        yield from order.to(device).tensor_split(-(-len(order) // batch_size))
+
+
+def _pools(count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield every row once, shuffled pool by pool."""
+    if count <= POOL:
+        yield torch.randperm(count, generator=generator)
+        return
+    blocks = torch.arange(count).tensor_split(-(-count // BLOCK))
+    order = torch.randperm(len(blocks), generator=generator)
+    for part in order.tensor_split(-(-count // POOL)):
+        rows = torch.cat([blocks[block] for block in part.tolist()])
+        yield rows[torch.randperm(len(rows), generator=generator)]

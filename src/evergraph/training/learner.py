@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from evergraph.core.answers import Answers
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.streams import Task
@@ -47,6 +48,11 @@ class Learner(ABC):
     def device(self) -> torch.device:
         """Where the learner computes."""
         return self.trainer.device
+
+    @property
+    def resources(self) -> Resources:
+        """What the learner has at its disposal."""
+        return self.trainer.resources
 
     def fit_task(self, task: Task) -> None:
         """Learn one task."""

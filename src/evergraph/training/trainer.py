@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import choose_device, denormals_flushed
+from evergraph.core.resources import Resources
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
@@ -57,6 +58,7 @@ class Trainer:
             optimiser for the whole sequence), ``fresh`` starts each task anew.
         schedule: ``constant``, or ``cosine`` from ``lr`` to 0 within each task.
         device: ``auto``, ``cpu`` or ``cuda``.
+        resources: how much memory may be taken, and who does work that can be cut.
         on_epoch: called with (task, epoch) after every epoch.
     """
 
@@ -70,6 +72,7 @@ class Trainer:
         momentum: Momentum = "carried",
         schedule: Schedule = "constant",
         device: str = "auto",
+        resources: Resources | None = None,
         on_epoch: Callable[[int, int], None] | None = None,
     ) -> None:
         check_integer("epochs", epochs, least=1)
@@ -86,6 +89,7 @@ class Trainer:
         self.momentum = momentum
         self.schedule = schedule
         self.device = choose_device(device)
+        self.resources = Resources() if resources is None else resources
         self.on_epoch = on_epoch
         self.moments_: dict[str, Tensor] = {}
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.resolver import Resolver
+from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph
 
@@ -28,6 +29,7 @@ class Candidates:
         residuals: softmax of the scores minus the one-hot class, where a model has learned them.
             float32 [n, classes]
         known_as: which nodes of the dataset they are, where positions do not say.  int64 [n]
+        resources: what choosing among them may take.
     """
 
     graph: Graph
@@ -37,6 +39,7 @@ class Candidates:
     hops: int
     residuals: Tensor | None = None
     known_as: Tensor | None = None
+    resources: Resources | None = None
 
     @property
     def ids(self) -> Tensor:
@@ -56,6 +59,7 @@ class Candidates:
             self.hops,
             None if self.residuals is None else self.residuals[rows],
             None if self.known_as is None else self.known_as[rows],
+            self.resources,
         )
 
 

@@ -1,0 +1,89 @@
+"""The adjacency among some nodes of a graph, cut out block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from evergraph.core.mapped import is_mapped, page_out, shortened
+from evergraph.core.resources import Resources
+from evergraph.graphs.csr import build_csr, row_entries
+
+# Adjacency entries looked at at a time: some 100 MB on a CPU. A GPU has room, and waits for
+# every block that is cut.
+BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
+
+
+def induced_adjacency(
+    indptr: Tensor,
+    indices: Tensor,
+    nodes: Tensor,
+    *,
+    keep: Tensor | None = None,
+    groups: Tensor | None = None,
+    resources: Resources | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the adjacency among ``nodes``, numbered in the order given.
+
+    keep: entries to keep, where not all.  bool [edges]; groups: only entries that join nodes of one
+    group are kept.  [all nodes]; -> int32 [nodes + 1], int32 [entries]
+    """
+    position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=indptr.device)
+    position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=indptr.device)
+    lengths = indptr[nodes + 1].long() - indptr[nodes].long()
+    resources = Resources() if resources is None else resources
+    most = int(lengths.sum())
+    columns = (
+        resources.array((most,), torch.int32)
+        if indptr.device.type == "cpu"
+        else torch.empty(most, dtype=torch.int32, device=indptr.device)
+    )
+    counts = torch.empty(len(nodes), dtype=torch.int64, device=indptr.device)
+    stop = 0
+    for block in row_blocks(lengths, BLOCK_ENTRIES[indptr.device.type]):
+        owners, entries = row_entries(indptr, nodes[block])
+        found = indices.as_subclass(Tensor).index_select(0, entries)
+        inside = position.index_select(0, found)
+        kept = inside >= 0
+        if keep is not None:
+            kept &= keep[entries]
+        if groups is not None:
+            kept &= groups[found] == groups[nodes[block]][owners]
+        inside, owners = inside[kept], owners[kept]
+        counts[block] = torch.bincount(owners, minlength=len(counts[block]))
+        columns[stop : stop + len(inside)] = inside
+        _let_go(indices, entries, columns[stop : stop + len(inside)], is_mapped(columns))
+        stop += len(inside)
+    pointers = torch.zeros(len(nodes) + 1, dtype=torch.int32, device=indptr.device)
+    pointers[1:] = counts.cumsum(0)
+    columns = shortened(columns, stop)
+    if len(nodes) < 2 or bool((nodes[1:] > nodes[:-1]).all()):  # columns keep their order
+        return pointers, columns
+    rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
+    return build_csr(rows, columns.long(), len(nodes))
+
+
+def row_blocks(lengths: Tensor, entries: int) -> Iterator[slice]:
+    """Cut rows into ranges of at most so many entries each (one row at least).
+
+    >>> list(row_blocks(torch.tensor([3, 3, 9, 1]), 6))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends = lengths.cumsum(0).cpu()
+    start = 0
+    while start < len(ends):
+        spent = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(torch.searchsorted(ends, spent + entries, right=True)))
+        yield slice(start, stop)
+        start = stop
+
+
+def _let_go(indices: Tensor, entries: Tensor, written: Tensor, on_disk: bool) -> None:
+    """Let pages that are done with leave memory."""
+    if is_mapped(indices) and len(entries):
+        low, high = int(entries.min()), int(entries.max())
+        page_out(indices[low : high + 1])
+    if on_disk:
+        page_out(written)

@@ -1,0 +1,88 @@
+"""A run in little memory comes to the same numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ResourceError
+from evergraph.core.mapped import is_mapped
+from evergraph.core.resources import Resources
+from evergraph.datasets import load
+from evergraph.experiments.build import build_stream
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import run
+from evergraph.topology import SGC, EmbeddingCache, column_blocks
+
+NODES = 600
+
+
+class Tight(Resources):
+    """Room for a few columns of features at a time, and for no array that stays."""
+
+    columns = 3
+
+    @property
+    def left(self) -> int:
+        return column_blocks.RESERVE + 4 * NODES * 4 * self.columns
+
+    def fits(self, size: int) -> bool:
+        return False
+
+
+def config_of(method: str, **over: Any) -> RunConfig:
+    return RunConfig.of(
+        {
+            "dataset": {"name": "synthetic", "nodes": NODES, "classes": 4, "features": 10},
+            "method": method,
+            "training": {"epochs": 3},
+            "device": "cpu",
+            **over,
+        }
+    )
+
+
+def numbers(config: RunConfig, resources: Resources) -> Any:
+    found = run(config, resources=resources).to_dict()
+    return found["average_accuracy"], found["average_forgetting"], found["memory"]
+
+
+@pytest.mark.parametrize("method", ["tem", "analytic", "joint"])
+@pytest.mark.parametrize("edges", ["within", "all"])
+def test_the_same_numbers_in_little_memory(method: str, edges: str) -> None:
+    backbone = "pdgnn" if method == "joint" else None
+    config = config_of(method, stream={"edges": edges}, backbone=backbone)
+    assert numbers(config, Tight()) == numbers(config, Resources())
+
+
+def test_embeddings_and_subgraphs_lie_in_files_then() -> None:
+    graph = load("synthetic", nodes=NODES, classes=4, features=10)
+    stream = build_stream(config_of("tem"), graph, 0, resources=Tight())
+    task = stream.open(1)
+    assert task.graph.mapped
+    embeddings = EmbeddingCache(SGC(), resources=Tight())(task.graph)
+    assert is_mapped(embeddings)
+    assert embeddings.equal(EmbeddingCache(SGC())(task.graph))
+
+
+def test_a_limit_too_small_for_one_column_is_one_sentence() -> None:
+    graph = load("synthetic", nodes=NODES, classes=4, features=10)
+    with pytest.raises(
+        ResourceError, match=r"a single column of .* left within"
+    ):
+        EmbeddingCache(SGC(), resources=Resources(memory=1)).encode(graph)
+
+
+@pytest.mark.parametrize(("storage", "digits"), [("float16", 2e-3), ("bfloat16", 1e-2)])
+def test_half_precision_takes_half_the_memory(storage: Any, digits: float) -> None:
+    graph = load("synthetic", nodes=NODES, classes=4, features=10)
+    whole, half = EmbeddingCache(SGC())(graph), EmbeddingCache(SGC(), storage=storage)(graph)
+    assert half.nbytes * 2 == whole.nbytes
+    torch.testing.assert_close(half.float(), whole, atol=digits, rtol=digits)
+    assert not half.float().equal(whole)
+    result = run(config_of("tem", head={"storage": storage})).to_dict()
+    expected = run(config_of("tem")).to_dict()
+    mine, theirs = (r["average_accuracy"]["local"]["balanced"] for r in (result, expected))
+    assert mine["mean"] == pytest.approx(theirs["mean"], abs=0.05)
