@@ -1,6 +1,13 @@
 """Floor 2: graphs by name or by path."""
 
-from evergraph.datasets import gnpz, ogb, reddit, synthetic, wordnet  # noqa: F401  (they register)
+from evergraph.datasets import (  # noqa: F401  (they register)
+    gnpz,
+    ogb,
+    reddit,
+    synthetic,
+    twins,
+    wordnet,
+)
 from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.joined import join

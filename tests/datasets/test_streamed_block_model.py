@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.datasets.size_laws import geometric_sizes, log_normal_sizes
+from evergraph.datasets.streamed_block_model import StreamedBlockModel
+from evergraph.datasets.stub_matching import StubMatching
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@given(
+    weights=st.lists(st.floats(0.0, 50.0), min_size=2, max_size=12),
+    groups=st.integers(1, 3),
+    count=st.integers(1, 200),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None)
+def test_pairs_are_as_many_as_asked_for_and_of_one_group(
+    weights: list[float], groups: int, count: int, seed: int
+) -> None:
+    weights[0] += 1.0  # somebody has a weight
+    group = np.arange(len(weights)) % groups
+    matching = StubMatching(group, np.array(weights))
+    left, right = matching.draw(count, generator=rng(seed))
+    assert len(left) == len(right) == count
+    assert (group[left] == group[right]).all()
+    ends = np.bincount(np.concatenate([left, right]), minlength=len(weights))
+    assert (ends[np.array(weights) == 0] == 0).all()
+
+
+def test_ends_are_shared_out_by_weight() -> None:
+    matching = StubMatching(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 2.0]))
+    left, right = matching.draw(8000, generator=rng())
+    assert np.bincount(left).tolist() == [1000, 3000, 2000, 2000]
+    assert np.bincount(right).tolist() == [1000, 3000, 2000, 2000]
+    # Of 4000 pairs in the first group, 2 · 1/4 · 3/4 join its two nodes.
+    met = (left[:4000] != right[:4000]).sum()
+    assert met == pytest.approx(1500, rel=0.08)
+
+
+def test_rare_groups_are_not_rounded_away() -> None:
+    matching = StubMatching(np.arange(40) // 2, np.array([100.0] * 2 + [0.1] * 38))
+    generator = rng()
+    drawn = [matching.draw(10, generator=generator)[0] for _ in range(2000)]
+    # 20,000 pairs, of which the 19 light groups have 3.8 / 203.8.
+    assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(20_000 * 3.8 / 203.8, rel=0.15)
+
+
+def test_expected_meetings_by_hand() -> None:
+    matching = StubMatching(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert matching.pairs == 5.0
+    found = matching.expected(np.array([0, 1, 0]), np.array([1, 2, 3]))
+    assert found.tolist() == pytest.approx([2 / 6, 6 / 6, 0.0])
+
+
+def distinct(model: StreamedBlockModel, counts: tuple[int, int], nodes: int) -> np.ndarray:
+    low_high = [
+        np.minimum(left, right).astype(np.int64) * nodes + np.maximum(left, right)
+        for left, right in model.draw(*counts)
+    ]
+    keys = np.unique(np.concatenate(low_high))
+    return np.stack([keys // nodes, keys % nodes])[:, keys // nodes != keys % nodes]
+
+
+@pytest.mark.parametrize("mean", [10.0, 60.0])
+@pytest.mark.parametrize("homophily", [0.3, 0.8])
+def test_edges_and_homophily_are_met_after_doubles_are_dropped(
+    mean: float, homophily: float
+) -> None:
+    nodes = 4000
+    labels = rng(1).permutation(nodes) % 8
+    degrees = rng(2).permutation(log_normal_sizes(nodes, mean, nodes / 4))
+    model = StreamedBlockModel(
+        labels, homophily * degrees, (1 - homophily) * degrees, generator=rng()
+    )
+    edges = int(nodes * mean / 2)
+    counts = model.plan(edges, homophily, labels=labels)
+    pairs = distinct(model, counts, nodes)
+    assert pairs.shape[1] == pytest.approx(edges, rel=0.01)
+    assert (labels[pairs[0]] == labels[pairs[1]]).mean() == pytest.approx(homophily, abs=0.01)
+    if mean == 60.0:
+        assert sum(counts) > 1.03 * edges  # without an allowance for doubles, too few
+
+
+def test_labels_that_differ_from_blocks_count() -> None:
+    blocks = np.arange(2000) % 4
+    labels = blocks.copy()
+    labels[:200] = (labels[:200] + 1) % 4
+    weights = np.full(2000, 10.0)
+    model = StreamedBlockModel(blocks, weights, weights, generator=rng())
+    pairs = distinct(model, model.plan(20_000, 0.7, labels=labels), 2000)
+    assert (labels[pairs[0]] == labels[pairs[1]]).mean() == pytest.approx(0.7, abs=0.01)
+    assert (blocks[pairs[0]] == blocks[pairs[1]]).mean() > 0.75
+
+
+def test_what_cannot_be_had_is_said() -> None:
+    labels = np.arange(100) % 10
+    model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
+    with pytest.raises(ConfigurationError, match=r"1,000 edges of homophily 0\.9 cannot be had"):
+        model.plan(1000, 0.9, labels=labels)  # classes of 10 have 450 pairs
+
+
+def test_geometric_sizes_by_hand() -> None:
+    assert geometric_sizes(31, 5, 1).tolist() == [16, 8, 4, 2, 1]
+    assert geometric_sizes(9, 1, 2).tolist() == [9]
+
+
+@given(count=st.integers(1, 50), smallest=st.integers(1, 30), more=st.integers(0, 10**6))
+@settings(deadline=None)
+def test_geometric_sizes_sum_up_and_fall(count: int, smallest: int, more: int) -> None:
+    sizes = geometric_sizes(count * smallest + more, count, smallest)
+    assert sizes.sum() == count * smallest + more
+    assert sizes.min() >= 1
+    assert count == 1 or (np.diff(sizes) <= 1).all()
+
+
+def test_log_normal_sizes_are_log_normal() -> None:
+    sizes = log_normal_sizes(100_000, 50.0, 5000.0)
+    assert (sizes.mean(), sizes.max()) == pytest.approx((50.0, 5000.0), rel=0.002)
+    quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))
+    assert quartiles[1] - quartiles[0] == pytest.approx(quartiles[2] - quartiles[1], rel=1e-3)
+    assert log_normal_sizes(10, 5.0, 5.0).tolist() == [5.0] * 10

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import evergraph
+from evergraph.core.errors import ConfigurationError
+from evergraph.datasets import twin_drawing, twins
+from evergraph.datasets.twin_sketch import sketch_twin, twin_class_sizes, twin_facts
+from evergraph.datasets.twins import ProductsTwin, RedditTwin
+from evergraph.graphs import Graph, homophily
+from evergraph.topology import SGC
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return ProductsTwin(scale=0.02).load(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def reddit(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return RedditTwin(scale=0.02, features=64).load(tmp_path_factory.mktemp("cache"))
+
+
+def ridge_accuracy(x: torch.Tensor, labels: torch.Tensor) -> float:
+    """Fit a linear head on even nodes, ask it about odd ones."""
+    x = torch.cat([x, torch.ones(len(x), 1)], dim=1).double()
+    x, answers = x / x.std(), torch.nn.functional.one_hot(labels).double()
+    gram = x[::2].T @ x[::2] + 1e-3 * torch.eye(x.shape[1])
+    head = torch.linalg.solve(gram, x[::2].T @ answers[::2])
+    return float(((x[1::2] @ head).argmax(1) == labels[1::2]).float().mean())
+
+
+def test_facts_of_the_original_are_met(products: Graph, reddit: Graph) -> None:
+    for graph, name in ((products, "products-twin"), (reddit, "reddit-twin")):
+        original = twin_facts()[name].original
+        assert graph.num_nodes == round(0.02 * original.nodes)
+        assert graph.num_classes == original.classes
+        assert original.homophily is not None
+        assert homophily(graph) == pytest.approx(original.homophily, abs=0.01)
+    assert products.num_features == 100
+    assert products.num_edges == pytest.approx(0.02 * 123_718_024, rel=0.005)
+
+
+def test_edges_that_classes_have_no_room_for_are_left_out(reddit: Graph) -> None:
+    sizes = np.bincount(reddit.labels)
+    room = 0.25 * (sizes * (sizes - 1) / 2).sum() / 0.755
+    assert reddit.num_edges / 2 == pytest.approx(room, rel=0.01)
+    assert room < 0.02 * 114_615_892 / 2
+
+
+def test_class_sizes_are_exact(products: Graph) -> None:
+    sizes = np.sort(np.bincount(products.labels))[::-1]
+    assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.02).tolist()
+    assert sizes[-2:].tolist() == [20, 1]
+    whole = twin_class_sizes(twin_facts()["products-twin"], 1.0)
+    assert (len(whole), int(whole.sum())) == (47, 2_449_029)
+    whole = twin_class_sizes(twin_facts()["reddit-twin"], 1.0)
+    assert (len(whole), int(whole.sum()), int(whole[-1])) == (41, 232_965, 300)
+
+
+def test_full_size_hubs_are_as_large_as_the_original_s() -> None:
+    for name, largest, mean in (("reddit-twin", 21_657, 492.0), ("products-twin", 17_481, 50.5)):
+        facts = twin_facts()[name]
+        if name == "products-twin":  # 2.4 million nodes are too many for a fast test
+            sketch = sketch_twin(facts, scale=0.1, seed=0)
+        else:
+            sketch = sketch_twin(facts, scale=1.0, seed=0)
+        degrees = sketch.within + sketch.among
+        assert degrees.max() == pytest.approx(largest)
+        assert degrees.mean() == pytest.approx(mean, rel=0.01)
+
+
+def test_degrees_have_a_heavy_tail(products: Graph) -> None:
+    degrees = products.degrees
+    assert int(degrees.max()) > 30 * float(degrees.float().mean())
+    assert float(degrees.float().median()) < 0.5 * float(degrees.float().mean())
+
+
+def test_edges_run_both_ways_and_are_on_disk(products: Graph) -> None:
+    assert products.mapped
+    assert products.undirected
+    rows, columns = products.edge_rows(), products.indices.long()
+    forward = torch.sort(rows * products.num_nodes + columns).values
+    assert torch.equal(forward, torch.sort(columns * products.num_nodes + rows).values)
+    assert bool((forward.diff() > 0).all())
+    assert bool((rows != columns).all())
+
+
+def test_neighbours_tell_more_than_features_and_not_all(products: Graph) -> None:
+    alone = ridge_accuracy(products.features.clone(), products.labels)
+    around = ridge_accuracy(SGC(hops=2).encode(products), products.labels)
+    assert 0.4 < alone < 0.8 <= around < 0.95
+
+
+def test_some_nodes_live_elsewhere_and_homes_are_as_large_as_classes() -> None:
+    sketch = sketch_twin(twin_facts()["products-twin"], scale=0.01, seed=0)
+    assert np.bincount(sketch.homes).tolist() == np.bincount(sketch.labels).tolist()
+    moved = sketch.homes != sketch.labels
+    # Of 6 % who change places among each other, one in eight finds a place in its own class.
+    assert 0.045 < moved.mean() < 0.06
+
+
+def test_numbers_do_not_tell_classes_or_degrees(products: Graph) -> None:
+    half = products.num_nodes // 2
+    labels, degrees = products.labels, products.degrees.float()
+    largest = int(torch.bincount(labels).argmax())
+    first, second = ((part == largest).float().mean() for part in (labels[:half], labels[half:]))
+    assert float(first) == pytest.approx(float(second), rel=0.05)
+    assert float(degrees[:half].mean()) == pytest.approx(float(degrees[half:].mean()), rel=0.1)
+
+
+def test_a_seed_gives_one_graph(
+    tmp_path: Path, assert_same: Callable[[Graph, Graph], None]
+) -> None:
+    knobs: dict[str, Any] = {"scale": 0.002, "features": 8}
+    first = ProductsTwin(**knobs, seed=3).load(tmp_path / "a")
+    assert_same(ProductsTwin(**knobs, seed=3).load(tmp_path / "b"), first)
+    other = ProductsTwin(**knobs, seed=4).load(tmp_path / "a")
+    assert not torch.equal(other.labels, first.labels)
+    assert not torch.equal(other.features, first.features)
+    assert not torch.equal(other.indices[:1000], first.indices[:1000])
+
+
+def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evergraph.datasets.streamed_block_model.BATCH", 1000)
+    monkeypatch.setattr(twin_drawing, "SORT_MEMORY", 3_000_000)  # several runs to merge
+    graph = ProductsTwin(scale=0.002, features=8).load(tmp_path)
+    assert graph.num_edges == pytest.approx(0.002 * 123_718_024, rel=0.02)
+    assert homophily(graph) == pytest.approx(0.807, abs=0.02)
+
+
+def test_a_second_load_reads_what_the_first_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_same: Callable[[Graph, Graph], None]
+) -> None:
+    first = evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8)
+    monkeypatch.setattr(twins, "sketch_twin", None)  # whoever draws, fails
+    assert_same(evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8), first)
+    kept = [path.name for path in (tmp_path / "products-twin").iterdir()]
+    assert kept == [ProductsTwin(scale=0.001, features=8).folder(tmp_path).name]
+
+
+@pytest.mark.parametrize("other", [{"scale": 0.003}, {"seed": 1}, {"features": 9}])
+def test_every_parameter_has_its_own_folder(other: dict[str, Any]) -> None:
+    knobs: dict[str, Any] = {"scale": 0.002, "seed": 0, "features": 8}
+    same, changed = RedditTwin(**knobs), RedditTwin(**{**knobs, **other})
+    assert same.folder(Path()) != changed.folder(Path())
+    assert RedditTwin().folder(Path()) == RedditTwin(features=602).folder(Path())
+
+
+def test_a_killed_attempt_is_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = RedditTwin(scale=0.002, features=4)
+    folder = twin.folder(tmp_path)
+    dead = folder.with_name(f".{folder.name}-{2**31 - 1}")  # no process has this number
+    dead.mkdir(parents=True)
+    (dead / "features.npy").write_bytes(b"half")
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(twins, "write_edges", stop)
+        with pytest.raises(KeyboardInterrupt):
+            twin.load(tmp_path)
+    assert list(folder.parent.iterdir()) == []  # neither the dead one's nor ours
+    assert twin.load(tmp_path).num_nodes == 466
+
+
+def test_a_damaged_graph_is_drawn_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    twin = RedditTwin(scale=0.002, features=4)
+    entries = twin.load(tmp_path).num_edges
+    file = twin.folder(tmp_path) / "indices.npy"
+    file.write_bytes(file.read_bytes()[:-4])
+    with caplog.at_level(logging.WARNING):
+        assert twin.load(tmp_path).num_edges == entries
+    assert "drawn again" in caplog.text
+
+
+def test_progress_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="evergraph"):
+        RedditTwin(scale=0.002, features=4).load(tmp_path)
+    assert "drawing reddit-twin: 466 nodes" in caplog.text
+    assert "100 % of all edges are drawn" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"scale": -1.0}, "scale must be a number of at least 0.0, not -1.0"),
+        ({"scale": "big"}, "scale must be a number of at least 0.0, not 'big'"),
+        ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
+        ({"features": 0}, "features must be an integer of at least 1, not 0"),
+    ],
+)
+def test_every_knob_has_a_rule(knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        RedditTwin(**knobs)
+
+
+def test_a_scale_without_room_for_the_classes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"scale must be at least 0\.0014, not 0\.001"):
+        RedditTwin(scale=0.001).load(tmp_path)
