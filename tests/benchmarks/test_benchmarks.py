@@ -84,6 +84,32 @@ def test_embedding_refuses_contenders_that_disagree(load):
         load("embedding").disagreement(contenders)
 
 
+def test_kernels(load):
+    bench = load("kernels")
+    (row,) = bench.hop_rows({TINY: (5,)}, rounds=1, count=1)
+    assert {bench.BASE, bench.LARGE} <= set(row.seconds) <= set(bench.NAMES)
+    assert (row.width, row.chosen) == (5, bench.LARGE)
+    assert row.ratio(bench.LARGE).startswith("**")
+    table = bench.hop_table([row], 1)
+    assert [len(cells) for cells in table.rows] == [len(table.columns)]
+    orders = bench.order_table({TINY: 4}, rounds=1)
+    assert [cells[2] for cells in orders.rows] == list(bench.orders(bench.load(TINY)))
+
+
+def test_kernels_measures_around_the_edge(load):
+    bench = load("kernels")
+    graph = bench.load(TINY)
+    row = bench.encode_row(TINY, graph, 3, rounds=1)
+    table = bench.encode_table([(graph, row)], "Two hops")
+    assert table.rows[0][:3] == [TINY, f"{graph.num_edges + graph.num_nodes:,}", "3"]
+
+
+def test_kernels_refuses_contenders_that_disagree(load):
+    bench = load("kernels")
+    with pytest.raises(ValueError, match="numba differs from torch CSR by 1"):
+        bench.check({bench.BASE: lambda: torch.zeros(2), bench.NUMBA: lambda: torch.ones(2)})
+
+
 @pytest.mark.parametrize("per_task", [True, False])
 def test_reach(load, per_task):
     reach = load("reach")
@@ -211,3 +237,64 @@ def test_closed_form_quick(load):
     faster = {cells[0]: cells[5] for cells in table.rows}
     assert faster[bench.BASE] == "1.00x"
     assert all(len(cells) == len(table.columns) for cells in table.rows)
+
+
+def test_twins(load):
+    bench = load("twins")
+    drawn = [bench.draw(name, 0.002) for name in bench.NAMES]
+    assert drawn[0].entries == pytest.approx(0.002 * drawn[0].published_entries, rel=0.02)
+    assert drawn[0].homophily == pytest.approx(0.807, abs=0.02)
+    assert drawn[0].disk > 4 * drawn[0].entries
+    cost, likeness = bench.cost_table(drawn), bench.likeness_table(drawn)
+    assert cost.rows[0][6] == "1.00x"
+    for table in (cost, likeness):
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+
+
+@pytest.mark.parametrize("ids", ["numbers", "names"])
+def test_importing(load, ids):
+    bench = load("importing")
+    row = bench.measure(2_000, ids, rounds=1)
+    assert set(row.seconds) == set(row.peak) == set(bench.WAYS)
+    table = bench.table([row])
+    assert [len(cells) for cells in table.rows] == [len(table.columns)]
+    assert table.rows[0][:2] == ["2,000", ids]
+
+
+def test_importing_refuses_graphs_that_differ(load):
+    graph = load("graphs").CASES[TINY].load()
+    with pytest.raises(ValueError, match="labels differ"):
+        load("importing").check(graph, graph.without_labels())
+
+
+def test_reach_at_scale(load, monkeypatch):
+    bench = load("reach_at_scale")
+    monkeypatch.setattr(bench, "in_own_process", lambda function, *given: function(*given))
+    monkeypatch.setitem(bench.CASES, "synthetic-300000", bench.CASES[TINY])
+    errors = bench.error_table(TINY, rounds=1)
+    assert [cells[0] for cells in errors.rows][:2] == ["exact, search", "exact, products"]
+    assert any("(default)" in cells[0] for cells in errors.rows)
+    coverage = bench.coverage_table([TINY], seeds=1)
+    monkeypatch.setattr(bench, "TWINS", ("products-twin",))
+    scale = bench.scale_table(0.002)
+    assert [cells[0] for cells in scale.rows] == ["products-twin, whole", "products-twin, 23 tasks"]
+    for table in (errors, coverage, scale):
+        assert table.notes
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+
+
+@pytest.mark.usefixtures("ray_engine")
+def test_cluster_quick(load):
+    bench = load("cluster")
+    embedding, statistics, costs = bench.tables(load("measure").Options(quick=True))
+    assert [cells[0] for cells in embedding.rows][:2] == [bench.BASE, "one process, 2 threads"]
+    assert len(embedding.rows) == 6
+    assert [len(statistics.rows), len(costs.rows)] == [3, 3]
+    assert embedding.rows[0][2] == statistics.rows[0][2] == "1.00x"
+
+
+def test_cluster_refuses_contenders_that_disagree(load):
+    bench = load("cluster")
+    contenders = {bench.BASE: lambda: torch.zeros(2), "Ray": lambda: torch.ones(2)}
+    with pytest.raises(ValueError, match="Ray differs from one process by 1"):
+        bench.disagreement(contenders)

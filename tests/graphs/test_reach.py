@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,8 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import Graph, covered_nodes, reach, reach_sizes
+from evergraph.core.errors import ResourceError, UnknownNameError
+from evergraph.core.resources import Resources
+from evergraph.graphs import (
+    Graph,
+    covered_nodes,
+    estimate_reach_sizes,
+    reach,
+    reach_cost,
+    reach_sizes,
+    row_sweep,
+    searched_reach,
+)
+from evergraph.graphs.kernels.numba_ego import search
 from evergraph.graphs.reach import reach_blocks, reaching_nodes
+from evergraph.graphs.reach_cost import ReachCost, search_costs, walk_counts
+from evergraph.graphs.searched_reach import searched_sizes
 
 Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
@@ -151,3 +167,110 @@ def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> 
     cut = [(block.start, block.stop) for block, _ in blocks]
     assert cut == [(0, 2), (2, 3), (3, 4), (4, 6)]
     assert blocks[2][1].toarray().all()
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 3), limit=st.integers(1, 60))
+def test_spreading_block_by_block_changes_nothing(
+    undirected: bool, pairs: Pairs, nodes: list[int], hops: int, limit: int
+) -> None:
+    graph, wanted = graph_of(pairs, undirected=undirected), torch.tensor(nodes, dtype=torch.int64)
+    within = walks(pairs, hops, undirected=undirected) > 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_sweep, "BLOCK_ENTRIES", limit)
+        assert covered_nodes(graph, wanted, hops=hops).equal(within[wanted].any(0))
+        assert reaching_nodes(graph, wanted, hops=hops).equal(within[:, wanted].any(1))
+        counts = walks(pairs, hops, undirected=undirected).sum(1).double()
+        assert walk_counts(graph, hops=hops).equal(counts)
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
+def test_a_search_finds_what_products_do(
+    undirected: bool, pairs: Pairs, nodes: list[int], hops: int
+) -> None:
+    graph = graph_of(pairs, undirected=undirected)
+    sizes = np.empty(len(nodes), dtype=np.int64)
+    indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
+    search(indptr, indices, np.array(nodes, dtype=np.int64), hops, sizes, 0, len(nodes))
+    within = walks(pairs, hops, undirected=undirected)[nodes] > 0
+    assert sizes.tolist() == within.sum(1).tolist()
+
+
+def test_a_search_still_counts_after_its_marks_were_wiped() -> None:
+    ring = graph_of([(node, (node + 1) % 600) for node in range(600)], nodes=600)
+    sizes = np.empty(600, dtype=np.int64)
+    search(ring.indptr.numpy(), ring.indices.numpy(), np.arange(600), 2, sizes, 0, 600)
+    assert set(sizes.tolist()) == {5}
+
+
+def test_searches_are_spread_over_workers() -> None:
+    pytest.importorskip("numba")
+
+    class Two(type(Resources().engine)):  # type: ignore[misc]
+        workers = 2
+
+    nodes = torch.tensor([4, 0, 5, 2, 2, 1])
+    costs = search_costs(PATH, nodes, hops=2)
+    for resources in (None, Resources(engine=Two())):
+        found = searched_sizes(PATH, nodes, hops=2, costs=costs, resources=resources)
+        assert found.tolist() == [3, 3, 1, 5, 5, 4]
+    assert searched_sizes(PATH, nodes[:0], hops=2, costs=costs[:0]).tolist() == []
+
+
+def test_costs_by_hand() -> None:
+    # two hops from the middle of a star of five leaves: 6 + 5 · 2 walks, from a leaf 2 + 6
+    nodes = torch.tensor([0, 1])
+    assert walk_counts(STAR, hops=2)[nodes].tolist() == [16, 8]
+    # a search never reads more than 10 entries and 6 nodes
+    assert search_costs(STAR, nodes, hops=2).tolist() == [16, 8]
+    assert search_costs(STAR, nodes, hops=4).tolist() == [16, 16]
+    cost = reach_cost.reach_cost(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
+    assert cost.exact == pytest.approx(24 * reach_cost.WALK_SECONDS)
+    assert cost.estimated == pytest.approx(16 * 64 * 2 * reach_cost.REGISTER_SECONDS)
+
+
+def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more() -> None:
+    assert ReachCost(exact=59, estimated=1).cheaper == "exact"
+    assert ReachCost(exact=61, estimated=1).cheaper == "estimated"
+    assert ReachCost(exact=61, estimated=62).cheaper == "exact"
+
+
+def test_the_choice_is_made_from_the_cost_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    draw = torch.Generator().manual_seed(0)
+    graph = graph_of(torch.randint(200, (600, 2), generator=draw).tolist(), nodes=200)
+    nodes = torch.arange(200)
+    exact = reach_sizes(graph, nodes, hops=2, method="exact")
+    rounded = estimate_reach_sizes(graph, nodes, hops=2).round().long()
+    assert not exact.equal(rounded)
+    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach_cost"):
+        assert reach_sizes(graph, nodes, hops=2).equal(exact)
+        monkeypatch.setattr(reach_cost, "WALK_SECONDS", 1.0)
+        assert reach_sizes(graph, nodes, hops=2).equal(rounded)
+        assert reach_sizes(graph, nodes, hops=2, method="exact").equal(exact)
+    first, second, third = caplog.messages
+    assert "200 nodes within 2 hops: exact sizes, since exact ones are affordable" in first
+    assert "estimated sizes, since exact ones would take more than 60 s" in second
+    assert "exact sizes, since as asked for" in third
+    assert reach_sizes(graph, nodes, hops=1).equal(graph.degrees + 1)  # always exact
+    assert reach_sizes(graph, nodes, hops=2, method="estimated").dtype == torch.int64
+
+
+def test_the_way_to_exact_sizes_does_not_change_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    nodes = torch.arange(6)
+    products = reach_sizes(PATH, nodes, hops=2)
+    monkeypatch.setattr(searched_reach, "SEARCH_PAYS_FROM", 0)
+    assert reach_sizes(PATH, nodes, hops=2).equal(products)
+
+
+def test_wrong_methods_and_too_little_memory_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownNameError, match="unknown reach method 'exakt'"):
+        reach_sizes(PATH, ENDS, hops=2, method="exakt")
+    monkeypatch.setattr(Resources, "left", 10)
+    with pytest.raises(ResourceError, match="exact reach by sparse products takes"):
+        reach_sizes(PATH, ENDS, hops=2)

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import Graph
+from evergraph.core.errors import ResourceError, UnknownNameError
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, samplers
+from evergraph.memory.samplers import CoverageSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
@@ -219,6 +222,28 @@ def test_weights_by_hand() -> None:
     assert samplers.make("coverage").weigh(near).tolist() == [3, 1, 2, 2]  # type: ignore[attr-defined]
     assert samplers.make("degree").weigh(one).tolist() == [3, 1, 2, 2]  # type: ignore[attr-defined]
     assert samplers.make("uniform").weigh(one).tolist() == [1, 1, 1, 1]  # type: ignore[attr-defined]
+
+
+def test_coverage_takes_exact_or_estimated_sizes() -> None:
+    candidates = candidates_of()
+    graph, nodes = candidates.graph, candidates.nodes
+    exact, estimated = (CoverageSampler(reach=way) for way in ("exact", "estimated"))
+    assert (CoverageSampler().reach, estimated.reach) == ("auto", "estimated")
+    assert exact.weigh(candidates).equal(reach_sizes(graph, nodes, hops=2).double())
+    assert CoverageSampler().weigh(candidates).equal(exact.weigh(candidates))
+    rounded = estimate_reach_sizes(graph, nodes, hops=2).round()
+    assert estimated.weigh(candidates).equal(rounded)
+    assert not rounded.equal(exact.weigh(candidates))
+    parts = [estimated.weigh(candidates.take(slice(a, a + 7))) for a in range(0, 24, 7)]
+    assert torch.cat(parts).equal(rounded)  # batches see the sizes that the whole would
+    with pytest.raises(UnknownNameError, match="unknown reach 'guessed'"):
+        CoverageSampler(reach="guessed")
+
+
+def test_greedy_says_that_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resources, "left", 1000)
+    with pytest.raises(ResourceError, match="greedy coverage of 24 candidates takes"):
+        greedy(candidates_of(), {4: 1})
 
 
 def test_mean_feature_by_hand() -> None:

@@ -3,16 +3,20 @@
 from evergraph.graphs.forman import forman_curvature
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.homophily import homophily
+from evergraph.graphs.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.normalisation import normalised
 from evergraph.graphs.ollivier import ollivier_curvature
 from evergraph.graphs.propagation import propagate, walk
 from evergraph.graphs.reach import covered_nodes, reach, reach_sizes
+from evergraph.graphs.smoother import Smoother, smoother
 from evergraph.graphs.validation import UNLABELLED
 
 __all__ = [
     "UNLABELLED",
     "Graph",
+    "Smoother",
     "covered_nodes",
+    "estimate_reach_sizes",
     "forman_curvature",
     "homophily",
     "normalised",
@@ -20,5 +24,6 @@ __all__ = [
     "propagate",
     "reach",
     "reach_sizes",
+    "smoother",
     "walk",
 ]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import is_mapped, page_out
+from evergraph.core.mapped import is_mapped, page_out, put
 from evergraph.core.resources import Resources
 
 _INT32_MAX = 2**31 - 1
@@ -96,10 +96,9 @@ def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
     both = resources.array((len(first) + len(second), first.shape[1]), first.dtype)
     for start in range(0, len(first), ROWS_AT_A_TIME):
         part = slice(start, min(start + ROWS_AT_A_TIME, len(first)))
-        both[part] = first[part]
+        put(both, start, first[part])
         page_out(first[part])
-        page_out(both[part])
-    both[len(first) :] = second
+    put(both, len(first), second)
     return both
 
 
@@ -109,9 +108,7 @@ def _dense_rows(matrix: Tensor, rows: Tensor, resources: Resources | None) -> Te
         return matrix[rows]
     taken = resources.array((len(rows), matrix.shape[1]), matrix.dtype)
     for start in range(0, len(rows), ROWS_AT_A_TIME):
-        part = slice(start, start + ROWS_AT_A_TIME)
-        taken[part] = matrix[rows[part]]
-        page_out(taken[part])
+        put(taken, start, matrix[rows[start : start + ROWS_AT_A_TIME]])
     return taken
 
 

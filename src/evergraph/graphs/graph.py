@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import is_mapped
+from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
@@ -175,6 +175,13 @@ class Graph:
             None if self.time is None else self.time.to(device),
             self.undirected,
         )
+
+    def in_memory(self) -> Graph:
+        """Return the graph with its arrays in memory, wherever they are now."""
+        arrays = (self.indptr, self.indices, self.features, self.labels)
+        indptr, indices, features, labels = (in_memory(array) for array in arrays)
+        time = None if self.time is None else in_memory(self.time)
+        return Graph(indptr, indices, features, labels, time, self.undirected)
 
     def to_undirected(self) -> Graph:
         """Return the graph in which every edge runs both ways (itself if it is known to be so)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evergraph.core.mapped import is_mapped, page_out, shortened
+from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import build_csr, row_entries
 
@@ -53,8 +53,8 @@ def induced_adjacency(
             kept &= groups[found] == groups[nodes[block]][owners]
         inside, owners = inside[kept], owners[kept]
         counts[block] = torch.bincount(owners, minlength=len(counts[block]))
-        columns[stop : stop + len(inside)] = inside
-        _let_go(indices, entries, columns[stop : stop + len(inside)], is_mapped(columns))
+        put(columns, stop, inside)
+        _let_go(indices, entries)
         stop += len(inside)
     pointers = torch.zeros(len(nodes) + 1, dtype=torch.int32, device=indptr.device)
     pointers[1:] = counts.cumsum(0)
@@ -80,10 +80,8 @@ def row_blocks(lengths: Tensor, entries: int) -> Iterator[slice]:
         start = stop
 
 
-def _let_go(indices: Tensor, entries: Tensor, written: Tensor, on_disk: bool) -> None:
+def _let_go(indices: Tensor, entries: Tensor) -> None:
     """Let pages that are done with leave memory."""
     if is_mapped(indices) and len(entries):
         low, high = int(entries.min()), int(entries.max())
         page_out(indices[low : high + 1])
-    if on_disk:
-        page_out(written)

@@ -29,32 +29,49 @@ def normalised(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    indptr, indices = _with_self_loops(graph) if self_loops else (graph.indptr, graph.indices)
-    shape = (graph.num_nodes, graph.num_nodes)
-    return csr_tensor(indptr, indices, _weights(indptr, indices, scheme), shape)
+    left, right = scalings(graph.indptr.diff() + int(self_loops), scheme)
+    own = None
+    if self_loops:
+        own = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
+    return written_out(graph.indptr, graph.indices, left=left, right=right, own=own)
 
 
-def _with_self_loops(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Append each node to its own row.  -> int32 [nodes + 1], int32 [edges + nodes]"""
-    nodes = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
-    indptr = graph.indptr.clone()
-    indptr[1:] += nodes + 1
-    own = (indptr[1:] - 1).long()  # the last place of every row
-    length = graph.num_edges + graph.num_nodes
-    free = torch.ones(length, dtype=torch.bool, device=graph.device).scatter_(0, own, False)
-    indices = torch.empty(length, dtype=torch.int32, device=graph.device).scatter_(0, own, nodes)
-    return indptr, indices.masked_scatter_(free, graph.indices)
+def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
+    """Return what rows and what columns are multiplied by.  2 x float32 [nodes]
 
-
-def _weights(indptr: Tensor, indices: Tensor, scheme: str) -> Tensor:
-    """Return one weight per entry.  float32 [entries]"""
-    degrees = indptr.diff()
+    degrees: how many entries each row holds, self-loops among them.  int [nodes]
+    """
+    ones = torch.ones(len(degrees), device=degrees.device)
     if scheme == "none":
-        return torch.ones(len(indices), device=indices.device)
+        return ones, ones
     if scheme not in ("symmetric", "row"):
         raise UnknownNameError("normalisation", scheme, ("symmetric", "row", "none"))
     power = -0.5 if scheme == "symmetric" else -1.0
-    inverse = degrees.clamp_min(1).float().pow(power)  # empty rows hold no entry to weigh
-    inverse = inverse.where(degrees > 0, torch.zeros_like(inverse))
-    weights = repeat(inverse, degrees)
-    return weights.mul_(inverse.index_select(0, indices)) if scheme == "symmetric" else weights
+    inverse = degrees.clamp_min(1).float().pow(power)
+    inverse = inverse.where(degrees > 0, torch.zeros_like(inverse))  # nothing flows out of there
+    return inverse, inverse if scheme == "symmetric" else ones
+
+
+def written_out(
+    indptr: Tensor, indices: Tensor, *, left: Tensor, right: Tensor, own: Tensor | None
+) -> Tensor:
+    """Return L (A + sI) R as ``torch.sparse_csr``  [rows, columns].
+
+    indptr: int32 [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
+    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]
+    """
+    if own is not None:
+        indptr, indices = _with_self_loops(indptr, indices, own)
+    weights = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
+    return csr_tensor(indptr, indices, weights, (len(left), len(right)))
+
+
+def _with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Append to each row its own column.  -> int32 [rows + 1], int32 [entries + rows]"""
+    rows, device = len(own), indices.device
+    indptr = indptr + torch.arange(rows + 1, dtype=torch.int32, device=device)
+    places = (indptr[1:] - 1).long()  # the last of every row
+    length = len(indices) + rows
+    free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, places, False)
+    full = torch.empty(length, dtype=torch.int32, device=device).scatter_(0, places, own)
+    return indptr, full.masked_scatter_(free, indices)

@@ -9,42 +9,51 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from evergraph.graphs.kernels import room
+from evergraph.graphs.smoother import Smoother
+
 # A sparse-sparse product costs about 50 times as much per stored value as a sparse-dense one per
 # cell (torch CSR, 2 cores, Coauthor-CS), so beyond one value in fifty the dense product wins.
 SPARSE_PAYS_BELOW = 0.02
 
 
 def propagate(
-    matrix: Tensor,
+    matrix: Tensor | Smoother,
     features: Tensor,
     *,
     add: Tensor | None = None,
     scale: float = 1.0,
     add_scale: float = 1.0,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``scale · matrix @ features + add_scale · add``  [nodes, dims].
 
-    ``matrix`` is CSR; ``features`` are dense, or CSR, and come back as CSR while so few of their
-    entries are non-zero that the sparse product is the faster one.
+    ``matrix`` is CSR or a ``Smoother``; ``features`` are dense, or CSR, and come back as CSR while
+    so few of their entries are non-zero that the sparse product is the faster one. ``out`` is
+    where a dense result goes, neither features nor add; new memory unless given.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse_csr()
     >>> propagate(swap, torch.tensor([[1.], [2.]]), add=torch.tensor([[10.], [10.]]))
     tensor([[12.],
             [11.]])
     """
-    if add is None and scale == 1.0 and stays_sparse(features):
-        sparse: Tensor = torch.sparse.mm(matrix, features)
+    if add is None and out is None and scale == 1.0 and stays_sparse(features):
+        written = matrix.matrix if isinstance(matrix, Smoother) else matrix
+        sparse: Tensor = torch.sparse.mm(written, features)
         return sparse
-    features = densify(features)
-    if add is None:
+    features, add = densify(features), None if add is None else densify(add)
+    if isinstance(matrix, Smoother):
+        return matrix.product(features, add=add, scale=scale, add_scale=add_scale, out=out)
+    if out is None:
         # Into a buffer of our own: ``matrix @ features`` fills and then copies a second one, which
-        # costs as much as the product. With beta = 0 what stood in the buffer is never read.
-        out = features.new_empty(matrix.shape[0], features.shape[1])
+        # costs as much as the product.
+        out = room(matrix.shape[0], like=features)
+    if add is None:  # with beta = 0 what stood in the buffer is never read
         return torch.addmm(out, matrix, features, beta=0, alpha=scale, out=out)
-    return torch.addmm(densify(add), matrix, features, beta=add_scale, alpha=scale)
+    return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
 
 
-def walk(matrix: Tensor, features: Tensor, *, hops: int) -> Iterator[Tensor]:
+def walk(matrix: Tensor | Smoother, features: Tensor, *, hops: int) -> Iterator[Tensor]:
     """Yield ``matrix^l @ features`` for l = 1 .. hops, each computed from the one before."""
     for _ in range(hops):
         features = propagate(matrix, features)

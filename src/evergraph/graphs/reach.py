@@ -10,11 +10,21 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from evergraph.core.checks import check_choice
+from evergraph.core.resources import Resources
+from evergraph.graphs.cuts import cut
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.hyperloglog import REGISTERS, estimate_reach_sizes
+from evergraph.graphs.neighbour_sums import neighbour_sums
 from evergraph.graphs.propagation import pattern, step_out
+from evergraph.graphs.reach_cost import METHODS, choose, reach_cost, search_costs, walk_counts
+from evergraph.graphs.row_sweep import RowSweep
+from evergraph.graphs.searched_reach import search_pays, searched_sizes
 
 # Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
 BLOCK_WALKS = 1 << 24
+# What a boolean matrix with every node its own neighbour takes an entry while it is made.
+PATTERN_BYTES = 11
 
 
 def reach_blocks(
@@ -25,9 +35,10 @@ def reach_blocks(
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
     that none expands more than ``block_walks`` walks; an N x N matrix never exists.
     """
-    adjacency = pattern(graph.indptr, graph.indices)
     wanted = nodes.cpu().numpy()
-    for block in _cut(_walks(adjacency, hops)[wanted], block_walks):
+    walks = walk_counts(graph, hops=hops)[nodes.to(graph.device)].cpu().numpy()
+    adjacency = pattern(graph.indptr, graph.indices)
+    for block in cut(walks, block_walks):
         members = adjacency[wanted[block]] if hops else _identity_rows(wanted[block], adjacency)
         for _ in range(hops - 1):
             members = step_out(members, adjacency)
@@ -50,8 +61,42 @@ def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:
     return found
 
 
-def reach_sizes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
-    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]"""
+def reach_sizes(
+    graph: Graph,
+    nodes: Tensor,
+    *,
+    hops: int,
+    method: str = "auto",
+    resources: Resources | None = None,
+) -> Tensor:
+    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]
+
+    method: "exact"; "estimated" (``estimate_reach_sizes``, rounded); or "auto": exact unless that
+        would take more than a minute and the estimate less, which the log says. The choice depends
+        on the graph and the nodes alone, and up to one hop everything is exact.
+    """
+    check_choice("reach method", method, METHODS)
+    if hops < 2:
+        near = graph.degrees[nodes.to(graph.device)].cpu() + 1
+        return near if hops else torch.ones_like(near)
+    costs = search_costs(graph, nodes, hops=hops)
+    cost = reach_cost(graph, costs, hops=hops, registers=REGISTERS)
+    if choose(method, cost, nodes=len(nodes), hops=hops) == "exact":
+        if search_pays(graph, costs):
+            return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
+        return multiplied_sizes(graph, nodes, hops=hops, resources=resources)
+    return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
+
+
+def multiplied_sizes(
+    graph: Graph, nodes: Tensor, *, hops: int, resources: Resources | None = None
+) -> Tensor:
+    """Return exact sizes from sparse products, for small graphs and without numba.  int64 [nodes]
+
+    They copy the adjacency, unlike ``searched_sizes``, so it is asked first whether that fits.
+    """
+    size = PATTERN_BYTES * graph.num_edges
+    (resources or Resources()).check(size, "exact reach by sparse products")
     sizes = np.empty(len(nodes), dtype=np.int64)
     for block, members in reach_blocks(graph, nodes, hops=hops):
         sizes[block] = np.diff(members.indptr)
@@ -62,10 +107,17 @@ def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
 
     One breadth-first step a hop for all of them together, so the cost does not depend on how many
-    they are.
+    they are. Only rows of nodes met in the hop before are read, some at a time.
     """
-    rows, columns = _entries(graph)
-    return _spread(graph, nodes, hops, steps=(rows, columns))
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
+    sweep, layer = RowSweep.of(graph), met
+    for _ in range(hops):
+        found = met.clone()
+        for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
+            found[near] = True
+        layer, met = found & ~met, found
+    return met.cpu()
 
 
 def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
@@ -73,49 +125,13 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
 
     The other direction of ``covered_nodes``: on an undirected graph the two are the same.
     """
-    rows, columns = _entries(graph)
-    return _spread(graph, nodes, hops, steps=(columns, rows))
-
-
-def _entries(graph: Graph) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the row and the column of every adjacency entry."""
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    return np.repeat(np.arange(graph.num_nodes), np.diff(indptr)), indices
-
-
-def _spread(
-    graph: Graph,
-    nodes: Tensor,
-    hops: int,
-    *,
-    steps: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
-) -> Tensor:
-    """Return where one can be after at most ``hops`` of the steps from one node to another."""
-    found = np.zeros(graph.num_nodes, dtype=bool)
-    found[nodes.cpu().numpy()] = True
+    if graph.undirected:
+        return covered_nodes(graph, nodes, hops=hops)
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
     for _ in range(hops):
-        found[steps[1][found[steps[0]]]] = True
-    return torch.from_numpy(found)
-
-
-def _walks(adjacency: scipy.sparse.csr_matrix, hops: int) -> npt.NDArray[np.float64]:
-    """Return how many walks of ``hops`` steps leave each node: what its row costs to expand."""
-    counts = np.ones(adjacency.shape[0])
-    weights = adjacency.astype(np.float64)
-    for _ in range(hops):
-        counts = weights @ counts
-    return counts
-
-
-def _cut(costs: npt.NDArray[np.float64], limit: int) -> Iterator[slice]:
-    """Cut a sequence into slices whose summed cost stays below ``limit`` (one item at least)."""
-    total = np.cumsum(costs)
-    start = 0
-    while start < len(costs):
-        spent = total[start - 1] if start else 0.0
-        stop = max(start + 1, int(np.searchsorted(total, spent + limit, side="right")))
-        yield slice(start, stop)
-        start = stop
+        met = met | (neighbour_sums(graph, met.double()) > 0)
+    return met.cpu()
 
 
 def _identity_rows(

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from evergraph.core.checks import check_choice
 from evergraph.graphs import reach_sizes
+from evergraph.graphs.reach_cost import METHODS
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 
 @samplers.register
 class CoverageSampler(WeightedSampler):
-    """Algorithm 1: p_v ∝ R_c({v}), the exact size of v's L-hop ego-subnetwork; mergeable.
+    """Algorithm 1: p_v ∝ R_c({v}), the size of v's L-hop ego-subnetwork; mergeable.
 
     Replaying an embedding also trains its neighbours (the pseudo-training effect), so nodes that
     cover more of the graph are preferred. Over batches this is weighted reservoir sampling on
     stored ego sizes.
+
+    reach: whether sizes are "exact", "estimated" from HyperLogLog counters, or "auto": exact
+        wherever that takes no more than about a minute (``reach_sizes``).
     """
 
     name = "coverage"
     aliases = ("weighted-reservoir",)
 
+    def __init__(self, *, reach: str = "auto") -> None:
+        check_choice("reach", reach, METHODS)
+        self.reach = reach
+
     def weigh(self, candidates: Candidates) -> Tensor:
         """Return how many nodes each candidate's ego-subnetwork holds."""
-        return reach_sizes(candidates.graph, candidates.nodes, hops=candidates.hops).double()
+        sizes = reach_sizes(
+            candidates.graph,
+            candidates.nodes,
+            hops=candidates.hops,
+            method=self.reach,
+            resources=candidates.resources,
+        )
+        return sizes.double()

@@ -10,8 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, reach_sizes
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+
+# A heap entry is a tuple of two numbers, and lists hold three more; a node has an int64 row pointer
+# and up to eight bytes of masks.
+_CANDIDATE_BYTES = 260
+_NODE_BYTES = 16
 
 
 @samplers.register
@@ -32,11 +38,14 @@ class GreedyCoverageSampler(Sampler):
         """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = np.full(len(candidates), np.inf)
         nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()
-        sizes = reach_sizes(candidates.graph, candidates.nodes, hops=candidates.hops).tolist()
+        graph, hops = candidates.graph, candidates.hops
+        Resources().check(_bytes(candidates), f"greedy coverage of {len(candidates)} candidates")
+        # Exact always: a first gain that is too small would put a candidate too far down the heap.
+        sizes = reach_sizes(graph, candidates.nodes, hops=hops, method="exact").tolist()
         heap = [(-size, row) for row, size in enumerate(sizes)]
         heapq.heapify(heap)
         left = dict(budgets)
-        search = _Search(candidates.graph, candidates.hops)
+        search = _Search(graph, hops)
         step = 0
         while heap and any(left.values()):
             _, row = heapq.heappop(heap)
@@ -52,6 +61,11 @@ class GreedyCoverageSampler(Sampler):
             left[labels[row]] -= 1
             step += 1
         return torch.from_numpy(ranks)
+
+
+def _bytes(candidates: Candidates) -> int:
+    """Return about what the search takes: Python's numbers in the heap, and masks of all nodes."""
+    return _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * candidates.graph.num_nodes
 
 
 class _Search:

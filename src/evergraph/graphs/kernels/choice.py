@@ -1,0 +1,43 @@
+"""Which kernel a graph's products are computed by."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, get_args
+
+import torch
+
+Kernel = Literal["torch", "numba"]
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+
+# From so many entries on, self-loops among them, numba is chosen. Below, features lie in the
+# caches and torch is as fast, less what numba takes to start. Above, numba reads ahead, and an
+# embedding need not wait for Â to be written out. ``benchmarks/kernels.py`` has both sides.
+NUMBA_PAYS_FROM = 1_000_000
+
+log = logging.getLogger(__name__)
+
+
+def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel:
+    """Return the faster kernel for an adjacency of so many entries, self-loops among them.
+
+    Neither width nor rows are asked for: a block of columns or of rows must be summed by the
+    kernel that sums the whole, or the last bits would depend on the size of the block.
+
+    >>> choose_kernel(entries=1000)
+    'torch'
+    """
+    large = entries >= NUMBA_PAYS_FROM and torch.device(device).type == "cpu"
+    kernel: Kernel = "numba" if large and numba_works() else "torch"
+    log.debug("kernel %s for %d entries on %s", kernel, entries, device)
+    return kernel
+
+
+def numba_works() -> bool:
+    """Whether numba is there and can be imported beside this numpy."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        log.debug("numba cannot be used (%s): torch multiplies instead", error)
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Several neighbouring floats as one value, for kernels that numba compiles.
+
+numba knows arrays and numbers only, and what it makes of a loop over columns keeps its sums in
+memory. A value of ``Lanes`` is LLVM's vector of floats: a sum held in it stays in registers.
+
+Imported only where numba is. After a change here, touch ``numba_sum.py``: numba keeps compiled
+code for as long as that file is as old as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+_INT = ir.IntType(32)
+_BYTES = ir.IntType(8).as_pointer()
+_LINE = 64  # bytes of a cache line
+
+
+class Lanes(types.Type):
+    """The numba type of ``count`` floats side by side."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(name=f"Lanes({count})")
+        self.count = count
+
+    @property
+    def vector(self) -> ir.VectorType:
+        """What LLVM calls it."""
+        return ir.VectorType(ir.FloatType(), self.count)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, lanes.vector)
+
+
+def _address(context: Any, builder: Any, array: Any, value: Any, place: Any, kind: Any) -> Any:
+    data = context.make_array(array)(context, builder, value).data
+    return builder.bitcast(builder.gep(data, [place]), kind)
+
+
+def _splat(builder: Any, number: Any, lanes: Lanes) -> Any:
+    nothing = ir.Constant(lanes.vector, ir.Undefined)
+    first = builder.insert_element(nothing, number, _INT(0))
+    return builder.shuffle_vector(
+        first, nothing, ir.Constant(ir.VectorType(_INT, lanes.count), [0] * lanes.count)
+    )
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def zeros(typing: Any, count: Any) -> Any:
+    """Return ``count`` zeros; ``count`` is a constant, here and below."""
+    lanes = Lanes(count.literal_value)
+    return lanes(count), lambda *_: ir.Constant(lanes.vector, None)
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def load(typing: Any, array: Any, place: Any, count: Any) -> Any:
+    """Return ``count`` floats of a flat array, from a place on."""
+    lanes = Lanes(count.literal_value)
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = lanes.vector.as_pointer()
+        return builder.load(_address(context, builder, array, given[0], given[1], kind), align=4)
+
+    return lanes(array, place, count), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store(typing: Any, array: Any, place: Any, lanes: Any) -> Any:
+    """Write floats into a flat array, from a place on."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = lanes.vector.as_pointer()
+        builder.store(
+            given[2], _address(context, builder, array, given[0], given[1], kind), align=4
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, place, lanes), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def times(typing: Any, number: Any, lanes: Any) -> Any:
+    """Return number · lanes."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.fmul(_splat(builder, given[0], lanes), given[1])
+
+    return lanes(number, lanes), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
+    """Return number · lanes + more, rounded once where the machine can, whatever the count."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        vector = lanes.vector
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(vector, [vector] * 3),
+            f"llvm.fmuladd.v{lanes.count}f32",
+        )
+        return builder.call(function, [_splat(builder, given[0], lanes), *given[1:]])
+
+    return lanes(number, lanes, more), code
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
+    """Ask for ``count`` floats of a flat array that will be loaded soon."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [_BYTES, _INT, _INT, _INT]),
+            "llvm.prefetch.p0i8",
+        )
+        start = _address(context, builder, array, given[0], given[1], _BYTES)
+        for line in range(0, 4 * count.literal_value, _LINE):
+            # to read (0), to be kept in every cache (3), as data (1)
+            builder.call(function, [builder.gep(start, [_INT(line)]), _INT(0), _INT(3), _INT(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, place, count), code

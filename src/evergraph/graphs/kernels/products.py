@@ -1,0 +1,96 @@
+"""scale · Â X + add_scale · Y, by each of the kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.mapped import page_out
+from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
+
+if TYPE_CHECKING:
+    from evergraph.graphs.kernels.numba_sum import Flat, Rows
+    from evergraph.graphs.smoother import Smoother
+
+
+def numba_product(
+    smoother: Smoother,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
+    """Fill ``out`` in one pass that writes no weights and no self-loops.
+
+    features: float32 [columns, dims]; out, add: float32 [rows, dims]
+    """
+    from evergraph.graphs.kernels.numba_sum import weighted_sums
+
+    rows, x, y = _rows(smoother), _flat(features), _flat(out)
+    more = y if add is None else _flat(add)
+    share = np.float32(0.0 if add is None else add_scale)
+
+    def work(part: slice) -> None:
+        weighted_sums(
+            rows, x, y, more, np.float32(scale), share, out.shape[1], part.start, part.stop
+        )
+        if smoother.mapped:
+            page_out(smoother.entries(part))
+
+    count = range_count(smoother.indptr, mapped=smoother.mapped)
+    spread(work, row_ranges(smoother.indptr, count=count))
+
+
+def torch_product(
+    smoother: Smoother,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
+    """Fill ``out`` by a product with Â written out; if it is mapped, a range of rows at a time."""
+    if not smoother.mapped:
+        into(smoother.matrix, features, out, add, scale, add_scale)
+        return
+    count = range_count(smoother.indptr, mapped=True)
+    for part in row_ranges(smoother.indptr, count=count):
+        more = None if add is None else add[part]
+        into(smoother.rows(part).matrix, features, out[part], more, scale, add_scale)
+        page_out(smoother.entries(part))
+
+
+def into(
+    matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
+) -> None:
+    """Fill ``out`` with scale · matrix features + share · add."""
+    # With beta = 0 what stands in ``out`` is never read.
+    beta = 0.0 if add is None else share
+    torch.addmm(out if add is None else add, matrix, features, beta=beta, alpha=scale, out=out)
+
+
+def _rows(smoother: Smoother) -> Rows:
+    from evergraph.graphs.kernels.numba_sum import Rows
+
+    return Rows(
+        smoother.indptr.numpy(),
+        smoother.indices.numpy(),
+        smoother.left.numpy(),
+        smoother.right.numpy(),
+        smoother.first if smoother.self_loops else -1,
+    )
+
+
+def _flat(matrix: Tensor) -> Flat:
+    """Return a matrix whose rows are whole, though they may lie apart, as what lies between."""
+    from evergraph.graphs.kernels.numba_sum import Flat
+
+    assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must lie side by side"
+    length = (matrix.shape[0] - 1) * matrix.stride(0) + matrix.shape[1]
+    return Flat(matrix.as_strided((length,), (1,)).numpy(), matrix.stride(0))

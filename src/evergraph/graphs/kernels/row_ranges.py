@@ -1,0 +1,57 @@
+"""Rows cut into ranges of like work, and threads that share them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+# A thread takes many ranges, so that none waits long for another that was given the hubs.
+RANGES_PER_THREAD = 16
+# Of a mapped adjacency, the most entries (16 MB of them) that a range keeps in memory.
+MAPPED_ENTRIES = 1 << 22
+
+
+def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
+    """Cut rows into at most ``count`` ranges, each with about as many entries and rows in sum.
+
+    >>> row_ranges(torch.tensor([0, 6, 7, 8, 9]), count=2)  # the first row alone is half the work
+    [slice(0, 1, None), slice(1, 4, None)]
+    """
+    starts = indptr.numpy()
+    rows = len(starts) - 1
+    whole = int(starts[-1]) - int(starts[0]) + rows
+
+    def before(row: int) -> int:
+        return int(starts[row]) - int(starts[0]) + row
+
+    cuts = [bisect_left(range(rows), whole * k // count, key=before) for k in range(count)]
+    bounds = sorted({*cuts, rows})
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def range_count(indptr: Tensor, *, mapped: bool) -> int:
+    """Return how many ranges a product should be cut into."""
+    count = RANGES_PER_THREAD * torch.get_num_threads()
+    entries = int(indptr[-1]) - int(indptr[0])
+    return max(count, -(-entries // MAPPED_ENTRIES)) if mapped else count
+
+
+def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
+    """Do the work of every range, on as many threads as torch would use.
+
+    Plain threads, as the work holds no lock of Python's: they wait without spinning, may be
+    started from several threads at once, and leave torch's own alone.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        for part in ranges:
+            work(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, ranges):  # an exception comes out here
+            pass

@@ -1,0 +1,51 @@
+"""The product on a device that the adjacency does not fit on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from evergraph.core.mapped import page_out
+from evergraph.graphs.kernels.products import into
+from evergraph.graphs.kernels.row_ranges import row_ranges
+
+if TYPE_CHECKING:
+    from evergraph.graphs.smoother import Smoother
+
+# Entries that are on the device at a time: 64 MB of them, some 400 MB while weights are made.
+STREAMED_ENTRIES = 1 << 24
+
+
+def streamed_product(
+    smoother: Smoother,
+    features: Tensor,
+    out: Tensor,
+    *,
+    add: Tensor | None,
+    scale: float,
+    add_scale: float,
+) -> None:
+    """Fill ``out`` where the features are; rows of the adjacency go there a range at a time.
+
+    features: [columns, dims]; out, add: [rows, dims]
+    """
+    device, right = features.device, smoother.right.to(features.device)
+    entries = int(smoother.indptr[-1]) - int(smoother.indptr[0])
+    for part in row_ranges(smoother.indptr, count=-(-entries // STREAMED_ENTRIES) or 1):
+        listed = smoother.entries(part)
+        pointers = smoother.indptr[part.start : part.stop + 1]
+        rows = replace(
+            smoother.rows(part),
+            indptr=(pointers - pointers[0]).to(device),
+            indices=listed.to(device),
+            left=smoother.left[part].to(device),
+            right=right,
+            mapped=False,
+            kernel="torch",
+        )
+        more = None if add is None else add[part]
+        into(rows.matrix, features, out[part], more, scale, add_scale)
+        if smoother.mapped:
+            page_out(listed)

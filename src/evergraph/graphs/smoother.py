@@ -1,0 +1,166 @@
+"""The normalised adjacency, never written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.graphs.graph import Graph
+from evergraph.graphs.kernels import KERNELS, Kernel, choose_kernel, numba_works, room
+from evergraph.graphs.kernels.products import numba_product, torch_product
+from evergraph.graphs.kernels.streamed import streamed_product
+from evergraph.graphs.normalisation import Normalisation, scalings, written_out
+
+
+@dataclass(frozen=True, eq=False)
+class Smoother:
+    """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
+
+    Attributes:
+        indptr: where each row begins in ``indices``.  int32 [rows + 1]
+        indices: the graph's own, all of them.  int32 [edges]
+        left: the diagonal of L.  float32 [rows]
+        right: the diagonal of R.  float32 [columns]
+        self_loops: whether s is 1, else 0.
+        first: which row of the whole the first row is.
+        mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
+        kernel: who multiplies on a CPU; part of a whole keeps the whole's.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    left: Tensor
+    right: Tensor
+    self_loops: bool = True
+    first: int = 0
+    mapped: bool = False
+    kernel: Kernel = "torch"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns."""
+        return len(self.left), len(self.right)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays live."""
+        return self.indices.device
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]"""
+        own = None
+        if self.self_loops:
+            last = self.first + len(self.left)
+            own = torch.arange(self.first, last, dtype=torch.int32, device=self.device)
+        indptr = self.indptr - self.indptr[0]
+        entries = self.entries(slice(0, len(self.left)))
+        return written_out(indptr, entries, left=self.left, right=self.right, own=own)
+
+    def rows(self, part: slice) -> Smoother:
+        """Return Â of some rows only, in views: nothing is copied.
+
+        >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
+        ...                         labels=torch.tensor([0, 0, 0]), undirected=True)
+        >>> smoother(path, scheme="none").rows(slice(1, 3)).product(torch.eye(3))
+        tensor([[1., 1., 1.],
+                [0., 1., 1.]])
+        """
+        start, stop, _ = part.indices(len(self.left))
+        return replace(
+            self,
+            indptr=self.indptr[start : stop + 1],
+            left=self.left[start:stop],
+            first=self.first + start,
+        )
+
+    def entries(self, part: slice) -> Tensor:
+        """Return the neighbours listed in some rows, self-loops aside.  int32 [entries]"""
+        return self.indices[int(self.indptr[part.start]) : int(self.indptr[part.stop])]
+
+    def product(
+        self,
+        features: Tensor,
+        *,
+        add: Tensor | None = None,
+        scale: float = 1.0,
+        add_scale: float = 1.0,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Return scale · Â features + add_scale · add.  [columns, dims] -> [rows, dims]
+
+        out: where to, neither features nor add; new memory unless given.
+        """
+        shape = (len(self.left), features.shape[1])
+        _check_shape("features", features, (len(self.right), shape[1]))
+        for name, given in (("add", add), ("out", out)):
+            if given is not None:
+                _check_shape(name, given, shape)
+        out = room(shape[0], like=features) if out is None else out
+        features, add = _with_whole_rows(features), None if add is None else _with_whole_rows(add)
+        by_numba = self.kernel == "numba" and _for_numba(features, add, out)
+        product = numba_product if by_numba else torch_product
+        if features.device != self.device:
+            product = streamed_product
+        if out.numel():
+            product(self, features, out, add=add, scale=scale, add_scale=add_scale)
+        return out
+
+
+def smoother(
+    graph: Graph,
+    *,
+    self_loops: bool = True,
+    scheme: Normalisation = "symmetric",
+    kernel: Kernel | None = None,
+) -> Smoother:
+    """Return the graph's normalised adjacency; only degrees are looked at.
+
+    scheme: as of ``normalised``. kernel: chosen by the graph's size unless given.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                         labels=torch.tensor([0, 0]), undirected=True)
+    >>> smoother(pair).product(torch.tensor([[1.], [3.]]))
+    tensor([[2.0000],
+            [2.0000]])
+    """
+    left, right = scalings(graph.indptr.diff() + int(self_loops), scheme)
+    if kernel is None:
+        entries = graph.num_edges + (graph.num_nodes if self_loops else 0)
+        kernel = choose_kernel(entries=entries, device=graph.device)
+    check_choice("kernel", kernel, KERNELS)
+    if kernel == "numba" and not numba_works():
+        raise ConfigurationError("kernel 'numba' needs numba, which is not installed")
+    return Smoother(
+        graph.indptr,
+        graph.indices,
+        left,
+        right,
+        self_loops=self_loops,
+        mapped=graph.mapped,
+        kernel=kernel,
+    )
+
+
+def _check_shape(name: str, matrix: Tensor, shape: tuple[int, int]) -> None:
+    if tuple(matrix.shape) != shape:
+        raise DataError(f"{name} must have shape {shape} here, not {tuple(matrix.shape)}")
+
+
+def _with_whole_rows(matrix: Tensor) -> Tensor:
+    """Return a matrix whose columns lie side by side (itself if they do)."""
+    return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
+
+
+def _for_numba(*matrices: Tensor | None) -> bool:
+    """Whether the numba kernel can read and write these where they lie."""
+    given = [matrix for matrix in matrices if matrix is not None]
+    return all(
+        m.dtype == torch.float32 and m.device.type == "cpu" and _with_whole_rows(m) is m
+        for m in given
+    )

@@ -1,0 +1,71 @@
+"""Statistics of many nodes, counted by several workers and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from evergraph.core.resources import Resources
+from evergraph.memory.class_statistics import ClassStatistics
+from evergraph.nn.expansion import Expansion
+
+# Nodes that one worker counts at a time. It is the same for any number of workers, and so are
+# the sums. At a width of 4,096 they are seconds of work for 34 MB of statistics.
+BLOCK_ROWS = 1 << 15
+
+
+def with_counted(
+    statistics: ClassStatistics,
+    embeddings: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    expand: Expansion,
+    resources: Resources,
+) -> ClassStatistics:
+    """Return statistics with more nodes counted in; those given may be changed.
+
+    G = Σ_b G_b over blocks b of nodes, and likewise the sums: a worker expands a block's embeddings
+    and returns its statistics, which are merged in the order of the blocks. So the result does
+    not depend on how many workers there are, and equals to rounding what one process counts. One
+    block, one worker, or embeddings on a GPU: they are counted here.
+
+    embeddings: [n, dims]; labels: int64 [n]; weights: positive [n].
+    """
+    shared = resources.engine.workers > 1 and embeddings.device.type == "cpu"
+    if not shared or len(labels) <= BLOCK_ROWS:
+        statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
+        return statistics
+    total = ClassStatistics(statistics.width)
+    given = {
+        "embeddings": embeddings, "labels": labels, "weights": weights, "expand": expand,
+        "width": statistics.width,
+    }  # fmt: skip
+    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
+    for state in resources.engine.map(count_block, blocks, shared=given):
+        counted = ClassStatistics(statistics.width)
+        counted.restore(state)
+        total = total.merged(counted)
+    return statistics.merged(total)
+
+
+def count_block(
+    rows: tuple[int, int],
+    *,
+    embeddings: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    expand: Expansion,
+    width: int,
+) -> dict[str, Tensor]:
+    """Return the state of the statistics of some nodes; a pure function."""
+    part = slice(*rows)
+    counted = ClassStatistics(width)
+    counted.add(_features(embeddings[part], expand, width), labels[part], weights[part])
+    return counted.state()
+
+
+def _features(embeddings: Tensor, expand: Expansion, width: int) -> Iterator[Tensor]:
+    """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
+    return (expand(rows)[:, :width] for rows in expand.blocks(embeddings))

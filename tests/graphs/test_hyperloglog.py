@@ -1,0 +1,236 @@
+"""Counters against sets: hashes, estimates and hops, however the work is cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.engine import Work
+from evergraph.core.errors import ConfigurationError, ResourceError
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph, estimate_reach_sizes, hyperloglog, reach, row_sweep
+from evergraph.graphs.distinct_count import SEED, TOP, distinct_count, hashed, splitmix64
+from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
+from evergraph.graphs.kernels.torch_max import piecewise_max
+
+NODES = 12
+pairs = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
+EVERYONE = torch.arange(NODES)
+
+
+def graph_of(edges: Sequence[tuple[int, int]], *, nodes: int = NODES, both: bool = True) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.zeros(nodes, 1),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=both,
+    )
+
+
+def from_sets(graph: Graph, nodes: Tensor, hops: int, registers: int) -> Tensor:
+    """The estimate from the definition: fill a counter with everyone who is really there."""
+    column, rank = hashed(graph.num_nodes, registers)
+    sums = torch.zeros(2, len(nodes), dtype=torch.int64)
+    for row, ego in enumerate(reach(graph, nodes, hops=hops)):
+        counter = [0] * registers
+        for node in ego.tolist():
+            counter[int(column[node])] = max(counter[int(column[node])], int(rank[node]))
+        sums[0, row] = sum(2 ** (TOP - value) for value in counter if value)
+        sums[1, row] = counter.count(0)
+    near = graph.degrees[nodes] + 1
+    return distinct_count(sums, registers).clamp_min(near).clamp_max(graph.num_nodes)
+
+
+class Scattered:
+    """An engine of three workers that does the last item first."""
+
+    workers = 3
+
+    def map(
+        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
+    ) -> Iterator[Any]:
+        found = {item: work(item, **(shared or {})) for item in reversed(items)}
+        return iter([found[item] for item in items])
+
+
+@pytest.fixture(params=["numba", "torch"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "numba":
+        pytest.importorskip("numba")
+    monkeypatch.setattr(hyperloglog, "choose_kernel", lambda **_: request.param)
+    return str(request.param)
+
+
+def test_hashes_are_those_of_splitmix64() -> None:
+    # the first three outputs of the published generator from the state 0
+    numbers = splitmix64(np.arange(3, dtype=np.uint64), SEED)
+    assert [hex(n) for n in numbers.tolist()] == [
+        "0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f",
+    ]  # fmt: skip
+    column, rank = hashed(3, 16)
+    assert column.tolist() == [0xF, 0x4, 0xF]  # the last digit of each
+    assert rank.tolist() == [1, 2, 6]  # 1 + leading zeros: 0xe, 0x6 and 0x06
+
+
+def test_ranks_halve_and_registers_are_used_evenly() -> None:
+    column, rank = hashed(1 << 18, 64)
+    for r in range(1, 8):
+        share = float((rank == r).double().mean())
+        assert abs(share - 2.0**-r) < 4 * math.sqrt(2.0**-r / (1 << 18))
+    counts = column.long().bincount(minlength=64).double()
+    assert float(((counts - 4096) ** 2 / 4096).sum()) < 63 + 5 * math.sqrt(2 * 63)
+    assert int(rank.max()) <= TOP
+
+
+def test_few_registers_are_the_many_folded() -> None:
+    few, many = hashed(1000, 32), hashed(1000, 256)
+    assert few[0].equal(many[0] % 32)
+    assert few[1].equal(many[1])
+
+
+def test_estimate_by_hand() -> None:
+    # 8 registers, 5 empty, and 1, 1 and 3 in the others: Σ 2^-M = 1/2 + 1/2 + 1/8
+    sums = torch.tensor([[(1 << 39) + (1 << 39) + (1 << 37)], [5]])
+    x = 5 / 8
+    sigma = x + x**2 + 2 * x**4 + 4 * x**8 + 8 * x**16 + 16 * x**32
+    expected = 64 / (2 * math.log(2)) / (8 * sigma + 1.125)
+    assert distinct_count(sums, 8).item() == pytest.approx(expected, rel=1e-5)
+    assert distinct_count(torch.tensor([[8 << 38], [0]]), 8).item() == pytest.approx(
+        64 / (2 * math.log(2)) / 2  # all registers hold 2: no σ, Σ 2^-M = 2
+    )
+
+
+@pytest.mark.parametrize("size", [1, 5, 40, 300, 5000])
+def test_estimates_are_without_bias_and_as_sharp_as_they_should_be(size: int) -> None:
+    registers, trials = 128, 200
+    errors = []
+    for trial in range(trials):
+        column, rank = hashed(size, registers, seed=SEED + 7919 * (trial + 1))
+        counter = torch.zeros(registers, dtype=torch.int64)
+        counter.scatter_reduce_(0, column.long(), rank.long(), "amax")
+        filled = counter[counter > 0]
+        sums = torch.stack([(1 << (TOP - filled)).sum(), (counter == 0).sum()])[:, None]
+        errors.append(distinct_count(sums, registers).item() / size - 1)
+    error = np.array(errors)
+    spread = 1.04 / math.sqrt(registers)
+    assert abs(error.mean()) < 4 * spread / math.sqrt(trials)
+    assert error.std() < 1.2 * spread
+
+
+def test_hops_of_none_and_one_are_exact() -> None:
+    star = graph_of([(0, leaf) for leaf in range(1, 6)])
+    nodes = torch.tensor([3, 0, 0, 7])
+    assert estimate_reach_sizes(star, nodes, hops=0).tolist() == [1, 1, 1, 1]
+    assert estimate_reach_sizes(star, nodes, hops=1).tolist() == [2, 6, 6, 1]
+    assert estimate_reach_sizes(star, nodes, hops=1).dtype == torch.float64
+    assert estimate_reach_sizes(star, nodes[:0], hops=2).tolist() == []
+
+
+def test_an_estimate_stays_between_what_is_known() -> None:
+    # 8 registers say little: unbounded, the middle of a star of 200 would be off by a lot
+    star = graph_of([(0, leaf) for leaf in range(1, 200)], nodes=200)
+    sizes = estimate_reach_sizes(star, torch.arange(200), hops=2, registers=8)
+    assert float(sizes[0]) == 200  # has 199 neighbours, and there are no more nodes
+    assert float(sizes.min()) >= 2
+    assert float(sizes.max()) <= 200
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("hops", [2, 3, 4])
+def test_counters_hold_exactly_who_is_within_reach(kernel: str, both: bool, hops: int) -> None:
+    @settings(max_examples=12, deadline=None)
+    @given(edges=pairs, registers=st.sampled_from([8, 16, 64]))
+    def check(edges: list[tuple[int, int]], registers: int) -> None:
+        graph = graph_of(edges, both=both)
+        nodes = torch.tensor([11, 0, 5, 5, 3])
+        found = estimate_reach_sizes(graph, nodes, hops=hops, registers=registers)
+        assert found.equal(from_sets(graph, nodes, hops, registers))
+
+    check()
+
+
+@pytest.mark.parametrize(("limit", "wide"), [(1, 32), (300, 8)])
+def test_how_the_work_is_cut_changes_no_bit(
+    kernel: str, limit: int, wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = torch.Generator().manual_seed(3)
+    graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), nodes=40)
+    nodes = torch.randperm(40, generator=draw)[:25]
+    whole = estimate_reach_sizes(graph, nodes, hops=3, registers=64)
+    monkeypatch.setattr(row_sweep, "BLOCK_ENTRIES", limit)
+    monkeypatch.setattr(hyperloglog, "MOST_WIDE", wide)
+    scattered = Resources(engine=Scattered())
+    assert estimate_reach_sizes(graph, nodes, hops=3, registers=64).equal(whole)
+    cut = estimate_reach_sizes(graph, nodes, hops=3, registers=64, resources=scattered)
+    assert cut.equal(whole)
+    one = torch.cat([estimate_reach_sizes(graph, n, hops=3, registers=64) for n in nodes.split(10)])
+    assert one.equal(whole)
+
+
+def test_blocks_leave_no_worker_idle_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of([])
+    assert hyperloglog._blocks(graph, 512, Resources()) == [(0, 256), (256, 256)]
+    three = hyperloglog._blocks(graph, 512, Resources(engine=Scattered()))
+    assert three == [(0, 128), (128, 128), (256, 128), (384, 128)]
+    # 12 nodes x 32 registers x 2 are 768 bytes: a quarter of what is left has room for no more
+    monkeypatch.setattr(Resources, "left", 4 * 768)
+    assert hyperloglog._blocks(graph, 64, Resources()) == [(0, 32), (32, 32)]
+
+
+def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resources, "left", 100)
+    with pytest.raises(ResourceError, match="estimating reach takes"):
+        estimate_reach_sizes(graph_of([(0, 1)]), EVERYONE, hops=2, resources=Resources(memory=1))
+
+
+@pytest.mark.parametrize("registers", [0, 4, 100, 1 << 16, 64.0])
+def test_registers_are_a_power_of_two(registers: Any) -> None:
+    with pytest.raises(ConfigurationError, match="registers must be a power of two from 8"):
+        estimate_reach_sizes(graph_of([]), EVERYONE, hops=2, registers=registers)
+
+
+def test_a_graph_in_files_has_the_same_estimates(tmp_path: Path, kernel: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    graph = graph_of(torch.randint(5000, (20_000, 2), generator=draw).tolist(), nodes=5000)
+    writer = GraphFolderWriter(tmp_path / "graph")
+    for name in ("indptr", "indices", "features", "labels"):
+        array = getattr(graph, name)
+        writer.create(name, tuple(array.shape), array.dtype).copy_(array)
+    writer.finish(undirected=True)
+    mapped, nodes = open_graph_folder(tmp_path / "graph"), torch.arange(5000)
+    assert mapped.mapped
+    found = estimate_reach_sizes(mapped, nodes, hops=2, registers=64)
+    assert found.equal(estimate_reach_sizes(graph, nodes, hops=2, registers=64))
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(0, 150), max_size=6), seed=st.integers(0, 99))
+def test_maxima_of_long_runs_are_found_piece_by_piece(lengths: list[int], seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    source = torch.randint(40, (20, 8), generator=draw, dtype=torch.uint8)
+    places = torch.randint(20, (sum(lengths),), generator=draw)
+    found = piecewise_max(source, places, torch.tensor(lengths, dtype=torch.int64))
+    runs = source[places].split(lengths)
+    zero = torch.zeros(1, 8, dtype=torch.uint8)
+    expected = [torch.cat([run, zero]).amax(0) for run in runs]
+    assert found.equal(torch.stack(expected) if expected else found[:0])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_gives_the_same_bits() -> None:
+    draw = torch.Generator().manual_seed(3)
+    graph = graph_of(torch.randint(300, (900, 2), generator=draw).tolist(), nodes=300)
+    nodes = torch.randperm(300, generator=draw)[:120]
+    for hops in (0, 1, 2, 3):
+        here = estimate_reach_sizes(graph, nodes, hops=hops)
+        assert estimate_reach_sizes(graph.to("cuda"), nodes.cuda(), hops=hops).equal(here)

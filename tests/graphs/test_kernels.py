@@ -1,0 +1,156 @@
+"""Which kernel is taken, and how its work is shared."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import threading
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.graphs import Graph, smoother
+from evergraph.graphs.kernels import choose_kernel, room
+from evergraph.graphs.kernels.choice import NUMBA_PAYS_FROM
+from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **options: Any) -> Any:
+        if name == "numba":
+            raise ImportError("no numba here")
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_small_graphs_never_wait_for_numba(without_numba: None) -> None:
+    assert choose_kernel(entries=NUMBA_PAYS_FROM - 1) == "torch"
+
+
+def test_large_graphs_are_numbas() -> None:
+    pytest.importorskip("numba")
+    assert choose_kernel(entries=NUMBA_PAYS_FROM) == "numba"
+    assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") == "torch"
+
+
+def test_torch_steps_in_without_numba(
+    without_numba: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="evergraph"):
+        assert choose_kernel(entries=NUMBA_PAYS_FROM) == "torch"
+    assert "numba cannot be used (no numba here)" in caplog.text
+    assert f"kernel torch for {NUMBA_PAYS_FROM} entries on cpu" in caplog.text
+    assert all(record.levelno == logging.DEBUG for record in caplog.records)
+
+
+def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def note(*, entries: int, device: object) -> str:
+        asked.append(entries)
+        return "torch"
+
+    monkeypatch.setattr(import_module("evergraph.graphs.smoother"), "choose_kernel", note)
+    pair = Graph.from_edges(
+        torch.tensor([[0], [1]]), features=torch.eye(3), labels=torch.arange(3), undirected=True
+    )
+    smoother(pair)
+    smoother(pair, self_loops=False)
+    assert asked == [5, 2]
+
+
+def test_room_is_for_rows_like_others() -> None:
+    new = room(5, like=torch.ones(2, 3))
+    assert (new.shape, new.dtype, new.is_contiguous()) == ((5, 3), torch.float32, True)
+    assert new.data_ptr() % 64 == 0
+    assert room(5, like=torch.ones(2, 3).double()).dtype == torch.float64
+    assert room(0, like=torch.ones(2, 3)).shape == (0, 3)
+
+
+def test_a_hub_gets_a_range_of_its_own() -> None:
+    # 1 + 1, 9 + 1, 1 + 1, 1 + 1 entries and rows: a half is 8, reached within the second row
+    assert row_ranges(torch.tensor([0, 1, 10, 11, 12]), count=2) == [slice(0, 2), slice(2, 4)]
+    assert row_ranges(torch.tensor([5, 6, 15, 16, 17]), count=2) == [slice(0, 2), slice(2, 4)]
+    assert row_ranges(torch.tensor([0]), count=3) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(degrees=st.lists(st.integers(0, 30), min_size=1, max_size=60), count=st.integers(1, 20))
+def test_ranges_cover_all_rows_and_none_is_much_larger(degrees: list[int], count: int) -> None:
+    indptr = torch.tensor([0, *degrees]).cumsum(0)
+    ranges = row_ranges(indptr, count=count)
+    assert [row for part in ranges for row in range(part.start, part.stop)] == [
+        *range(len(degrees))
+    ]
+    assert len(ranges) <= count
+    share = (sum(degrees) + len(degrees)) / count
+    for part in ranges:
+        work = sum(degrees[part]) + part.stop - part.start
+        assert work <= share + max(degrees) + 2  # a row is never cut
+
+
+def test_a_mapped_adjacency_is_cut_finer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    indptr = torch.tensor([0, 10 * 2**22 + 1, 100 * 2**22 + 1])
+    assert range_count(indptr, mapped=False) == 32
+    assert range_count(indptr, mapped=True) == 101
+    assert range_count(indptr[:2], mapped=True) == 32
+
+
+def test_work_is_spread_over_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = [slice(k, k + 1) for k in range(6)]
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        done: list[int] = []
+        names: set[str] = set()
+        meet = threading.Barrier(threads, timeout=20)
+
+        def work(part: slice, done: list[int] = done, names: set[str] = names) -> None:
+            meet.wait()  # passes only while so many are at work at once  # noqa: B023
+            done.append(part.start)
+            names.add(threading.current_thread().name)
+
+        spread(work, ranges)
+        assert sorted(done) == [0, 1, 2, 3, 4, 5]
+        assert len(names) == threads
+
+
+def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+    def work(part: slice) -> None:
+        raise ValueError(f"at {part.start}")
+
+    with pytest.raises(ValueError, match="at 0"):
+        spread(work, [slice(0, 1)])
+
+
+def test_several_threads_may_multiply_at_once() -> None:
+    pytest.importorskip("numba")
+    generator = torch.Generator().manual_seed(0)
+    graph = Graph.from_edges(
+        torch.randint(400, (2, 4000), generator=generator),
+        features=torch.randn(400, 48, generator=generator),
+        labels=torch.zeros(400, dtype=torch.int64),
+    )
+    operator = smoother(graph, kernel="numba")
+    expected = operator.product(graph.features)
+    same: list[bool] = []
+
+    def multiply() -> None:
+        same.extend(operator.product(graph.features).equal(expected) for _ in range(20))
+
+    workers = [threading.Thread(target=multiply) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert same == [True] * 80

@@ -1,0 +1,302 @@
+"""Â by hand, against Â written out, in blocks of columns and in ranges of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.core.mapped import map_array
+from evergraph.graphs import Graph, Smoother, normalised, propagate, smoother, walk
+from evergraph.graphs.kernels import products, row_ranges
+from evergraph.topology import SGC, topologies
+
+MODULE = import_module("evergraph.graphs.smoother")  # the function has its name
+KERNELS = ["torch", "numba"]
+seeds = st.integers(0, 10_000)
+schemes = st.sampled_from(["symmetric", "row", "none"])
+
+
+def needs(kernel: str) -> None:
+    if kernel == "numba":
+        pytest.importorskip("numba")
+
+
+def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
+    return Graph.from_edges(
+        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
+        features=torch.eye(nodes),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+def random_graph(seed: int, nodes: int = 90) -> Graph:
+    """Directed, with a hub (node 0 gathers from most) and nodes without neighbours."""
+    generator = torch.Generator().manual_seed(seed)
+    some = torch.randint(nodes, (2, 3 * nodes), generator=generator)
+    hub = torch.stack([torch.arange(nodes), torch.zeros(nodes, dtype=torch.int64)])
+    pairs = torch.cat([some[:, some[1] % 3 != 1], hub], 1)
+    labels = torch.zeros(nodes, dtype=torch.int64)
+    return Graph.from_edges(pairs, features=torch.eye(nodes), labels=labels)
+
+
+def random_features(seed: int, nodes: int, width: int) -> Tensor:
+    return torch.randn(nodes, width, generator=torch.Generator().manual_seed(seed))
+
+
+#  0 - 1 - 2   and 3 apart; D of A + I is 2, 3, 2, 1 and of A is 1, 2, 1, none
+PATH = graph_of([(0, 1), (1, 2)], 4)
+X = torch.tensor([[6.0, 60.0], [12.0, 120.0], [18.0, 180.0], [5.0, 50.0]])
+HAND: dict[tuple[str, bool], list[float]] = {
+    ("row", True): [9, 12, 15, 5],
+    ("row", False): [12, 12, 12, 0],
+    ("none", True): [18, 36, 30, 5],
+    ("none", False): [12, 24, 12, 0],
+    # 6/2 + 12/√6, (6 + 18)/√6 + 12/3, 12/√6 + 18/2, 5
+    ("symmetric", True): [3 + 12 / 6**0.5, 24 / 6**0.5 + 4, 12 / 6**0.5 + 9, 5],
+    # 12/√2, (6 + 18)/√2, 12/√2, nothing
+    ("symmetric", False): [12 / 2**0.5, 24 / 2**0.5, 12 / 2**0.5, 0],
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("scheme", "self_loops"), HAND)
+def test_a_path_by_hand(kernel: str, scheme: str, self_loops: bool) -> None:
+    needs(kernel)
+    operator = smoother(PATH, self_loops=self_loops, scheme=scheme, kernel=kernel)  # type: ignore[arg-type]
+    column = torch.tensor(HAND[scheme, self_loops], dtype=torch.float32)
+    expected = torch.stack([column, 10 * column], 1)
+    torch.testing.assert_close(operator.product(X), expected)
+    mixed = operator.product(X, add=X, scale=0.5, add_scale=2.0)
+    torch.testing.assert_close(mixed, 0.5 * expected + 2 * X)
+    torch.testing.assert_close(operator.product(X, scale=-1.0), -expected)
+    # the rows of nodes 1 and 2 alone
+    torch.testing.assert_close(operator.rows(slice(1, 3)).product(X), expected[1:3])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, width=st.integers(1, 300), scheme=schemes, self_loops=st.booleans())
+def test_every_width_equals_the_matrix_written_out(
+    kernel: str, seed: int, width: int, scheme: str, self_loops: bool
+) -> None:
+    needs(kernel)
+    graph = random_graph(seed)
+    features, add = (random_features(s, graph.num_nodes, width) for s in (seed, seed + 1))
+    kept = features.clone(), add.clone()
+    dense = normalised(graph, self_loops=self_loops, scheme=scheme).to_dense()  # type: ignore[arg-type]
+    operator = smoother(graph, self_loops=self_loops, scheme=scheme, kernel=kernel)  # type: ignore[arg-type]
+    close = torch.testing.assert_close
+    close(operator.product(features), dense @ features, atol=1e-5, rtol=1e-5)
+    mixed = operator.product(features, add=add, scale=0.9, add_scale=-0.1)
+    close(mixed, 0.9 * dense @ features - 0.1 * add, atol=1e-5, rtol=1e-5)
+    assert features.equal(kept[0])
+    assert add.equal(kept[1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, width=st.integers(1, 300), data=st.data())
+def test_blocks_of_columns_and_rows_give_the_same_bits(
+    seed: int, width: int, data: st.DataObject
+) -> None:
+    needs("numba")
+    graph = random_graph(seed)
+    nodes = graph.num_nodes
+    features, add = (random_features(s, nodes, width) for s in (seed, seed + 1))
+    operator = smoother(graph, kernel="numba")
+    whole = operator.product(features, add=add, scale=0.7, add_scale=0.3)
+    column, row = data.draw(st.integers(0, width)), data.draw(st.integers(0, nodes))
+    out = torch.full_like(whole, torch.nan)
+    for columns in (slice(0, column), slice(column, width)):
+        for rows in (slice(0, row), slice(row, nodes)):
+            part = operator.rows(rows).product(
+                features[:, columns],
+                add=add[rows, columns],
+                scale=0.7,
+                add_scale=0.3,
+                out=out[rows, columns],
+            )
+            assert part.data_ptr() == out[rows, columns].data_ptr()
+    assert out.equal(whole)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, width=st.integers(1, 140), threads=st.integers(1, 4))
+def test_threads_do_not_change_the_bits(seed: int, width: int, threads: int) -> None:
+    needs("numba")
+    graph = random_graph(seed)
+    features = random_features(seed, graph.num_nodes, width)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = smoother(graph, kernel="numba").product(features)
+        torch.set_num_threads(threads)
+        assert smoother(graph, kernel="numba").product(features).equal(alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_range_of_a_range_is_a_range_of_the_whole(kernel: str) -> None:
+    needs(kernel)
+    graph = random_graph(3)
+    operator, features = smoother(graph, kernel=kernel), random_features(3, 90, 5)  # type: ignore[arg-type]
+    inner = operator.rows(slice(20, 80)).rows(slice(10, None))
+    assert (inner.shape, inner.first, inner.kernel) == ((50, 90), 30, kernel)
+    assert inner.indices is operator.indices
+    torch.testing.assert_close(inner.product(features), operator.product(features)[30:80])
+    torch.testing.assert_close(inner.matrix.to_dense(), normalised(graph).to_dense()[30:80])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel: str) -> None:
+    needs(kernel)
+    graph, features = random_graph(5), random_features(5, 90, 21)
+    operator = smoother(graph, kernel=kernel)  # type: ignore[arg-type]
+    wide = torch.full((90, 40), torch.nan)
+    assert propagate(operator, features, out=wide[:, 7:28]) is not None
+    torch.testing.assert_close(wide[:, 7:28], operator.product(features))
+    assert bool(wide[:, :7].isnan().all() and wide[:, 28:].isnan().all())
+
+
+def test_without_self_loops_a_nodes_own_features_are_not_read() -> None:
+    needs("numba")
+    features = X.clone()
+    features[3] = torch.nan  # nobody's neighbour
+    rows = smoother(PATH, self_loops=False, scheme="none", kernel="numba").product(features)
+    assert rows[:, 0].tolist() == [12, 24, 12, 0]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_features_need_not_lie_row_by_row(kernel: str) -> None:
+    needs(kernel)
+    operator = smoother(PATH, scheme="none", kernel=kernel)  # type: ignore[arg-type]
+    turned = X.t().contiguous().t()
+    assert operator.product(turned, add=turned).equal(operator.product(X, add=X))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nothing_in_nothing_out(kernel: str) -> None:
+    needs(kernel)
+    assert smoother(graph_of([], 0), kernel=kernel).product(torch.ones(0, 3)).shape == (0, 3)  # type: ignore[arg-type]
+    assert smoother(PATH, kernel=kernel).product(torch.ones(4, 0)).shape == (4, 0)  # type: ignore[arg-type]
+    lonely = smoother(graph_of([], 3), kernel=kernel)  # type: ignore[arg-type]
+    assert lonely.product(torch.eye(3)).equal(torch.eye(3))
+
+
+def test_other_numbers_than_float32_are_multiplied_too() -> None:
+    needs("numba")
+    exact = smoother(PATH, scheme="none", kernel="numba")
+    assert exact.product(X).dtype == torch.float32
+    doubles = replace(exact, left=exact.left.double(), right=exact.right.double())
+    assert doubles.product(X.double()).tolist() == exact.product(X).tolist()
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    operator = smoother(PATH)
+    with pytest.raises(DataError, match=r"features must have shape \(4, 2\) here, not \(3, 2\)"):
+        operator.product(X[:3])
+    with pytest.raises(DataError, match=r"add must have shape \(4, 2\)"):
+        operator.product(X, add=X[:, :1])
+    with pytest.raises(DataError, match=r"out must have shape \(2, 2\)"):
+        operator.rows(slice(0, 2)).product(X, out=torch.empty(4, 2))
+
+
+def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownNameError, match="choose one of numba, torch"):
+        smoother(PATH, kernel="mkl")  # type: ignore[arg-type]
+    monkeypatch.setattr(MODULE, "numba_works", lambda: False)
+    with pytest.raises(ConfigurationError, match="kernel 'numba' needs numba"):
+        smoother(PATH, kernel="numba")
+
+
+def mapped(graph: Graph, folder: Path) -> Graph:
+    np.save(folder / "indices.npy", graph.indices.numpy())
+    return replace(graph, indices=map_array(folder / "indices.npy"))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_pages_of_a_mapped_adjacency_go_once_they_are_read(
+    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(kernel)
+    graph, features = random_graph(7), random_features(7, 90, 9)
+    expected = smoother(graph, kernel=kernel).product(features, add=features)  # type: ignore[arg-type]
+    gone: list[Tensor] = []
+    monkeypatch.setattr(products, "page_out", gone.append)
+    monkeypatch.setattr(row_ranges, "MAPPED_ENTRIES", 10)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    operator = smoother(mapped(graph, tmp_path), kernel=kernel)  # type: ignore[arg-type]
+    found = operator.product(features, add=features)
+    torch.testing.assert_close(found, expected)
+    assert torch.cat(gone).equal(graph.indices)  # all of it, once, in its order
+    assert len(gone) > row_ranges.RANGES_PER_THREAD  # more ranges than one thread would make
+
+
+def test_the_matrix_is_made_once() -> None:
+    operator = smoother(PATH)
+    assert operator.matrix is operator.matrix
+    assert operator.matrix.to_dense().equal(normalised(PATH).to_dense())
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_walk_goes_on_a_smoother(kernel: str) -> None:
+    needs(kernel)
+    graph, features = random_graph(9), random_features(9, 90, 20)
+    dense = normalised(graph).to_dense()
+    steps = list(walk(smoother(graph, kernel=kernel), features, hops=3))  # type: ignore[arg-type]
+    for power, step in enumerate(steps, start=1):
+        torch.testing.assert_close(step, torch.linalg.matrix_power(dense, power) @ features)
+
+
+def test_sparse_features_stay_sparse_on_a_smoother() -> None:
+    words = torch.zeros(4, 60)
+    words[0, 7] = 1.0
+    product = propagate(smoother(PATH, scheme="none"), words.to_sparse_csr())
+    assert product.layout == torch.sparse_csr
+    assert product.to_dense()[:, 7].tolist() == [1, 1, 0, 0]
+
+
+def with_kernel(kernel: str) -> Callable[..., Smoother]:
+    return lambda graph, **options: smoother(graph, kernel=kernel, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_every_topology_gives_the_same_on_either_kernel(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("numba")
+    graph = random_graph(11).with_features(random_features(11, 90, 40))
+    found = {}
+    for kernel in KERNELS:
+        monkeypatch.setattr("evergraph.topology.base.smoother", with_kernel(kernel))
+        found[kernel] = topologies.make(name).encode(graph)
+    torch.testing.assert_close(found["numba"], found["torch"], atol=1e-5, rtol=1e-5)
+
+
+def test_encoding_never_writes_the_matrix_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("numba")
+    monkeypatch.setattr("evergraph.topology.base.smoother", with_kernel("numba"))
+    monkeypatch.setattr(MODULE, "written_out", None)  # calling it would raise
+    assert SGC(hops=2).encode(random_graph(13)).shape == (90, 90)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_as_on_a_cpu() -> None:
+    graph, features = random_graph(15), random_features(15, 90, 33)
+    expected = smoother(graph).product(features, add=features, scale=0.5)
+    operator = smoother(graph.to("cuda"))
+    assert operator.kernel == "torch"
+    found = operator.product(features.cuda(), add=features.cuda(), scale=0.5)
+    torch.testing.assert_close(found.cpu(), expected, atol=1e-5, rtol=1e-5)
