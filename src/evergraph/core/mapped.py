@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ _PAGE_OUT = 21  # MADV_PAGEOUT of Linux: pages leave memory, contents stay
 RESIDENT = 1 << 28
 # What the system brings in around a page that is read, where it has it at hand.
 _AROUND = 1 << 16
+_BLOCK = 1 << 26  # bytes written at a time
 
 
 class MappedTensor(Tensor):
@@ -29,9 +31,18 @@ class MappedTensor(Tensor):
 
     It is read like any other, and what is computed from it is an ordinary tensor. Rows that are
     taken out of it do not pile up in memory: pages are let go as reading goes on.
+
+    Attributes:
+        path: the file, where another process that opens it sees the same values; else None.
+        file: the same, open for writing, where it may be written to.
+        start: where in the file the values begin.
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # results are ordinary
+    # What is computed from it is ordinary.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    path: Path | None = None
+    file: BinaryIO | None = None
+    start: int = 0
     _read: int = 0
 
     def __getitem__(self, index: Any) -> Tensor:
@@ -44,6 +55,8 @@ class MappedTensor(Tensor):
     def _take(self, rows: Tensor) -> Tensor:
         """Return some rows, in any order; a sweep through the file in blocks if they are many."""
         plain = self.as_subclass(Tensor)
+        if plain.nbytes <= RESIDENT:  # all of it may stay: sweeping would cost for nothing
+            return plain[rows]
         self._read += max(_AROUND, plain[:1].nbytes) * len(rows)
         if self._read < RESIDENT:
             return plain[rows]
@@ -74,7 +87,11 @@ def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, EOFError, OSError) as error:
         raise DataError(f"{path}: is cut short or no .npy array ({error})") from None
-    return torch.from_numpy(array).as_subclass(MappedTensor)
+    mapped = torch.from_numpy(array).as_subclass(MappedTensor)
+    mapped.path = None if writable else path.absolute()
+    mapped.file = path.open("r+b", buffering=0) if writable else None
+    mapped.start = path.stat().st_size - mapped.nbytes
+    return mapped
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> MappedTensor:
@@ -91,8 +108,6 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Mapp
 
 def _claim(path: Path) -> None:
     if sys.platform == "linux":
-        import os
-
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, max(path.stat().st_size, 1))
 
@@ -102,10 +117,37 @@ def is_mapped(array: Tensor) -> bool:
     return isinstance(array, MappedTensor)
 
 
+def put(array: Tensor, first: int, rows: Tensor) -> None:
+    """Write whole rows to an array, from row ``first`` on.
+
+    To a mapped one through the file and not through memory: pages that are written to stay until
+    the disk has them, and a slow disk would fill memory with them.
+    """
+    if not isinstance(array, MappedTensor):
+        array[first : first + len(rows)] = rows
+        return
+    assert array.file is not None, "mapped for reading"
+    values = rows.to(array.dtype).contiguous()
+    offset = array.start + first * (array[:1].nbytes if len(array) else 0)
+    with disk_is_enough(Path(str(array.file.name))):
+        view = memoryview(values.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
+        while len(view):
+            written = os.pwrite(array.file.fileno(), view[:_BLOCK], offset)
+            view, offset = view[written:], offset + written
+
+
+def in_memory(array: Tensor) -> Tensor:
+    """Return an array in memory (itself if it is there)."""
+    return array.as_subclass(Tensor).clone() if is_mapped(array) else array
+
+
 def shortened(array: Tensor, length: int) -> Tensor:
     """Return the first rows of an array, mapped if it is."""
-    part = array[:length]
-    return part.as_subclass(MappedTensor) if is_mapped(array) else part
+    if not isinstance(array, MappedTensor):
+        return array[:length]
+    part = array[:length].as_subclass(MappedTensor)
+    part.path, part.file, part.start = array.path, array.file, array.start
+    return part
 
 
 def page_out(array: Tensor) -> None:

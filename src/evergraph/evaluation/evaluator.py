@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.marking import Marked, Predictor, mark
@@ -63,9 +65,13 @@ def evaluate(
 
 
 def _rows(seen: Marked, index: int) -> dict[str, list[float]]:
-    of_task = [seen.tasks == task for task in range(index + 1)]
+    order = seen.tasks.argsort(stable=True)
+    counts = torch.bincount(seen.tasks, minlength=index + 1).tolist()
+    of_task = list(
+        zip(seen.classes[order].split(counts), seen.labels[order].split(counts), strict=True)
+    )
     return {
-        name: [average(seen.classes[rows], seen.labels[rows]) for rows in of_task]
+        name: [average(classes, labels) for classes, labels in of_task]
         for name, average in AVERAGES.items()
     }
 

@@ -13,6 +13,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics, MemoryUsage
+from evergraph.memory.gathered_statistics import with_counted
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.drift import Drift, drift_map, seen_drift
@@ -145,8 +146,18 @@ class Analytic(WholeTaskLearner):
             for label, size in task.met_sizes.items():
                 sizes[label] = size
         weights = sizes.reciprocal().to(self.device)[labels]
-        features = self._blocks(self.backbone.taken(embeddings, nodes), part)
-        self._statistics_of(part).add(features, labels, weights)
+        counted = with_counted(
+            self._statistics_of(part),
+            self.backbone.taken(embeddings, nodes),
+            labels,
+            weights,
+            expand=self.backbone.expansion(),
+            resources=self.resources,
+        )
+        if part == "train":
+            self.statistics_ = counted
+        else:
+            self.validation_ = counted
         if self.ledger:
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 

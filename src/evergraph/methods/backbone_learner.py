@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
+from evergraph.core.mapped import is_mapped
 from evergraph.graphs import Graph
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.nn import Backbone, backbones, masked_cross_entropy
+from evergraph.nn import PDGNN, Backbone, backbones, masked_cross_entropy
 from evergraph.streams import Task
 from evergraph.training import Batch, Learner, Trainer
 from evergraph.training.learner import part_of
@@ -63,6 +64,15 @@ class BackboneLearner(Learner):
         self._make_room(self.backbone.width_of(inputs), task.label_space.num_classes)
         self._examples = self.examples(task)
         return len(self._examples)
+
+    @property
+    def draws_from(self) -> Sequence[torch.Generator] | None:
+        """Dropout's generator where a step is f_out on embeddings, and nothing else."""
+        plain = type(self).loss is BackboneLearner.loss
+        plain &= type(self).adjust_gradients is Learner.adjust_gradients
+        in_memory = self._examples is not None and not is_mapped(self._examples.inputs)
+        decoupled = isinstance(self.backbone, PDGNN)
+        return (self._noise,) if plain and in_memory and decoupled else None
 
     def examples(self, task: Task) -> Examples:
         """Return what to train on; here the task's own training nodes."""

@@ -15,7 +15,8 @@ from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
-from evergraph.streams.splits import SHARES, Split, split_tasks
+from evergraph.streams.roll import Roll
+from evergraph.streams.splits import SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
 from evergraph.streams.ways import By, arrange, check_way
 
@@ -116,7 +117,9 @@ class GraphStream:
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
+        self._roll = Roll(self._owner, self.splits)
         self._local: dict[int, Graph] = {}
+        self._local_exams: dict[tuple[int, str], Exam] = {}
         self._union: tuple[int, Graph] | None = None
         self._lease: Lease | None = None
 
@@ -147,22 +150,24 @@ class GraphStream:
             )
         if self._lease is not None:
             self._lease.close()
-        nodes = self._nodes(index, cumulative or self.edges == "all")
         graph = self._task_graph(index, cumulative)
         self._lease = Lease(graph)
-        parts = [self._part(s, index, cumulative) for s in ("train", "validation")]
-        own = self._nodes(index, cumulative)
+        everything = cumulative or self.edges == "all"
+        own = self._roll.nodes(index, upto=cumulative)
+        train, validation = (
+            self._roll.part(part, index, upto=cumulative) for part in ("train", "validation")
+        )
         return Task(
             index=index,
             label_space=self.label_space(index),
-            ids=nodes,
-            train=_positions(nodes, parts[0]),
-            train_labels=self._labels[parts[0]],
-            validation=_positions(nodes, parts[1]),
-            validation_labels=self._labels[parts[1]],
-            own=_positions(nodes, own),
+            ids=self._roll.nodes(index, upto=everything),
+            train=self._roll.places(train, index, upto=everything),
+            train_labels=self._labels[train],
+            validation=self._roll.places(validation, index, upto=everything),
+            validation_labels=self._labels[validation],
+            own=self._roll.places(own, index, upto=everything),
             class_sizes=_count(self._labels[own]),
-            met_sizes=_count(self._labels[self._nodes(index, True)]),
+            met_sizes=_count(self._labels[self._roll.nodes(index, upto=True)]),
             lease=self._lease,
         )
 
@@ -176,14 +181,10 @@ class GraphStream:
         local: every task's nodes inside their own task's subgraph, an exam a task. global: all of
         them in the graph of everything seen so far, one exam. part: ``test`` or ``validation``.
         """
-        if testing == "local":
-            own = [(self._nodes(j, False), self.local_graph(j), j) for j in range(index + 1)]
-            return [
-                self._exam(graph, nodes, getattr(self.splits[j], part)) for nodes, graph, j in own
-            ]
         check_choice("testing", testing, TESTINGS)
-        asked = self._part(part, index, True)
-        return [self._exam(self.union_graph(index), self._nodes(index, True), asked)]
+        if testing == "local":
+            return [self._local_exam(task, part) for task in range(index + 1)]
+        return [self._exam(self.union_graph(index), part, index, upto=True)]
 
     def preview(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what the next task will bring, to test on only: no learner fits it.
@@ -196,13 +197,13 @@ class GraphStream:
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
         if index not in self._local:
-            self._local[index] = self._induced(self._nodes(index, False))
+            self._local[index] = self._induced(self._roll.nodes(index))
         return self._local[index]
 
     def union_graph(self, index: int) -> Graph:
         """Return the subgraph induced by everything seen after task ``index``, without labels."""
         if self._union is None or self._union[0] != index:
-            self._union = index, self._induced(self._nodes(index, True))
+            self._union = index, self._induced(self._roll.nodes(index, upto=True))
         return self._union[1]
 
     def _task_graph(self, index: int, cumulative: bool) -> Graph:
@@ -210,23 +211,22 @@ class GraphStream:
             return self.union_graph(index)
         if not cumulative:
             return self.local_graph(index)
-        return self._induced(self._nodes(index, True), groups=self._owner.to(self._graph.device))
+        groups = self._owner.to(self._graph.device)
+        return self._induced(self._roll.nodes(index, upto=True), groups=groups)
 
     def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
         return self._graph.subgraph(nodes, groups=groups, resources=self.resources)
 
-    def _nodes(self, index: int, everything: bool) -> Tensor:
-        """Return the nodes of one task, or of every task up to it, ascending.  [nodes]"""
-        first = 0 if everything else index
-        return ((self._owner >= first) & (self._owner <= index)).nonzero().flatten()
+    def _local_exam(self, index: int, part: str) -> Exam:
+        if (index, part) not in self._local_exams:
+            graph = self.local_graph(index)
+            self._local_exams[index, part] = self._exam(graph, part, index, upto=False)
+        return self._local_exams[index, part]
 
-    def _part(self, part: str, index: int, everything: bool) -> Tensor:
-        splits: list[Split] = self.splits[0 if everything else index : index + 1]
-        nodes: Tensor = torch.cat([getattr(split, part) for split in splits])
-        return nodes.sort().values
-
-    def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
-        return Exam(graph, _positions(nodes, asked), self._labels[asked], self._owner[asked])
+    def _exam(self, graph: Graph, part: str, index: int, *, upto: bool) -> Exam:
+        asked = self._roll.part(part, index, upto=upto)
+        places = self._roll.places(asked, index, upto=upto)
+        return Exam(graph, places, self._labels[asked], self._owner[asked])
 
     def _renumber(self, labels: Tensor) -> Tensor:
         """Return each node's class by arrival, -1 for nodes of no task.  [nodes] -> [nodes]"""
@@ -234,11 +234,6 @@ class GraphStream:
         arrival = torch.full((width,), UNLABELLED)
         arrival[self.classes] = torch.arange(len(self.classes))
         return arrival[labels]
-
-
-def _positions(nodes: Tensor, wanted: Tensor) -> Tensor:
-    """Return where each of ``wanted`` stands in ``nodes``, which is ascending."""
-    return torch.searchsorted(nodes, wanted)
 
 
 def _count(labels: Tensor) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from evergraph.graphs import Graph, propagate
+from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TeleportingEncoder, topologies
 
@@ -24,7 +24,7 @@ class APPNP(TeleportingEncoder):
         """Features, a hop, the one before, and what is added to it."""
         return 4
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         features = densify(graph.features)
         embeddings = features
         for _ in range(self.hops):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.resolver import Resolver
-from evergraph.graphs import Graph, normalised
+from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.propagation import densify
 
 
@@ -30,9 +30,14 @@ class TopologyEncoder(ABC):
         self.hops = hops
         self.self_loops = self_loops
 
-    def encode(self, graph: Graph) -> Tensor:
-        """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]"""
-        return densify(self._embed(graph, normalised(graph, self_loops=self.self_loops)))
+    def encode(self, graph: Graph, *, adjacency: Smoother | None = None) -> Tensor:
+        """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
+
+        adjacency: the graph's Â, where its products are to be computed in some other way.
+        """
+        if adjacency is None:
+            adjacency = smoother(graph, self_loops=self.self_loops)
+        return densify(self._embed(graph, adjacency))
 
     @property
     def separable(self) -> bool:
@@ -50,8 +55,8 @@ class TopologyEncoder(ABC):
         return 3
 
     @abstractmethod
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
-        """Return the embeddings, given Â as CSR  [nodes, nodes]."""
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        """Return the embeddings, given Â  [nodes, nodes]."""
 
 
 class TeleportingEncoder(TopologyEncoder):

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_choice
-from evergraph.core.mapped import is_mapped, page_out
+from evergraph.core.mapped import is_mapped, page_out, put
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
@@ -20,12 +20,8 @@ from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import Growth, grown_embeddings
 
 Scaling = Literal["unit", "none"]
-Storage = Literal["float32", "float16", "bfloat16"]
-STORAGES: dict[str, torch.dtype] = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
+Storage = Literal["float32", "float16"]
+STORAGES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
 
 
 class EmbeddingCache:
@@ -35,8 +31,8 @@ class EmbeddingCache:
         topology: the f_topo.
         scaling: ``unit`` divides every embedding by its length, ``none`` is the paper's.
         device: where embeddings are computed, and kept if they fit.
-        storage: how embeddings are kept; ``float16`` and ``bfloat16`` take half the memory and
-            round every value, to 3 digits or to 2.
+        storage: how embeddings are kept; ``float16`` takes half the memory and rounds every value
+            to 3 digits.
         resources: how much memory may be taken; what does not fit is kept in files.
 
     >>> from evergraph.topology import Identity
@@ -109,10 +105,9 @@ class EmbeddingCache:
             kept = self._room(embeddings, stored)
         for start in range(0, len(embeddings), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
-            kept[rows] = self._scaled(embeddings[rows])
-            for array in (embeddings, kept):
-                if is_mapped(array):
-                    page_out(array[rows])
+            put(kept, start, self._scaled(embeddings[rows]))
+            if is_mapped(embeddings):
+                page_out(embeddings[rows])
         return kept
 
     def _scaled(self, rows: Tensor) -> Tensor:

@@ -6,22 +6,31 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from evergraph.core.mapped import is_mapped, page_out
+from evergraph.core.mapped import is_mapped, page_out, put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.node_blocks import node_blocks
 
 logger = logging.getLogger(__name__)
 
-# Room for what is neither features nor embeddings: row blocks of the adjacency and the like.
-RESERVE = 1 << 27
+# Room for what is neither features nor embeddings: rows of the adjacency, pages on their way to and
+# from the disk. On a graph of 124M entries some 280 MB were seen; a small graph needs less.
+RESERVE = 5 << 26
+LEAST_RESERVE = 1 << 25
+# Entries x columns that a hop multiplies; below, one process is done before others have begun.
+SHARED_FROM = 1 << 27
+
+Cut = Literal["columns", "nodes"]
 
 
 def encode_within(
@@ -30,6 +39,7 @@ def encode_within(
     *,
     resources: Resources,
     device: torch.device | str = "cpu",
+    by: Cut | None = None,
 ) -> Tensor:
     """Return the embeddings of all nodes without holding more than may be held.
 
@@ -38,17 +48,56 @@ def encode_within(
     memory allows, and at least as many as the engine has workers. Embeddings that do not fit in
     memory come back mapped from a file.
 
+    Where an engine has several workers, they share the columns: nothing is sent between hops. If
+    the adjacency does not fit in a worker's share of memory, or columns mix, they share the nodes
+    (see ``NodeBlocks``), and X is sent to all of them at every hop. by: which of the two; chosen
+    unless given.
+
     -> float32 [nodes, dims]
     """
     device = torch.device(device)
     whole = _size(topology, graph, graph.num_features)
-    alone = resources.engine.workers == 1
-    if alone and whole + RESERVE <= resources.left_on(device):
+    fits = whole + _reserve(graph) <= resources.left_on(device)
+    if by is None and fits and not _worth_sharing(graph, resources):
         return topology.encode(graph.to(device))
+    if (by or _cut(topology, graph, resources)) == "nodes":
+        return _encode_by_nodes(topology, graph, resources)
     if not topology.separable:
         resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
         return topology.encode(graph)
     return _encode_blocks(topology, graph, resources, device)
+
+
+def _worth_sharing(graph: Graph, resources: Resources) -> bool:
+    work = (graph.num_edges + graph.num_nodes) * graph.num_features
+    return resources.engine.workers > 1 and work >= SHARED_FROM
+
+
+def _cut(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Cut:
+    """Return what several workers share: columns, unless that cannot be."""
+    workers = resources.engine.workers
+    whole = topology.separable and graph.indices.nbytes <= resources.left // workers
+    return "columns" if whole or workers == 1 else "nodes"
+
+
+def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Tensor:
+    """Return the embeddings, every hop computed by all workers; on CPUs."""
+    engine, wide = resources.engine, graph.num_features
+    adjacency = node_blocks(graph, engine=engine, self_loops=topology.self_loops)
+    logger.info("encoding over %d blocks of nodes", len(adjacency.blocks))
+    if not topology.separable:
+        whole = _size(topology, graph, wide)
+        resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
+        return topology.encode(graph.with_features(densify(graph.features)), adjacency=adjacency)
+    embeddings = resources.array((graph.num_nodes, topology.parts * wide))
+    # Beside what a hop holds anyway: the features in the engine's store, and the results.
+    copies = 1 + 2 / topology.arrays
+    for columns in _column_blocks(topology, graph, embeddings, resources, at_once=copies):
+        features = columns_of(graph.features, *columns)
+        part = topology.encode(graph.with_features(features), adjacency=adjacency)
+        _put(embeddings, part, columns, wide)
+        del part  # before the next block takes its room
+    return embeddings
 
 
 def _encode_blocks(
@@ -56,7 +105,10 @@ def _encode_blocks(
 ) -> Tensor:
     wide = graph.num_features
     embeddings = resources.array((graph.num_nodes, topology.parts * wide))
-    blocks = _column_blocks(topology, graph, embeddings, resources, device)
+    workers = resources.engine.workers
+    blocks = _column_blocks(
+        topology, graph, embeddings, resources, device, at_once=workers, least=workers
+    )
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
         wide,
@@ -66,11 +118,9 @@ def _encode_blocks(
     )
     graph = _adjacency_on(graph, resources, device)
     shared = {"topology": topology, "graph": graph, "device": str(device)}
-    for columns, part in zip(
-        blocks, resources.engine.map(encode_columns, blocks, shared=shared), strict=True
-    ):
-        _put(embeddings, part, columns, wide)
-        del part  # before the next block takes its room
+    parts = resources.engine.map(encode_columns, blocks, shared=shared)
+    for columns in blocks:  # not zipped: a zip holds a part until the next one is there
+        _put(embeddings, next(parts), columns, wide)
     return embeddings
 
 
@@ -119,22 +169,32 @@ def _size(topology: TopologyEncoder, graph: Graph, columns: int) -> int:
     return 4 * graph.num_nodes * columns * topology.arrays
 
 
+def _reserve(graph: Graph) -> int:
+    return min(RESERVE, LEAST_RESERVE + graph.indices.nbytes)
+
+
 def _column_blocks(
     topology: TopologyEncoder,
     graph: Graph,
     embeddings: Tensor,
     resources: Resources,
-    device: torch.device,
+    device: torch.device | str = "cpu",
+    *,
+    at_once: float,
+    least: int = 1,
 ) -> Sequence[tuple[int, int]]:
-    """Cut the columns into blocks of nearly one width, as few as memory and workers allow."""
-    wide = graph.num_features
-    workers = resources.engine.workers
+    """Cut the columns into blocks of nearly one width, as few as memory allows.
+
+    at_once: how many blocks are held at a time; least: how many there are to be.
+    """
+    wide, device = graph.num_features, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
-    smallest = _size(topology, graph, 1) + RESERVE
-    resources.check(held + smallest * workers, "encoding a single column of the features")
+    one = _size(topology, graph, 1)
+    smallest = int((one + _reserve(graph)) * at_once)
+    resources.check(held + smallest, "encoding a single column of the features")
     left = resources.left_on(device) - (held if device.type == "cpu" else 0)
-    widest = (left // workers - RESERVE) // _size(topology, graph, 1)
-    count = max(-(-wide // max(widest, 1)), min(workers, wide))
+    widest = int(left / at_once - _reserve(graph)) // one
+    count = max(-(-wide // max(widest, 1)), min(least, wide))
     ends = [wide * block // count for block in range(count + 1)]
     return list(pairwise(ends))
 
@@ -146,8 +206,10 @@ def _put(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) 
     on_disk = is_mapped(embeddings)
     for first in range(0, len(part), ROWS_AT_A_TIME):
         rows = slice(first, first + ROWS_AT_A_TIME)
+        target = embeddings[rows].clone() if on_disk else embeddings[rows]
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)
-            embeddings[rows, where] = part[rows, piece * width : (piece + 1) * width]
+            target[:, where] = part[rows, piece * width : (piece + 1) * width]
         if on_disk:
+            put(embeddings, first, target)
             page_out(embeddings[rows])

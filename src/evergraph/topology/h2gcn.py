@@ -7,7 +7,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from evergraph.graphs import Graph, propagate
+from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.reach import reach_blocks
@@ -41,7 +41,7 @@ class H2GCN(TopologyEncoder):
         """Features and rings, and all of them once more side by side."""
         return 2 * self.parts
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         features = densify(graph.features)
         rings = [_ring_means(graph, features, hop) for hop in range(1, self.hops + 1)]
         return torch.cat([features, *rings], dim=1)

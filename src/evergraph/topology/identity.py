@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, Smoother
 from evergraph.topology.base import TopologyEncoder, topologies
 
 
@@ -20,5 +20,5 @@ class Identity(TopologyEncoder):
     def __init__(self, *, hops: int = 0, self_loops: bool = True) -> None:
         super().__init__(hops=0, self_loops=self_loops)
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         return graph.features

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph, walk
+from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 
@@ -64,7 +64,7 @@ class MixHop(TopologyEncoder):
         """Every hop, and those kept once more side by side, divided by their lengths before."""
         return self.hops + 1 + self.parts * (2 if self.unit else 1)
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
         columns = [densify(steps[hop]) for hop in self.kept]
         return torch.cat([normalize(c, dim=1) if self.unit else c for c in columns], dim=1)

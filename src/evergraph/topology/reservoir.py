@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph, propagate
+from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 
@@ -61,7 +61,7 @@ class Reservoir(TopologyEncoder):
         """Features, and four states in terms of their width: own, others', their sum, a product."""
         return 5
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         state = densify(graph.features)
         for layer in range(self.hops):
             own, others = (w.to(state.device) for w in self.weights(layer, state.shape[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from evergraph.graphs import Graph, walk
+from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TeleportingEncoder, topologies
 
@@ -23,7 +23,7 @@ class S2GC(TeleportingEncoder):
         """Features, their sum over hops, and a hop made from the one before."""
         return 4
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         features = densify(graph.features)
         if self.hops == 0:
             return features

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from evergraph.graphs import Graph, walk
+from evergraph.graphs import Graph, Smoother, walk
 from evergraph.topology.base import TopologyEncoder, topologies
 
 
@@ -22,7 +22,7 @@ class SGC(TopologyEncoder):
 
     name = "sgc"
 
-    def _embed(self, graph: Graph, adjacency: Tensor) -> Tensor:
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         embeddings = graph.features
         for step in walk(adjacency, graph.features, hops=self.hops):
             embeddings = step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -53,6 +53,15 @@ class Learner(ABC):
     def resources(self) -> Resources:
         """What the learner has at its disposal."""
         return self.trainer.resources
+
+    @property
+    def draws_from(self) -> Sequence[torch.Generator] | None:
+        """What a training step draws from, if it can be recorded on a GPU and played back.
+
+        None if it cannot, because what it does depends on numbers that it looks at. A method that
+        says otherwise promises a loss of tensors alone.
+        """
+        return None
 
     def fit_task(self, task: Task) -> None:
         """Learn one task."""

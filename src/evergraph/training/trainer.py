@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import torch
@@ -14,6 +14,7 @@ from evergraph.core.resources import Resources
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
+from evergraph.training.captured import CapturedSteps
 
 Momentum = Literal["carried", "fresh"]
 Schedule = Literal["constant", "cosine"]
@@ -24,6 +25,11 @@ class Trainable(Protocol):
     """What the trainer drives; ``Learner`` says what each is for."""
 
     generator: torch.Generator
+
+    @property
+    def draws_from(self) -> Sequence[torch.Generator] | None:
+        """What a step draws from, if it can be recorded."""
+        ...
 
     def begin_task(self, task: Task) -> int:
         """Prepare for a task; return how many examples an epoch has."""
@@ -99,23 +105,40 @@ class Trainer:
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
         optimiser = self._optimiser(parameters)
+        step = self._step(learner, optimiser)
         for epoch in range(self.epochs):
             self._set_rate(optimiser, epoch)
             for batch in batches(
                 count, self.batch_size, generator=learner.generator, device=self.device
             ):
-                optimiser.zero_grad(set_to_none=True)
-                learner.loss(batch).backward()
-                learner.adjust_gradients()
-                optimiser.step()
+                step(batch)
             if self.on_epoch is not None:
                 self.on_epoch(task.index, epoch)
         self._keep_moments(optimiser, parameters)
         learner.end_task(task)
 
+    def _step(
+        self, learner: Trainable, optimiser: torch.optim.Optimizer
+    ) -> Callable[[Batch], None]:
+        def step(batch: Batch) -> None:
+            optimiser.zero_grad(set_to_none=True)
+            learner.loss(batch).backward()
+            learner.adjust_gradients()
+            optimiser.step()
+
+        if self.device.type != "cuda" or learner.draws_from is None:
+            return step
+        return CapturedSteps(step, generators=learner.draws_from)
+
     def _optimiser(self, parameters: Mapping[str, nn.Parameter]) -> torch.optim.Adam:
+        on_gpu = self.device.type == "cuda"
         optimiser = torch.optim.Adam(
-            parameters.values(), lr=self.lr, weight_decay=self.weight_decay, fused=True
+            parameters.values(),
+            # A recorded step reads the rate from where it lies.
+            lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,
+            weight_decay=self.weight_decay,
+            fused=True,
+            capturable=on_gpu,
         )
         for name, parameter in parameters.items():
             if f"{name}.step" in self.moments_:
@@ -130,7 +153,11 @@ class Trainer:
     def _set_rate(self, optimiser: torch.optim.Adam, epoch: int) -> None:
         if self.schedule == "cosine":
             share = torch.tensor(torch.pi * epoch / self.epochs).cos().add(1).div(2).item()
-            optimiser.param_groups[0]["lr"] = self.lr * share
+            rate = optimiser.param_groups[0]["lr"]
+            if isinstance(rate, Tensor):
+                rate.fill_(self.lr * share)
+            else:
+                optimiser.param_groups[0]["lr"] = self.lr * share
 
     def _keep_moments(
         self, optimiser: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
