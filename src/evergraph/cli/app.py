@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from evergraph.cli.bench_command import bench_command
+from evergraph.cli.import_command import import_command
 from evergraph.cli.info_command import info_command
 from evergraph.cli.list_command import list_command
 from evergraph.cli.report_command import report_command
@@ -28,6 +29,7 @@ LESSON = """\
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
   [cyan]evergraph info wordnet[/cyan]            what is in a graph
+  [cyan]evergraph import E N --out G[/cyan]      tables of edges and nodes, of any size
   [cyan]evergraph list methods[/cyan]            also datasets, backbones, samplers, ...
   [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
@@ -40,6 +42,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 app.command("run")(run_command)
 app.command("bench")(bench_command)
 app.command("info")(info_command)
+app.command("import")(import_command)
 app.command("list")(list_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,6 +14,9 @@ from evergraph.cli.progress import spinner
 def info_command(
     dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
     classes_per_task: int = typer.Option(2, help="Classes that arrive together."),
+    verify: bool = typer.Option(
+        False, "--verify", help="Read all of an imported graph and compare checksums."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Show a graph's nodes, edges, features, classes, homophily and tasks.
@@ -20,6 +24,9 @@ def info_command(
     Edges are counted as listed and with every edge running both ways, as a run sees them unless
     it is told --directed; homophily likewise.
     """
+    if verify:
+        with spinner(f"verifying {dataset}"):
+            _verify(Path(dataset))
     with spinner(f"loading {dataset}"):
         facts = _facts(dataset, classes_per_task)
     if as_json:
@@ -29,6 +36,15 @@ def info_command(
     print_table(("fact", "value"), [(name, _shown(value)) for name, value in facts.items()])
     rows = [(label, f"{size:,}") for label, size in sizes.items()]
     print_table(("class", "nodes"), rows)
+
+
+def _verify(folder: Path) -> None:
+    from evergraph.core.errors import ConfigurationError
+    from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
+
+    if not is_graph_folder(folder):
+        raise ConfigurationError(f"--verify takes a graph made by evergraph import, not {folder}")
+    open_graph_folder(folder, verify=True)
 
 
 def _shown(value: Any) -> str:

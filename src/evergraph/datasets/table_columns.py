@@ -1,4 +1,7 @@
-"""Columns of a table as arrays, with messages that name the column and the row."""
+"""Columns of a table as arrays, with messages that name the column and the row.
+
+Of a table that is read in pieces, ``before`` is how many rows came before this piece.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def ids(table: pyarrow.Table, name: str) -> pyarrow.Array:
+def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
     """Return a column of ids: int64 where they are numbers, else strings.  [rows]"""
     import pyarrow as pa
 
@@ -35,7 +38,7 @@ def ids(table: pyarrow.Table, name: str) -> pyarrow.Array:
     numbers = pa.types.is_integer(values.type)
     if not numbers and not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected strings or integers")
-    check_filled(values, name)
+    check_filled(values, name, before=before)
     return values.cast(pa.int64() if numbers else pa.string())
 
 
@@ -53,21 +56,21 @@ def labels(table: pyarrow.Table) -> Tensor:
     return torch.from_numpy(as_integers(values, "label").fill_null(UNLABELLED).to_numpy().copy())
 
 
-def whole_numbers(table: pyarrow.Table, name: str) -> Tensor:
+def whole_numbers(table: pyarrow.Table, name: str, *, before: int = 0) -> Tensor:
     """Return a column of integers without gaps.  int64 [rows]"""
     values = column(table, name)
-    check_filled(values, name)
+    check_filled(values, name, before=before)
     return torch.from_numpy(as_integers(values, name).to_numpy().copy())
 
 
-def features(table: pyarrow.Table, names: list[str]) -> Tensor:
+def features(table: pyarrow.Table, names: list[str], *, before: int = 0) -> Tensor:
     """Return numeric columns side by side.  float32 [rows, names]"""
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32)
     for place, name in enumerate(names):
         values = column(table, name)
         if not is_number(values.type):
             raise DataError(f"feature column {name!r} holds {values.type}: expected numbers")
-        check_filled(values, name)
+        check_filled(values, name, before=before)
         matrix[:, place] = values.to_numpy(zero_copy_only=False)
     return torch.from_numpy(matrix)
 
@@ -84,7 +87,7 @@ def as_integers(values: pyarrow.Array, name: str) -> pyarrow.Array:
     raise DataError(f"column {name!r} holds {values.type}: expected integers")
 
 
-def check_filled(values: pyarrow.Array, name: str) -> None:
+def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
     """Raise if a row has no value."""
     import pyarrow.compute as pc
 
@@ -93,7 +96,8 @@ def check_filled(values: pyarrow.Array, name: str) -> None:
         empty = pc.or_(empty, pc.equal(pc.fill_null(values, ""), ""))
     rows = np.flatnonzero(empty.to_numpy(zero_copy_only=False))
     if len(rows):
-        raise DataError(f"row {int(rows[0]) + 1} has no value in column {name!r}: expected one")
+        row = before + int(rows[0]) + 1
+        raise DataError(f"row {row} has no value in column {name!r}: expected one")
 
 
 def is_text(kind: pyarrow.DataType) -> bool:

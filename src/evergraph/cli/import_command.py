@@ -1,0 +1,78 @@
+"""``evergraph import``: a graph folder from tables of any size."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from evergraph.cli.options import resources_of
+from evergraph.cli.output import print_json, print_table
+from evergraph.cli.progress import spinner
+from evergraph.cli.stage_progress import StageProgress
+
+if TYPE_CHECKING:
+    from evergraph.datasets.import_report import ImportReport
+
+
+def import_command(
+    edges: Path = typer.Argument(..., help="A .csv, .csv.gz or .parquet of source, target."),
+    nodes: Path = typer.Argument(..., help="The same of id, label, time if known, features."),
+    out: Path = typer.Option(..., help="The folder to make."),
+    directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
+    memory_limit: str | None = typer.Option(
+        None, help="Such as 4GB.  [default: four fifths of what is free]"
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a graph that is there."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Make a graph that may be larger than memory, to run on like any other.
+
+    The tables are those of a folder of tables. An import that was stopped, or killed, goes on
+    when the same command is given again.
+    """
+    try:
+        report = _import(edges, nodes, out, directed, memory_limit, overwrite)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: give the same command again to go on", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print_report(report, out)
+
+
+def _import(
+    edges: Path, nodes: Path, out: Path, directed: bool, memory_limit: str | None, overwrite: bool
+) -> ImportReport:
+    resources = resources_of(memory_limit, None)
+    with spinner("loading torch"):
+        from evergraph.datasets.importing import import_graph
+    with StageProgress({"nodes": _unit(nodes), "edges": _unit(edges)}) as progress:
+        return import_graph(
+            edges,
+            nodes,
+            out,
+            undirected=not directed,
+            resources=resources(),
+            on_progress=progress.on_progress,
+            overwrite=overwrite,
+        )
+
+
+def _unit(path: Path) -> str:
+    return "rows" if path.suffix == ".parquet" else "bytes"
+
+
+def _print_report(report: ImportReport, out: Path) -> None:
+    facts = asdict(report) | {"seconds": f"{report.seconds:.1f}"}
+    new = facts.pop("new")
+    rows = [
+        (name, f"{value:,}" if isinstance(value, int) else value) for name, value in facts.items()
+    ]
+    print_table(("fact", "value"), rows, f"{out}" if new else f"{out}, which was there already")
+    typer.echo(
+        f"see it with: evergraph info {out}; learn on it with: evergraph run --dataset {out}"
+    )

@@ -1,0 +1,105 @@
+"""``evergraph import`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evergraph.datasets.edge_sorter import EdgeSorter
+
+NODES = "id,label,f\n" + "".join(f"n{node},{node % 4},{node}\n" for node in range(60))
+EDGES = "source,target\n" + "".join(
+    f"n{a},n{b}\n" for a, b in np.random.default_rng(0).integers(60, size=(150, 2))
+)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "e.csv").write_text(EDGES)
+    (tmp_path / "n.csv").write_text(NODES)
+    return "e.csv", "n.csv"
+
+
+def test_import_then_info_then_run(call: Any, tables: tuple[str, str]) -> None:
+    report = json.loads(call("import", *tables, "--out", "g", "--json")[0])
+    assert (report["nodes"], report["edges"], report["classes"]) == (60, 150, 4)
+    assert report["entries"] == 2 * (150 - report["loops"] - report["doubles"])
+    facts = json.loads(call("info", "g", "--verify", "--json")[0])
+    assert facts["edges"] == facts["edges_both_ways"] == report["entries"]
+    out, _ = call("run", "--dataset", "g", "--epochs", "2", "--budget", "5", "--json")
+    assert len(json.loads(out)["accuracy_matrix"][0]["local"]["plain"]) == 2  # tasks
+
+
+def test_the_table_has_counts_and_the_checksum(call: Any, tables: tuple[str, str]) -> None:
+    out, _ = call("import", *tables, "--out", "g", "--directed", "--memory-limit", "4GB")
+    facts = json.loads(Path("g", "graph.json").read_text())
+    assert not facts["undirected"]
+    for word in ("nodes", "60", "edges", "150", "entries", facts["sha256"], "evergraph info g"):
+        assert word in out
+    out, err = call("import", *tables, "--out", "g", "--directed")
+    assert "g, which was there already" in out
+    assert "g: holds the graph of these tables already" in err
+
+
+def test_overwrite(call: Any, tables: tuple[str, str]) -> None:
+    call("import", *tables, "--out", "g")
+    _, err = call("import", *tables, "--out", "g", "--directed", expect=2)
+    assert err.startswith("error: g: is there already")
+    assert "--overwrite" in err
+    call("import", *tables, "--out", "g", "--directed", "--overwrite")
+    assert not json.loads(Path("g", "graph.json").read_text())["undirected"]
+
+
+@pytest.mark.parametrize("listed", ["n1,n2,n3\n", "n1,n99\n", "n1\n"])
+def test_a_bad_last_line_is_one_sentence(call: Any, tables: tuple[str, str], listed: str) -> None:
+    Path("e.csv").write_text(EDGES + listed)
+    out, err = call("import", *tables, "--out", "g", expect=2)
+    assert err.startswith("error: e.csv: ")
+    assert "row 151" in err
+    assert (out, err.count("\n")) == ("", 1)
+    assert not Path("g").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--memory-limit", "much"], "memory limit must be a size such as 4GB"),
+        (["--memory-limit", "1MB"], "an import takes 32 MB at the least"),
+    ],
+)
+def test_bad_limits(call: Any, tables: tuple[str, str], options: list[str], said: str) -> None:
+    _, err = call("import", *tables, "--out", "g", *options, expect=2)
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_interrupted_it_says_how_to_go_on(
+    call: Any, tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeSorter, "finish", stop)
+        _, err = call("import", *tables, "--out", "g", expect=130)
+    assert "interrupted: give the same command again to go on" in err
+    assert not Path("g").exists()
+    _, err = call("import", *tables, "--out", "g")
+    assert "g.partial: goes on with an import that was begun" in err
+
+
+def test_info_refuses_what_is_not_whole(call: Any, tables: tuple[str, str]) -> None:
+    call("import", *tables, "--out", "g")
+    values = np.load("g/features.npy", mmap_mode="r+")
+    values[0] = 7
+    values.flush()
+    call("info", "g")
+    assert "features.npy: its contents have changed" in call("info", "g", "--verify", expect=2)[1]
+    os.truncate("g/features.npy", 150)
+    assert "features.npy: has 150 bytes instead of" in call("info", "g", expect=2)[1]
+    assert "not e.csv" in call("info", "e.csv", "--verify", expect=2)[1]

@@ -1,0 +1,109 @@
+"""Arrays in files: whole or refused, and a full disk is a sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from evergraph.core import mapped
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.mapped import create_array, disk_is_enough, map_array, page_out
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 2), (0,), (4, 0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64, torch.float16])
+def test_what_is_written_is_there_later(
+    tmp_path: Path, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    array = create_array(tmp_path / "a.npy", shape, dtype)
+    assert array.shape == shape
+    assert array.dtype == dtype
+    assert not array.any()
+    array += 3
+    again = map_array(tmp_path / "a.npy")
+    assert torch.equal(again, torch.full(shape, 3, dtype=dtype))
+
+
+def test_only_a_writable_array_changes_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    map_array(tmp_path / "a.npy")[0] = 9
+    assert map_array(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    map_array(tmp_path / "a.npy", writable=True)[0] = 9
+    assert map_array(tmp_path / "a.npy").tolist() == [9, 1, 2]
+
+
+def test_pages_that_leave_memory_keep_their_contents(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "a.npy", (100_000,), torch.int64)
+    array.copy_(torch.arange(100_000))
+    page_out(array)
+    page_out(array[3:9])  # less than a page: nothing to do
+    assert torch.equal(array, torch.arange(100_000))
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(1000))
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(DataError, match=r"a\.npy: is cut short or no \.npy array"):
+        map_array(path)
+
+
+@pytest.mark.parametrize("contents", [b"", b"\x93NUMPY", b"no array at all"])
+def test_other_files_are_refused(tmp_path: Path, contents: bytes) -> None:
+    (tmp_path / "a.npy").write_bytes(contents)
+    with pytest.raises(DataError, match=r"a\.npy: is cut short or no"):
+        map_array(tmp_path / "a.npy")
+    with pytest.raises(DataError, match=r"b\.npy: no such file"):
+        map_array(tmp_path / "b.npy")
+
+
+def test_a_full_disk_is_said_when_the_array_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ResourceError, match=r"a\.npy: the disk is full \(No space left"):
+        create_array(tmp_path / "a.npy", (10,), torch.float32)
+
+
+def test_other_failures_of_the_disk_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), disk_is_enough(tmp_path):
+        raise PermissionError(errno.EACCES, "no")
+
+
+@pytest.mark.parametrize("resident", [0, 1 << 18, 1 << 28])
+def test_rows_are_taken_as_from_any_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: int
+) -> None:
+    monkeypatch.setattr(mapped, "RESIDENT", resident)
+    values = torch.arange(30_000).reshape(10_000, 3)
+    np.save(tmp_path / "a.npy", values.numpy())
+    array = map_array(tmp_path / "a.npy")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        rows = torch.randint(10_000, (500,), generator=generator)
+        taken = array[rows]
+        assert type(taken) is torch.Tensor
+        assert torch.equal(taken, values[rows])
+    assert torch.equal(array[values[:, 0] % 2 == 1], values[values[:, 0] % 2 == 1])
+    assert torch.equal(array[3:9] + 1, values[3:9] + 1)
+
+
+def test_pages_of_a_small_array_are_not_swept_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[int] = []
+    monkeypatch.setattr(mapped, "page_out", lambda part: swept.append(len(part)))
+    np.save(tmp_path / "a.npy", np.arange(10_000))
+    map_array(tmp_path / "a.npy")[torch.zeros(50_000, dtype=torch.int64)]
+    assert swept == []
+    monkeypatch.setattr(mapped, "RESIDENT", 1000)
+    map_array(tmp_path / "a.npy")[torch.zeros(3, dtype=torch.int64)]
+    assert swept != []

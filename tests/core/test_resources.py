@@ -1,0 +1,71 @@
+"""Memory as a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError, ResourceError
+from evergraph.core.resources import ARRAY_SHARE, Resources
+from evergraph.core.sizes import parse_size
+
+GB = 10**9
+
+
+def held() -> int:
+    size: int = psutil.Process().memory_info().rss
+    return size
+
+
+def test_what_is_held_counts_against_the_limit() -> None:
+    limit = held() + 4 * GB
+    before = Resources(memory=limit).left
+    kept = torch.ones(50_000_000)  # 200 MB
+    after = Resources(memory=limit).left
+    assert before - after > 150_000_000
+    assert len(kept) == 50_000_000
+    assert Resources(memory=1).left == 0
+
+
+def test_without_a_limit_what_is_free_counts() -> None:
+    free = psutil.virtual_memory().available
+    assert 0.5 * free < Resources().left < free
+
+
+def test_only_arrays_that_leave_room_stay_in_memory() -> None:
+    resources = Resources(memory=held() + GB)
+    assert resources.fits(int(0.5 * ARRAY_SHARE * GB))
+    assert not resources.fits(int(2 * ARRAY_SHARE * GB))
+
+
+def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) -> None:
+    array = Resources(memory=1, scratch=tmp_path).array((3, 2), torch.int32)
+    assert array.shape == (3, 2)
+    assert array.dtype == torch.int32
+    array[:] = 7
+    assert int(array.sum()) == 42
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_is_one_sentence() -> None:
+    resources = Resources(memory=held() + 100_000_000)
+    resources.check(1000, "a block")
+    with pytest.raises(ResourceError, match=r"^a block takes 5\.0 GB at the least, but only \d+"):
+        resources.check(5 * GB, "a block")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GB", 4 * GB), ("4 gb", 4 * GB), ("512MiB", 2**29), ("1e9", GB), (7, 7), ("2k", 2000)],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-4GB", "4 XB", "0", "1.2.3GB", "much"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="memory limit must be a size such as 4GB"):
+        parse_size(text)
