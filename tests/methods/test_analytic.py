@@ -18,7 +18,8 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics
 from evergraph.methods import Analytic
-from evergraph.nn import PDGNN, RandomFeatures, random_features
+from evergraph.nn import PDGNN, RandomFeatures, expansion
+from evergraph.nn.expansion import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
 
@@ -103,11 +104,11 @@ def test_nodes_are_expanded_a_few_at_a_time_and_compressed_once(
 ) -> None:
     stream = GraphStream(small_graph, edges="all")
     whole = learned(stream, rank=rank, refresh="embeddings")
-    monkeypatch.setattr(random_features, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
+    monkeypatch.setattr(expansion, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
     expanded, compressed = [], []
-    expand, compress = RandomFeatures.expand, ClassStatistics._compress
+    expand, compress = Expansion.__call__, ClassStatistics._compress
     monkeypatch.setattr(
-        RandomFeatures, "expand", lambda s, rows: (expanded.append(len(rows)), expand(s, rows))[1]
+        Expansion, "__call__", lambda s, rows: (expanded.append(len(rows)), expand(s, rows))[1]
     )
     monkeypatch.setattr(
         ClassStatistics, "_compress", lambda s, r: (compressed.append(r), compress(s, r))[1]

@@ -19,7 +19,6 @@ def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:
     >>> plain_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
     0.75
     """
-    classes, owner = labels.unique(return_inverse=True)
-    right = torch.zeros(len(classes), dtype=torch.float64)
-    right.index_add_(0, owner, (predicted == labels).double())
-    return float((right / torch.bincount(owner)).mean())
+    counts = torch.bincount(labels)
+    right = torch.bincount(labels, weights=(predicted == labels).double())
+    return float((right / counts)[counts > 0].mean())

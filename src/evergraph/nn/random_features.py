@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.nn.backbone import Recipe, backbones
 from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.expansion import Activation, Expansion
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
-
-Activation = Literal["relu", "fourier"]
-
-# Features expanded at a time: blocks of 16 MB are taken from memory that was used before, larger
-# ones are fetched from the system and cleared again and again, which takes longer than the product.
-BLOCK_VALUES = 1 << 22
 
 
 @backbones.register
@@ -119,18 +112,17 @@ class RandomFeatures(PDGNN):
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts whose expansion is of a size that pays."""
-        parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // self.width, 1))
-        return parts
+        return self.expansion(embeddings.device).blocks(embeddings)
 
     def expand(self, embeddings: Tensor) -> Tensor:
         """Return φ(e).  [n, dims] -> [n, width]"""
-        matrix, phases = self._expansion(embeddings.device)
-        if self.centred:
-            embeddings = normalize(embeddings - self.centre.to(embeddings.device), dim=1)
-        scale = math.sqrt(2 / self.width)
-        if self.activation == "relu":
-            return torch.relu_(embeddings @ matrix).mul_(scale)
-        return torch.addmm(phases, embeddings, matrix).cos_().mul_(scale)
+        return self.expansion(embeddings.device)(embeddings)
+
+    def expansion(self, device: torch.device | None = None) -> Expansion:
+        """Return φ by itself, on a device; the model's own unless given."""
+        device = self.device if device is None else device
+        centre = self.centre.to(device) if self.centred else None
+        return Expansion(*self._expansion(device), self.activation, centre)
 
     def expands_like(self, other: RandomFeatures) -> bool:
         """Whether another makes the same features of the same graph."""

@@ -1,0 +1,58 @@
+"""Random features of an embedding, apart from the model that learns on them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+Activation = Literal["relu", "fourier"]
+
+# Features expanded at a time: blocks of 16 MB are taken from memory that was used before, larger
+# ones are fetched from the system and cleared again and again, which takes longer than the product.
+BLOCK_VALUES = 1 << 22
+GPU_BLOCK_VALUES = 1 << 27  # there every block is a launch to wait for
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """φ(e): see ``RandomFeatures``. All that a worker has to be told to compute it.
+
+    Attributes:
+        matrix: R.  float32 [dims, width]
+        phases: b.  float32 [width]
+        activation: ``relu`` or ``fourier``.
+        centre: what is taken off every embedding first, if anything.  float32 [dims]
+
+    >>> Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")(torch.tensor([[3.]]))
+    tensor([[3., 0.]])
+    """
+
+    matrix: Tensor
+    phases: Tensor
+    activation: Activation
+    centre: Tensor | None = None
+
+    @property
+    def width(self) -> int:
+        """How many features."""
+        return len(self.phases)
+
+    def __call__(self, embeddings: Tensor) -> Tensor:
+        """Return φ(e).  [n, dims] -> [n, width]"""
+        if self.centre is not None:
+            embeddings = normalize(embeddings - self.centre, dim=1)
+        scale = math.sqrt(2 / self.width)
+        if self.activation == "relu":
+            return torch.relu_(embeddings @ self.matrix).mul_(scale)
+        return torch.addmm(self.phases, embeddings, self.matrix).cos_().mul_(scale)
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in parts whose expansion is of a size that pays."""
+        values = BLOCK_VALUES if embeddings.device.type == "cpu" else GPU_BLOCK_VALUES
+        parts: tuple[Tensor, ...] = embeddings.split(max(values // self.width, 1))
+        return parts
