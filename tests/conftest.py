@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from evergraph.core.ray_engine import RayEngine
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 
@@ -30,3 +32,12 @@ def real() -> Callable[[str], Path]:
 def small_graph() -> Graph:
     """Six classes, three tasks; easy enough to learn in a second."""
     return load("synthetic", nodes=360, classes=6, features=16, noise=0.4, seed=1)
+
+
+@pytest.fixture(scope="session")
+def ray_engine() -> Iterator[RayEngine]:
+    """Two Ray workers on this machine, started once: that takes seconds."""
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install 'evergraph[cluster]'")
+    with RayEngine(workers=2, store=200_000_000) as engine:
+        yield engine

@@ -12,9 +12,11 @@ from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
+from evergraph.core.engines import check_engine
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.pool import Pool
     from evergraph.experiments.bench.records import Row
 
 
@@ -31,6 +33,10 @@ def bench_command(
     ),
     seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2; the file's unless given."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    engine: str = typer.Option("local", help="Who runs: local (processes here) or ray."),
+    address: str | None = typer.Option(
+        None, help="Of a Ray cluster to join: auto or host:port.  [default: start Ray here]"
+    ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
     ),
@@ -43,6 +49,7 @@ def bench_command(
     A run that fails becomes a row that says why; --resume tries it again and skips what is done.
     """
     config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds))
+    check_engine(engine, address)
     over = parse_settings(settings) | ({} if device is None else {"device": device})
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
     try:
@@ -50,7 +57,7 @@ def bench_command(
             from evergraph.experiments.bench.benchmark import open_bench
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
-        rows, notes = _run(opened, workers)
+        rows, notes = _run(opened, workers, engine, address)
     except KeyboardInterrupt:
         typer.echo(
             f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
@@ -63,15 +70,36 @@ def bench_command(
     _exit(rows, folder)
 
 
-def _run(bench: Bench, workers: int | None) -> tuple[list[Row], list[str]]:
+def _run(
+    bench: Bench, workers: int | None, engine: str, address: str | None
+) -> tuple[list[Row], list[str]]:
     from evergraph.experiments.bench.benchmark import run_bench
+
+    pool, fitting = None, workers or _fitting(bench)
+    if engine == "ray":
+        pool, fitting = _ray_pool(bench, workers, address)
+    with BenchProgress(bench) as progress:
+        rows = run_bench(bench, workers=fitting, on_event=progress.on_event, pool=pool)
+    return rows, list(progress.notes)
+
+
+def _fitting(bench: Bench) -> int:
+    """Return how many runs this machine carries at once."""
     from evergraph.experiments.bench.capacity import default_workers
 
     devices = {job.config.device for job in bench.jobs}
-    fitting = workers or min(bench.size, *map(default_workers, devices))
-    with BenchProgress(bench) as progress:
-        rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
-    return rows, list(progress.notes)
+    return min(bench.size, *map(default_workers, devices))
+
+
+def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[Pool, int]:
+    """Start or join Ray, and return how many runs it carries at once."""
+    from evergraph.core.ray_engine import RayEngine
+    from evergraph.experiments.bench.ray_pool import RayPool
+
+    here = _fitting(bench) if workers is None and address is None else workers
+    with spinner("starting Ray" if address is None else f"joining {address}"):
+        engine = RayEngine(address, here)
+    return RayPool(engine), min(engine.workers, bench.size)
 
 
 def _exit(rows: list[Row], folder: Path) -> None:

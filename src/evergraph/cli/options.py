@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evergraph.core.engines import check_engine, make_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
 from evergraph.experiments.bench.config import BenchConfig
@@ -63,8 +64,14 @@ def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def resources_of(memory_limit: str | None, scratch: Path | None) -> Callable[[], Resources]:
+def resources_of(
+    memory_limit: str | None,
+    scratch: Path | None,
+    engine: str = "local",
+    address: str | None = None,
+) -> Callable[[], Resources]:
     """Check what was typed, and return what makes the resources: that needs torch."""
+    check_engine(engine, address)
     memory = None if memory_limit is None else parse_size(memory_limit)
     if scratch is not None and not scratch.is_dir():
         raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
@@ -72,7 +79,8 @@ def resources_of(memory_limit: str | None, scratch: Path | None) -> Callable[[],
     def make() -> Resources:
         from evergraph.core.resources import Resources
 
-        return Resources(memory=memory, scratch=scratch)
+        made = make_engine(engine, address=address, memory=memory)
+        return Resources(memory=memory, scratch=scratch, engine=made)
 
     return make
 

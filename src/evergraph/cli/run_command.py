@@ -47,6 +47,10 @@ def run_command(
         None, help="The most memory to take, such as 4GB.  [default: most of what is free]"
     ),
     scratch: Path | None = typer.Option(None, help="Where arrays go that do not fit."),
+    engine: str = typer.Option("local", help="Who works: local (this process) or ray."),
+    address: str | None = typer.Option(
+        None, help="Of a Ray cluster to join: auto or host:port.  [default: start Ray here]"
+    ),
     directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
@@ -84,7 +88,7 @@ def run_command(
     }
     config = overrides(preset, given, parse_settings(settings))
     folder = out if out is not None else default_folder(_name(config), resume=resume)
-    resources = resources_of(memory_limit, scratch)
+    resources = resources_of(memory_limit, scratch, engine, address)
     try:
         result = _run(config, folder, resume, resources)
     except KeyboardInterrupt:

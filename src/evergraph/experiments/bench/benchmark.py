@@ -11,6 +11,7 @@ from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
 from evergraph.experiments.bench.clerk import Clerk, claim
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import Job, expand
+from evergraph.experiments.bench.pool import Pool
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.search import Trial, trials
 from evergraph.experiments.store import write_whole
@@ -67,10 +68,17 @@ def open_bench(
 
 
 def run_bench(
-    bench: Bench, *, workers: int, on_event: Callable[[BenchEvent], None] = lambda event: None
+    bench: Bench,
+    *,
+    workers: int,
+    on_event: Callable[[BenchEvent], None] = lambda event: None,
+    pool: Pool | None = None,
 ) -> list[Row]:
-    """Learn what is still to be learned, and return every row; one that fails stops no other."""
-    clerk = Clerk(on_event)
+    """Learn what is still to be learned, and return every row; one that fails stops no other.
+
+    pool: who does the work; processes of this machine unless given.
+    """
+    clerk = Clerk(on_event, pool)
     plain = [job for job in bench.jobs if not job.grid]
     searches = [trial for tried in bench.trials.values() for trial in tried]
     # Rows without a search fill the places that the last trials leave free.

@@ -11,7 +11,7 @@ from typing import Any
 from evergraph.core.errors import EvergraphError
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job
-from evergraph.experiments.bench.pool import Event, run_work
+from evergraph.experiments.bench.pool import Event, Pool, run_work
 from evergraph.experiments.bench.progress import read_progress
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.search import Choice, Trial, choose
@@ -21,10 +21,14 @@ from evergraph.experiments.store import FAILURE, ResultStore, write_whole
 
 
 class Clerk:
-    """Gives work out, and keeps account of what failed, by folder."""
+    """Gives work out, and keeps account of what failed, by folder.
 
-    def __init__(self, on_event: Callable[[BenchEvent], None]) -> None:
+    on_event: told all that happens. pool: who does the work; processes here unless given.
+    """
+
+    def __init__(self, on_event: Callable[[BenchEvent], None], pool: Pool | None = None) -> None:
         self._tell = on_event
+        self._pool = pool
         self._failures: dict[Path, Failure] = {}
 
     def learn(self, runs: Sequence[tuple[Job, Trial | None]], workers: int) -> None:
@@ -43,7 +47,8 @@ class Clerk:
                 self._keep_failure(job, event.failure)
             self._tell(_told(job, trial, event))
 
-        run_work(work, workers=workers, on_event=on_event)
+        pool = run_work if self._pool is None else self._pool
+        pool(work, workers=workers, on_event=on_event)
 
     def choice(self, job: Job, tried: list[Trial], options: SearchConfig) -> Choice | None:
         """Choose the best trial and claim the folder for it; None if that cannot be done."""

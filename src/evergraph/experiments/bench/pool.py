@@ -1,7 +1,7 @@
 """Many runs at once, in processes of this machine.
 
-``run_work`` is all that a benchmark knows of where its runs go: another way of running them, such
-as on a cluster, has this same signature.
+``run_work`` is all that a benchmark knows of where its runs go: another way of running them has
+this same signature, as ``RayPool`` has, which runs them on a cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
-from typing import Literal
+from typing import Literal, Protocol
 
 from evergraph.experiments.bench.capacity import threads_of
 from evergraph.experiments.bench.progress import Progress, progress_path, read_progress
@@ -44,6 +44,16 @@ class Event:
     notes: tuple[str, ...] = ()
 
 
+class Pool(Protocol):
+    """Who does the work."""
+
+    def __call__(
+        self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
+    ) -> None:
+        """Do every piece of work; see ``run_work``."""
+        ...
+
+
 def run_work(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
     """Do every piece of work, so many at once; one that fails does not stop the others.
 
@@ -66,6 +76,29 @@ def run_work(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], 
             slot.stop()
 
 
+class Watch:
+    """Tells when one more task of a piece of work is learned, by what lies in its folder."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._seen = 0.0
+
+    def news(self) -> Iterator[Event]:
+        """Yield an event if there is anything new."""
+        path = progress_path(self._work.folder, self._work.seed)
+        changed = path.stat().st_mtime if path.exists() else 0.0
+        if changed != self._seen:
+            self._seen = changed
+            yield Event("task", self._work, read_progress(self._work.folder, self._work.seed))
+
+
+def ended(work: Work, ending: Ending) -> Event:
+    """Return the event that a piece of work has ended."""
+    progress = read_progress(work.folder, work.seed)
+    kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
+    return Event(kind, work, progress, ending.failure, ending.notes)
+
+
 class _Slot:
     """A place for one worker process.
 
@@ -79,7 +112,7 @@ class _Slot:
         self._executor: ProcessPoolExecutor | None = None
         self._process: BaseProcess | None = None
         self._work: Work | None = None
-        self._seen = 0.0
+        self._watch: Watch | None = None
 
     @property
     def busy(self) -> bool:
@@ -88,7 +121,7 @@ class _Slot:
 
     def start(self, work: Work) -> Event:
         """Give work to the process, and start the process if there is none."""
-        self._work, self._seen = work, 0.0
+        self._work, self._watch = work, Watch(work)
         if self._executor is not None:
             self.future = self._executor.submit(learn, work)
             return Event("started", work)
@@ -103,15 +136,12 @@ class _Slot:
 
     def news(self) -> Iterator[Event]:
         """Yield what has happened since the last call."""
-        if self.future is None or self._work is None:
+        if self.future is None or self._work is None or self._watch is None:
             return
         if not self.future.done():
-            yield from self._tasks(self._work)
+            yield from self._watch.news()
             return
-        ending = self._ending(self.future)
-        progress = read_progress(self._work.folder, self._work.seed)
-        kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
-        yield Event(kind, self._work, progress, ending.failure, ending.notes)
+        yield ended(self._work, self._ending(self.future))
         self.future = self._work = None
 
     def stop(self) -> None:
@@ -120,13 +150,6 @@ class _Slot:
             self._process.terminate()
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
-
-    def _tasks(self, work: Work) -> Iterator[Event]:
-        path = progress_path(work.folder, work.seed)
-        changed = path.stat().st_mtime if path.exists() else 0.0
-        if changed != self._seen:
-            self._seen = changed
-            yield Event("task", work, read_progress(work.folder, work.seed))
 
     def _ending(self, future: Future[Ending]) -> Ending:
         error = future.exception()

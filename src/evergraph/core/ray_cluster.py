@@ -1,0 +1,117 @@
+"""Ray itself: found, started or joined, asked and stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evergraph.core.errors import ConfigurationError
+
+# How often a piece of work is given out again after a worker has died over it.
+RETRIES = 3
+_ANSWER_SECONDS = 10.0
+_TOLD_BY_US = "A worker died or was killed|so the task will be retried"
+
+
+def import_ray() -> ModuleType:
+    """Return Ray, or say how to install it."""
+    # Ray prints on stdout that a worker has died, where results go; we say it if it matters.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)
+    try:
+        import ray
+    except ImportError:
+        raise ConfigurationError(
+            "engine 'ray' needs Ray, which is not installed: pip install 'evergraph[cluster]'"
+        ) from None
+    module: ModuleType = ray
+    return module
+
+
+def cpu_count() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def gpu_share(ray: ModuleType) -> float:
+    """Return which share of a GPU a task gets, where every machine has some: 0 hides them all."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    shares = [min(node.get("GPU", 0) / max(node.get("CPU", 1), 1), 1) for node in nodes]
+    return int(1e4 * min(shares, default=0)) / 1e4
+
+
+def deaths(ray: ModuleType) -> tuple[type[BaseException], ...]:
+    """Return the exceptions that say that a worker died."""
+    found = ray.exceptions
+    return (found.WorkerCrashedError, found.NodeDiedError, found.OutOfMemoryError)
+
+
+def stop(ray: ModuleType, refs: Iterable[object]) -> None:
+    """Stop work that nobody waits for any more."""
+    if ray.is_initialized():
+        for ref in refs:
+            ray.cancel(ref, force=True)
+
+
+def start(ray: ModuleType, address: str | None, workers: int | None, store: int | None) -> bool:
+    """Start or join Ray, unless this process has already; return whether it was done here."""
+    if ray.is_initialized():
+        return False
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is not None:
+        _join(ray, address, quiet)
+        return True
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave others the cores
+    ray.init(
+        address="local",  # without it, any cluster that was started on this machine is joined
+        num_cpus=workers if workers is not None else cpu_count(),
+        include_dashboard=False,
+        object_store_memory=store,
+        _system_config={"task_oom_retries": RETRIES},
+        **quiet,
+    )
+    return True
+
+
+def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
+    try:
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit():  # Ray itself would wait for minutes for nobody
+            socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
+        ray.init(address=address, **quiet)
+    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
+        raise ConfigurationError(
+            f"address must be that of a running Ray cluster, whose token is known here if it asks "
+            f"for one, not {address!r} ({first_line(error)})"
+        ) from None
+
+
+def on_all_nodes(ray: ModuleType, path: Path) -> bool:
+    """Whether every machine can open a file, and it has one size there."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    size = ray.remote(_size)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    asked = [
+        size.options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
+        ).remote(path)
+        for node in nodes
+    ]
+    return set(ray.get(asked)) == {path.stat().st_size}
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
+
+
+def first_line(error: BaseException) -> str:
+    """Return how an error's message begins."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,203 @@
+"""Work in many processes, of this machine or of a cluster, through Ray."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from evergraph.core.checks import check_integer
+from evergraph.core.engine import LocalEngine, Work
+from evergraph.core.errors import EvergraphError, ResourceError
+from evergraph.core.parcel import pack, unpack
+from evergraph.core.ray_cluster import (
+    RETRIES,
+    cpu_count,
+    deaths,
+    first_line,
+    gpu_share,
+    import_ray,
+    on_all_nodes,
+    start,
+    stop,
+)
+
+# Items given out for each worker: one that it works on and one that waits.
+IN_FLIGHT = 2
+
+
+class RayEngine:
+    """Gives work to Ray's worker processes.
+
+    Results come in the order of the items and are the same ones that ``LocalEngine`` gives. A
+    worker that dies is replaced and its work is done again, ``RETRIES`` times. Shared arrays are
+    put in Ray's store once, and read from there without a copy by all workers of a machine; an
+    array that lies in a file that every machine can open goes as its path. An error of ours that
+    is raised in a worker is raised here.
+
+    Args:
+        address: ``auto`` or ``host:port`` of a cluster to join; None starts Ray on this machine.
+        workers: how many items are worked on at a time; one a processor unless given.
+        threads: processors that an item takes, and threads it has; one, unless workers of this
+            machine leave more to each. Few wide workers pay where blocks of columns are narrow.
+        store: bytes of the store on this machine, where Ray is started; Ray's choice unless given.
+
+    Attributes:
+        ray: Ray itself.
+        threads: how many of torch's threads a worker has.
+
+    Ray that was started here ends with the engine: by ``close``, at the end of a ``with`` block,
+    or with the program. A cluster that was joined is left, and goes on.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        workers: int | None = None,
+        *,
+        threads: int | None = None,
+        store: int | None = None,
+    ) -> None:
+        for name, count in (("workers", workers), ("threads", threads)):
+            if count is not None:
+                check_integer(name, count, least=1)
+        self.address = address
+        self.ray = import_ray()
+        started = start(
+            self.ray, address, None if workers is None else workers * (threads or 1), store
+        )
+        self._finalizer = weakref.finalize(self, self.ray.shutdown if started else _nothing)
+        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        self._cpus = 1 if threads is None else threads
+        self.workers = workers if workers is not None else max(cores // self._cpus, 1)
+        share = max(cpu_count() // self.workers, 1) if address is None else 1
+        self.threads = share if threads is None else threads
+        # Where Ray has more processors than workers were asked for, none may wait: it would run.
+        busy = self.workers * self._cpus >= cores
+        self._in_flight = self.workers * (IN_FLIGHT if busy else 1)
+        self._seen: dict[Path, bool] = {}  # which files every machine can open
+        self._put: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def map(
+        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
+    ) -> Iterator[Any]:
+        """Yield ``work(item, **shared)`` for every item, in order, as each is there.
+
+        No more than ``IN_FLIGHT`` items a worker are given out before their results are taken, so
+        that results do not pile up.
+        """
+        given = dict(shared or {})
+        refs = [self._stored(value) for value in given.values()]
+        task = self.ray.remote(_do).options(
+            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES
+        )
+        head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
+        waiting: deque[Any] = deque()
+        try:
+            for item in items:
+                if len(waiting) == self._in_flight:
+                    yield self._result(waiting)
+                given_out = self._stored(item) if _lasts(item) else pack(item)
+                waiting.append(task.remote(*head, given_out, *refs))
+            while waiting:
+                yield self._result(waiting)
+        finally:
+            stop(self.ray, waiting)
+
+    def close(self) -> None:
+        """End Ray if it was started here, or leave the cluster."""
+        self._finalizer()
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[LocalEngine], tuple[()]]:
+        """Arrive in a worker as the engine of one process: workers give out no work."""
+        return LocalEngine, ()
+
+    def _stored(self, value: Any) -> Any:
+        """Return where a value is stored; records that do not change are stored once."""
+        lasting = _lasts(value)
+        if lasting and value in self._put:
+            return self._put[value]
+        ref = self.ray.put(pack(value, by_path=self._everywhere))
+        if lasting:
+            self._put[value] = ref
+        return ref
+
+    def _result(self, waiting: deque[Any]) -> Any:
+        """Wait for the first result, give its place in the store free and return it."""
+        ref = waiting.popleft()
+        try:
+            found = unpack(self.ray.get(ref))
+        except deaths(self.ray) as error:
+            raise ResourceError(
+                f"a piece of work ended the Ray worker that did it {RETRIES + 1} times, perhaps "
+                f"for lack of memory ({first_line(error)})"
+            ) from None
+        return found.raised() if isinstance(found, _Error) else found
+
+    def _everywhere(self, path: Path) -> bool:
+        """Whether a file is there for every machine, and of one size."""
+        if self.address is None:
+            return path.is_file()
+        if path not in self._seen:
+            self._seen[path] = path.is_file() and on_all_nodes(self.ray, path)
+        return self._seen[path]
+
+
+@dataclass(frozen=True)
+class _Error:
+    """An error of ours: a class may want other arguments than its sentence, so both travel."""
+
+    kind: type[EvergraphError]
+    sentence: str
+
+    def raised(self) -> Any:
+        error = self.kind.__new__(self.kind)
+        Exception.__init__(error, self.sentence)
+        raise error
+
+
+def _do(
+    threads: int, folder: str, work: Work, names: Sequence[str], item: Any, *values: Any
+) -> Any:
+    """Do one piece of work, in a worker.  values: shared ones, fetched by Ray"""
+    import torch
+
+    from evergraph.core.device import denormals_flushed
+
+    torch.set_num_threads(threads)
+    if Path(folder).is_dir():  # where relative paths count from
+        os.chdir(folder)
+    try:
+        shared = {name: unpack(value) for name, value in zip(names, values, strict=True)}
+        with denormals_flushed():
+            return pack(work(unpack(item), **shared), by_path=lambda path: False)
+    except EvergraphError as error:
+        return _Error(type(error), str(error))
+
+
+def _lasts(value: Any) -> bool:
+    """Whether a value is a record whose fields do not change, and that is only equal to itself."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return False
+    kind: Any = type(value)
+    return bool(kind.__dataclass_params__.frozen and not kind.__dataclass_params__.eq)
+
+
+def _nothing() -> None:
+    pass

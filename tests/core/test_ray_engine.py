@@ -1,0 +1,221 @@
+"""Work on Ray: the same results as here, in order, whoever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.engines import make_engine
+from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
+from evergraph.core.mapped import MappedTensor, map_array
+from evergraph.core.parcel import Part, pack, unpack
+from evergraph.core.ray_engine import IN_FLIGHT, RayEngine
+from evergraph.graphs import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A record that does not change."""
+
+    array: Tensor
+    name: str
+
+
+def test_results_come_in_the_order_of_the_items(ray_engine: RayEngine) -> None:
+    def late(seconds: float, factor: int) -> float:
+        time.sleep(seconds)
+        return factor * seconds
+
+    items = [0.3, 0.0, 0.1, 0.0, 0.0, 0.0]
+    assert list(ray_engine.map(late, items, shared={"factor": 2})) == [2 * i for i in items]
+    assert list(ray_engine.map(late, [])) == []
+
+
+def test_work_is_done_elsewhere_on_few_threads(ray_engine: RayEngine) -> None:
+    def place(item: int) -> tuple[int, int]:
+        return os.getpid(), torch.get_num_threads()
+
+    found = list(ray_engine.map(place, range(8)))
+    assert os.getpid() not in {process for process, _ in found}
+    assert {threads for _, threads in found} == {ray_engine.threads}
+
+
+def test_all_kinds_of_arrays_arrive_as_they_were(ray_engine: RayEngine, small_graph: Graph) -> None:
+    def told(item: str, **shared: Any) -> Any:
+        return shared[item]
+
+    shared = {
+        "dense": torch.arange(6.0).reshape(2, 3),
+        "half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+        "sparse": torch.eye(3).to_sparse_csr(),
+        "turned": torch.arange(6).reshape(2, 3).t(),
+        "numpy": np.arange(3),
+        "plain": {"a": [1, "two", None]},
+    }
+    for name, found in zip(shared, ray_engine.map(told, list(shared), shared=shared), strict=True):
+        wanted = shared[name]
+        if isinstance(wanted, Tensor):
+            assert (found.dtype, found.layout) == (wanted.dtype, wanted.layout)
+            assert torch.equal(found.to_dense(), wanted.to_dense())
+        else:
+            assert str(found) == str(wanted)
+
+    def edges(item: int, graph: Graph) -> int:
+        return graph.num_edges + item
+
+    assert list(ray_engine.map(edges, [1], shared={"graph": small_graph})) == [
+        small_graph.num_edges + 1
+    ]
+
+
+def test_a_mapped_array_goes_as_its_path(ray_engine: RayEngine, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(5))
+
+    def kind(item: int, array: Tensor) -> tuple[str, int]:
+        return type(array).__name__, int(array[item])
+
+    array = map_array(tmp_path / "a.npy")
+    assert list(ray_engine.map(kind, [3], shared={"array": array})) == [("MappedTensor", 3)]
+    array.path = None  # as of a file that has lost its name
+    assert list(ray_engine.map(kind, [3], shared={"array": array})) == [("Tensor", 3)]
+
+
+def test_records_are_stored_once_and_other_values_anew(
+    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[Any] = []
+    put = ray_engine.ray.put
+    monkeypatch.setattr(ray_engine.ray, "put", lambda v: (stored.append(v), put(v))[1])
+
+    def first(item: int, pair: Any, loose: Tensor) -> float:
+        return float(pair.array[0] + loose[0])
+
+    pair, loose = Pair(torch.ones(2), "x"), torch.ones(2)
+    assert list(ray_engine.map(first, [0], shared={"pair": pair, "loose": loose})) == [2.0]
+    loose.numpy()[0] = 5.0  # unseen by torch
+    assert list(ray_engine.map(first, [0], shared={"pair": pair, "loose": loose})) == [6.0]
+    assert len(stored) == 3
+
+
+def test_no_more_is_given_out_than_is_taken(ray_engine: RayEngine) -> None:
+    pulled: list[int] = []
+
+    class Items(Sequence[int]):
+        def __len__(self) -> int:
+            return 50
+
+        def __getitem__(self, place: Any) -> Any:
+            pulled.append(place)
+            return place
+
+        def __iter__(self) -> Iterator[int]:
+            return (self[place] for place in range(50))
+
+    results = ray_engine.map(abs, Items())
+    assert next(results) == 0
+    assert len(pulled) == IN_FLIGHT * ray_engine.workers + 1
+    assert list(results) == list(range(1, 50))
+
+
+def test_an_error_of_ours_arrives_as_itself(ray_engine: RayEngine) -> None:
+    def fail(item: str) -> None:
+        raise UnknownNameError("sampler", item, ["coverage"])
+
+    with pytest.raises(UnknownNameError) as raised:
+        list(ray_engine.map(fail, ["coverge"]))
+    wanted = "unknown sampler 'coverge': did you mean 'coverage'? choose one of coverage"
+    assert str(raised.value) == wanted
+
+
+def test_another_error_is_still_of_its_kind(ray_engine: RayEngine) -> None:
+    def fail(item: int) -> float:
+        return 1 / item
+
+    with pytest.raises(ZeroDivisionError):
+        list(ray_engine.map(fail, [0]))
+
+
+def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: Path) -> None:
+    def work(item: int, flag: Path) -> int:
+        if item == 3 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item * item
+
+    flag = tmp_path / "died"
+    assert list(ray_engine.map(work, range(6), shared={"flag": flag})) == [0, 1, 4, 9, 16, 25]
+    assert flag.exists()
+
+
+def test_work_that_always_kills_is_one_sentence(
+    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evergraph.core.ray_engine.RETRIES", 0)
+
+    def work(item: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ResourceError, match="ended the Ray worker that did it 1 times"):
+        list(ray_engine.map(work, [0]))
+
+
+def test_an_engine_that_joined_leaves_ray_alone(ray_engine: RayEngine) -> None:
+    with RayEngine(workers=1) as other:
+        assert list(other.map(abs, [-1, -2])) == [1, 2]
+    assert list(ray_engine.map(abs, [-3])) == [3]
+
+
+def test_a_worker_gives_out_no_work(ray_engine: RayEngine) -> None:
+    assert type(pickle.loads(pickle.dumps(ray_engine))) is LocalEngine  # noqa: S301
+
+
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'evergraph\[cluster\]'"):
+        make_engine("ray")
+
+
+def test_engines_by_name() -> None:
+    assert type(make_engine("local")) is LocalEngine
+    with pytest.raises(UnknownNameError, match="unknown engine 'rya': did you mean 'ray'"):
+        make_engine("rya")
+    with pytest.raises(ConfigurationError, match="address 'auto' was given with engine 'local'"):
+        make_engine("local", address="auto")
+
+
+@given(
+    st.recursive(st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))
+)
+def test_plain_values_survive_packing(value: Any) -> None:
+    assert unpack(pack(value)) == value
+    assert json.dumps(unpack(pack((value,)))) == json.dumps((value,))
+
+
+def test_of_a_part_only_its_rows_travel(tmp_path: Path) -> None:
+    whole = torch.arange(10)
+    packed = pack(Pair(Part(whole, 2, 5), "x"))  # type: ignore[arg-type]
+    assert packed.values["array"].values["array"].values.tolist() == [2, 3, 4]
+    assert unpack(packed).array.rows().tolist() == [2, 3, 4]
+    np.save(tmp_path / "a.npy", whole.numpy())
+    part = Part(map_array(tmp_path / "a.npy"), 2, 5)
+    opened = unpack(pack(part))
+    assert isinstance(opened.array, MappedTensor)
+    assert opened.rows().tolist() == [2, 3, 4]
+    sent = unpack(pack(part, by_path=lambda path: False))
+    assert (len(sent.array), sent.rows().tolist()) == (3, [2, 3, 4])

@@ -1,0 +1,173 @@
+"""Runs and benchmarks on Ray: the numbers of one process, also when a worker is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from evergraph.core.ray_engine import RayEngine
+from evergraph.core.resources import Resources
+from evergraph.core.seeding import seeded
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.pool import Event
+from evergraph.experiments.bench.ray_pool import RayPool
+from evergraph.experiments.bench.records import BenchEvent
+from evergraph.experiments.bench.worker import Work
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import run
+from evergraph.graphs import Graph
+from evergraph.graphs.hyperloglog import estimate_reach_sizes
+from evergraph.memory import Candidates, gathered_statistics, samplers
+from evergraph.topology import column_blocks
+
+SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}
+CLOCKS = ("seconds", "peak_rss_bytes")
+
+
+@pytest.fixture
+def _everything_is_shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give small graphs to workers too, and compute on as many threads here as there."""
+    monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
+    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 16)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def config_of(method: str) -> RunConfig:
+    values = {"dataset": SYNTHETIC, "method": method, "device": "cpu", "training": {"epochs": 3}}
+    narrow = {"name": "random-features", "width": 64}
+    return RunConfig.of(values | ({"backbone": narrow} if method == "analytic" else {}))
+
+
+class Watched:
+    """Gives work to another engine, and keeps account of what was given."""
+
+    def __init__(self, engine: RayEngine) -> None:
+        self.engine = engine
+        self.workers = engine.workers
+        self.given: list[str] = []
+
+    def map(self, work: Any, *items: Any, **shared: Any) -> Iterator[Any]:
+        self.given.append(work.__name__)
+        return self.engine.map(work, *items, **shared)
+
+
+@pytest.mark.usefixtures("_everything_is_shared")
+@pytest.mark.parametrize("method", ["tem", "analytic"])
+def test_a_run_learns_what_it_learns_in_one_process(method: str, ray_engine: RayEngine) -> None:
+    plain = run(config_of(method))
+    watched = Watched(ray_engine)
+    shared = run(config_of(method), resources=Resources(engine=watched))
+    assert [seed.rows for seed in shared.seeds] == [seed.rows for seed in plain.seeds]
+    wanted = {"encode_columns"} | ({"count_block"} if method == "analytic" else set())
+    assert wanted <= set(watched.given)
+
+
+def test_reach_and_the_sampled_nodes_are_the_same(
+    ray_engine: RayEngine, small_graph: Graph
+) -> None:
+    nodes, watched = torch.arange(small_graph.num_nodes), Watched(ray_engine)
+    both = (Resources(), Resources(engine=watched))
+    sizes = [estimate_reach_sizes(small_graph, nodes, hops=2, resources=r) for r in both]
+    assert torch.equal(*sizes)
+    assert watched.given == ["sum_registers"]
+    labels, features = small_graph.labels, small_graph.features
+    picked = [
+        samplers.make("coverage", reach="estimated").select(
+            Candidates(small_graph, nodes, labels, features, 2, resources=r),
+            dict.fromkeys(range(6), 5),
+            generator=seeded(0),
+        )
+        for r in both
+    ]
+    assert torch.equal(*picked)
+    assert watched.given == ["sum_registers"] * 2
+
+
+def kill_a_worker() -> None:
+    """Kill one of Ray's workers that is at it."""
+    busy = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.cmdline() and process.cmdline()[0].startswith("ray::_learn")
+    ]
+    os.kill(busy[0].pid, signal.SIGKILL)
+
+
+def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
+    ray_engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "datasets": [SYNTHETIC],
+        "seeds": [0, 1],
+        "common": {"device": "cpu", "training": {"epochs": 40}},
+        "methods": ["finetune", {"name": "tem", "run": {"memory": {"budget": 3}}}],
+    }
+    config, events = BenchConfig.of(values), list[BenchEvent]()
+
+    def watch(event: BenchEvent) -> None:
+        events.append(event)
+        if event.kind == "task" and [e.kind for e in events].count("task") == 1:
+            kill_a_worker()
+
+    opened = open_bench(config, out=Path("on-ray"))  # a relative folder
+    rows = run_bench(opened, workers=2, on_event=watch, pool=RayPool(ray_engine))
+    assert [row.failure for row in rows] == [None, None]
+    assert "task" in {event.kind for event in events}
+    assert [e.kind for e in events].count("done") == opened.size == 4
+    before = torch.get_num_threads()
+    torch.set_num_threads(ray_engine.threads)
+    for row in rows:
+        run(row.job.config, out=tmp_path / "here" / row.job.label)
+        both = (row.job.folder, tmp_path / "here" / row.job.label)
+        ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in both)
+        for clock in CLOCKS:
+            assert ours.pop(clock)
+            theirs.pop(clock)
+        assert ours == theirs
+    torch.set_num_threads(before)
+    again: list[BenchEvent] = []
+    resumed = open_bench(config, out=Path("on-ray"), resume=True)
+    run_bench(resumed, workers=2, on_event=again.append, pool=RayPool(ray_engine))
+    assert {event.kind for event in again} == {"kept"}
+
+
+def test_a_folder_that_workers_do_not_see_is_a_failed_row(
+    ray_engine: RayEngine, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    work = Work(config_of("tem").to_dict(), 0, tmp_path / "nowhere")
+    RayPool(ray_engine)([work], workers=1, on_event=events.append)
+    assert [event.kind for event in events] == ["started", "failed"]
+    assert events[-1].failure is not None
+    assert "use a folder that all machines share" in events[-1].failure.error
+
+
+def test_what_is_given_out_is_stopped_when_the_bench_is(
+    ray_engine: RayEngine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    long = config_of("finetune").to_dict() | {"training": {"epochs": 100_000}}
+
+    def interrupt(event: Event) -> None:
+        if event.work.seed == 1:
+            raise KeyboardInterrupt
+
+    work = [Work(long, seed, folder) for seed in (0, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        RayPool(ray_engine)(work, workers=2, on_event=interrupt)
+    # Both workers are free again, or this would wait for minutes.
+    assert list(ray_engine.map(abs, [-1, -2, -3])) == [1, 2, 3]

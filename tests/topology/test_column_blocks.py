@@ -1,0 +1,128 @@
+"""Embeddings in blocks of columns or of nodes: the same, whoever computes them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.errors import ResourceError
+from evergraph.core.ray_engine import RayEngine
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import as_csr
+from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
+from evergraph.topology import SGC, MixHop, TopologyEncoder, column_blocks, topologies
+from evergraph.topology.column_blocks import columns_of, encode_columns, encode_within
+
+SEPARABLE = [name for name in topologies.names() if topologies.make(name).separable]
+
+
+class Several(LocalEngine):
+    """One process that says it is several."""
+
+    workers = 3
+
+
+def written(graph: Graph, folder: Path) -> Graph:
+    """Return a graph as it is opened from its folder."""
+    writer = GraphFolderWriter(folder)
+    for name in ("indptr", "indices", "features", "labels"):
+        array = getattr(graph, name)
+        writer.create(name, tuple(array.shape), array.dtype).copy_(array)
+    writer.finish(undirected=graph.undirected)
+    return open_graph_folder(folder)
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_columns_over_ray_are_those_of_one_process(
+    name: str, ray_engine: RayEngine, small_graph: Graph
+) -> None:
+    topology = topologies.make(name)
+    resources = Resources(engine=ray_engine)
+    found = encode_within(topology, small_graph, resources=resources, by="columns")
+    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_nodes_over_ray_are_those_of_one_process(
+    name: str, ray_engine: RayEngine, small_graph: Graph
+) -> None:
+    topology = topologies.make(name)
+    resources = Resources(engine=ray_engine)
+    found = encode_within(topology, small_graph, resources=resources, by="nodes")
+    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+def test_a_graph_in_files_is_opened_by_the_workers(
+    by: Any, ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
+) -> None:
+    graph = written(small_graph, tmp_path / "graph")
+    found = encode_within(SGC(), graph, resources=Resources(engine=ray_engine), by=by)
+    torch.testing.assert_close(found, SGC().encode(small_graph), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+def test_sparse_features_and_parts_go_where_they_belong(by: Any, small_graph: Graph) -> None:
+    graph = small_graph.with_features(as_csr(small_graph.features.clamp_min(0.5) - 0.5))
+    topology = MixHop(hops=2, keep=[0, 2])
+    found = encode_within(topology, graph, resources=Resources(engine=Several()), by=by)
+    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
+
+
+def test_each_worker_has_a_block_of_columns(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def watched(columns: tuple[int, int], **shared: Any) -> Any:
+        seen.append(columns)
+        return encode_columns(columns, **shared)
+
+    monkeypatch.setattr(column_blocks, "encode_columns", watched)
+    encode_within(SGC(), small_graph, resources=Resources(engine=Several()), by="columns")
+    assert seen == [(0, 5), (5, 10), (10, 16)]
+
+
+def chosen(
+    topology: TopologyEncoder, graph: Graph, resources: Resources, caplog: pytest.LogCaptureFixture
+) -> str:
+    """Return what the log says of how embeddings are computed; nothing if by one process."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="evergraph.topology"):
+        found = encode_within(topology, graph, resources=resources)
+    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
+    return " ".join(record.getMessage() for record in caplog.records)
+
+
+def test_what_workers_share_is_chosen_by_size(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    several = Resources(engine=Several())
+    assert chosen(SGC(), small_graph, several, caplog) == ""  # too little work to share
+    monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
+    assert "encoding 16 columns in 3 blocks" in chosen(SGC(), small_graph, several, caplog)
+    assert "blocks of nodes" in chosen(MixHop(unit=True), small_graph, several, caplog)
+    assert chosen(SGC(), small_graph, Resources(), caplog) == ""  # one worker
+    share = small_graph.indices.nbytes - 1
+    monkeypatch.setattr(Resources, "left", property(lambda self: 3 * share))
+    monkeypatch.setattr(column_blocks, "RESERVE", 0)
+    monkeypatch.setattr(Resources, "check", lambda *_: None)
+    assert "blocks of nodes" in chosen(SGC(), small_graph, several, caplog)
+
+
+def test_a_limit_below_one_column_is_one_sentence(small_graph: Graph) -> None:
+    with pytest.raises(ResourceError, match="encoding a single column of the features takes"):
+        encode_within(
+            SGC(), small_graph, resources=Resources(memory=1, engine=Several()), by="nodes"
+        )
+
+
+def test_columns_of_mapped_features(small_graph: Graph, tmp_path: Path) -> None:
+    graph = written(small_graph, tmp_path / "graph")
+    assert torch.equal(columns_of(graph.features, 2, 5), small_graph.features[:, 2:5])
