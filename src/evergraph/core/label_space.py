@@ -78,13 +78,14 @@ class LabelSpace:
         ends = torch.tensor(self.sizes, device=labels.device).cumsum(0)
         return torch.searchsorted(ends, labels, right=True)
 
-    def allowed(self, tasks: Tensor) -> Tensor | None:
+    def allowed(self, tasks: Tensor, *, device: torch.device | None = None) -> Tensor | None:
         """Return for each row's task the classes it may be given, or None where all are.
 
-        tasks: int64 [n] -> bool [n, num_classes]
+        tasks: int64 [n] -> bool [n, num_classes], on ``device`` if one is given
         """
         if self.setting == "class-il":
             return None
+        tasks = tasks if device is None else tasks.to(device)
         sizes = torch.tensor(self.sizes, device=tasks.device)
         owner = torch.repeat_interleave(torch.arange(len(self.sizes), device=tasks.device), sizes)
         return owner[None, :] == tasks[:, None]

@@ -155,7 +155,7 @@ class Learner(ABC):
         """Return the scores with -inf where a class may not be given.  -> [nodes, classes]"""
         if tasks is None:  # class-IL, where it does not matter
             tasks = torch.zeros(len(scores), dtype=torch.int64)
-        allowed = self._check_learned().allowed(tasks.to(scores.device))
+        allowed = self._check_learned().allowed(tasks, device=scores.device)
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
 
     def named_parameters(self) -> dict[str, nn.Parameter]:

@@ -46,75 +46,66 @@ class Flat(NamedTuple):
     stride: int
 
 
-def _tile(count: int) -> Code:
-    """Return code that sums ``count`` columns, from ``c`` on, of the rows from start to stop.
+def _tile(half: int) -> Code:
+    """Return code that sums the columns from ``low`` and from ``high`` on, ``half`` of each.
 
-    Entries are added in their order, every column by itself: the sums are the same bits whatever
-    the tile, the block of columns or the range of rows.
+    The two may overlap, so that one pass over the entries serves any number of columns from
+    ``half`` to twice as many: a sum that is made twice is the same sum. Entries are added in
+    their order, every column by itself: the sums are the same bits whatever the tile, the block
+    of columns or the range of rows.
     """
 
-    def tile(rows, x, out, add, scale, add_scale, c, start, stop):  # type: ignore[no-untyped-def]
+    def tile(rows, x, out, add, scale, add_scale, low, high, start, stop):  # type: ignore[no-untyped-def]
         last = len(rows.indices) - 1
         for row in range(start, stop):
             i = np.uintp(row)  # unsigned, or numba asks of every place whether it is negative
-            total = zeros(count)
+            a, b = zeros(half), zeros(half)
             if rows.own >= 0:
-                own = row + rows.own
-                mine = load(x.values, own * x.stride + c, count)
-                total = times_plus(rows.right[np.uintp(own)], mine, total)
+                weight = rows.right[np.uintp(row + rows.own)]
+                begin = (row + rows.own) * x.stride
+                a = times_plus(weight, load(x.values, begin + low, half), a)
+                b = times_plus(weight, load(x.values, begin + high, half), b)
             for entry in range(np.intp(rows.indptr[i]), np.intp(rows.indptr[i + np.uintp(1)])):
-                soon = np.intp(rows.indices[np.uintp(min(entry + AHEAD, last))])
-                prefetch(x.values, soon * x.stride + c, count)
+                soon = np.intp(rows.indices[np.uintp(min(entry + AHEAD, last))]) * x.stride
+                prefetch(x.values, soon + low, half)
+                prefetch(x.values, soon + high, half)
                 j = np.intp(rows.indices[np.uintp(entry)])
-                theirs = load(x.values, j * x.stride + c, count)
-                total = times_plus(rows.right[np.uintp(j)], theirs, total)
-            total = times(rows.left[i] * scale, total)
+                weight = rows.right[np.uintp(j)]
+                begin = j * x.stride
+                a = times_plus(weight, load(x.values, begin + low, half), a)
+                b = times_plus(weight, load(x.values, begin + high, half), b)
+            a, b = times(rows.left[i] * scale, a), times(rows.left[i] * scale, b)
             if add_scale != 0:
-                more = load(add.values, row * add.stride + c, count)
-                total = times_plus(add_scale, more, total)
-            store(out.values, row * out.stride + c, total)
+                begin = row * add.stride
+                a = times_plus(add_scale, load(add.values, begin + low, half), a)
+                b = times_plus(add_scale, load(add.values, begin + high, half), b)
+            store(out.values, row * out.stride + low, a)
+            store(out.values, row * out.stride + high, b)
 
     code: Code = njit(tile)
     return code
 
 
-_widest, _64, _32, _16, _8, _4, _1 = (_tile(c) for c in (WIDEST, 64, 32, 16, 8, 4, 1))
+_64, _32, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 32, 16, 8, 4, 2, 1))
 
 
 @njit
-def _columns(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
-    # The last tile reaches back over columns that are there already rather than past the end: a
-    # sum that is made twice is the same sum, and a narrower tile would walk the entries again.
-    c = 0
-    while c < width:
-        rest = width - c
-        if rest > 64 and width >= WIDEST:
-            c = min(c, width - WIDEST)
-            _widest(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += WIDEST
-        elif rest > 32 and width >= 64:
-            c = min(c, width - 64)
-            _64(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 64
-        elif rest > 16 and width >= 32:
-            c = min(c, width - 32)
-            _32(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 32
-        elif rest > 8 and width >= 16:
-            c = min(c, width - 16)
-            _16(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 16
-        elif rest > 4 and width >= 8:
-            c = min(c, width - 8)
-            _8(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 8
-        elif rest > 1 and width >= 4:
-            c = min(c, width - 4)
-            _4(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 4
-        else:
-            _1(rows, x, out, add, scale, add_scale, c, start, stop)
-            c += 1
+def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  # type: ignore[no-untyped-def]
+    end = first + count
+    if count > 64:
+        _64(rows, x, out, add, scale, add_scale, first, end - 64, start, stop)
+    elif count > 32:
+        _32(rows, x, out, add, scale, add_scale, first, end - 32, start, stop)
+    elif count > 16:
+        _16(rows, x, out, add, scale, add_scale, first, end - 16, start, stop)
+    elif count > 8:
+        _8(rows, x, out, add, scale, add_scale, first, end - 8, start, stop)
+    elif count > 4:
+        _4(rows, x, out, add, scale, add_scale, first, end - 4, start, stop)
+    elif count > 2:
+        _2(rows, x, out, add, scale, add_scale, first, end - 2, start, stop)
+    else:
+        _1(rows, x, out, add, scale, add_scale, first, end - 1, start, stop)
 
 
 @compiled
@@ -123,6 +114,10 @@ def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # t
 
     rows: ``Rows``; x, out, add: ``Flat``, of which ``width`` columns count.
     """
-    for first in range(start, stop, ROWS):
-        until = min(first + ROWS, stop)
-        _columns(rows, x, out, add, scale, add_scale, width, first, until)
+    tiles = -(-width // WIDEST)
+    step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines, and all much the same
+    for begin in range(start, stop, ROWS):
+        until = min(begin + ROWS, stop)
+        for first in range(0, width, step):
+            count = min(step, width - first)
+            _columns(rows, x, out, add, scale, add_scale, first, count, begin, until)
