@@ -93,9 +93,7 @@ def streams(scale: float) -> Table:
         torch.cuda.empty_cache()
     return Table(
         "A stream of Products' size, class-IL, both ways of testing after every task",
-        (
-            "method", "first s", "again s", "cutting", *PHASES, "local AA", "global AA", "peak MB"
-        ),  # fmt: skip
+        ("method", "first s", "again s", "cutting", *PHASES, "local AA", "global AA", "peak MB"),
         rows,
         (
             "seconds: all of it once the graph is in host memory: moving it to the device, cutting "
