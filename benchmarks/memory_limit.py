@@ -29,7 +29,7 @@ from evergraph.topology import SGC, EmbeddingCache
 
 LIMITS = {"products-twin": (2, 4, 8), "reddit-twin": (6,)}
 SCALES = (0.08, 0.16, 0.32, 0.64, 0.97)
-ROUNDS = 3
+ROUNDS = 2
 
 
 def main(options: Options) -> list[Table]:

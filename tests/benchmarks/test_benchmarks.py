@@ -298,3 +298,17 @@ def test_cluster_refuses_contenders_that_disagree(load):
     contenders = {bench.BASE: lambda: torch.zeros(2), "Ray": lambda: torch.ones(2)}
     with pytest.raises(ValueError, match="Ray differs from one process by 1"):
         bench.disagreement(contenders)
+
+
+def test_deltas_quick(load):
+    bench = load("deltas")
+    (table,) = bench.tables(load("measure").Options(quick=True))
+    assert len(table.rows) == len(bench.QUICK) * len(bench.KINDS)
+    assert all(len(cells) == len(table.columns) for cells in table.rows)
+    frontier = [int(cells[1].replace(",", "")) for cells in table.rows[: len(bench.KINDS)]]
+    assert bench.NEW < frontier[0] <= frontier[-1] <= bench.QUICK[0] + 10 * bench.NEW
+
+
+def test_deltas_refuses_embeddings_that_disagree(load):
+    with pytest.raises(ValueError, match="differ from those from scratch by 1"):
+        load("deltas").difference(torch.zeros(2), torch.ones(2))

@@ -61,12 +61,12 @@ def written_out(
     float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]
     """
     if own is not None:
-        indptr, indices = _with_self_loops(indptr, indices, own)
+        indptr, indices = with_self_loops(indptr, indices, own)
     weights = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
     return csr_tensor(indptr, indices, weights, (len(left), len(right)))
 
 
-def _with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+def with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     """Append to each row its own column.  -> int32 [rows + 1], int32 [entries + rows]"""
     rows, device = len(own), indices.device
     indptr = indptr + torch.arange(rows + 1, dtype=torch.int32, device=device)

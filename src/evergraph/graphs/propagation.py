@@ -53,6 +53,23 @@ def propagate(
     return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
 
 
+def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
+    """Return a CSR matrix times features, every row's entries added one by one in their order.
+
+    So a row of the result has the same bits whatever other rows the matrix has; on a CPU.
+
+    indptr: int32 [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
+    float32 [columns, dims]; -> float32 [rows, dims]
+
+    >>> ordered_product(torch.tensor([0, 2]).int(), torch.tensor([0, 1]).int(),
+    ...                 torch.tensor([1., 10.]), torch.tensor([[2.], [3.]]))
+    tensor([[32.]])
+    """
+    parts = (weights.numpy(), indices.numpy(), indptr.numpy())
+    shape = (len(indptr) - 1, len(features))
+    return torch.from_numpy(scipy.sparse.csr_matrix(parts, shape=shape) @ features.numpy())
+
+
 def walk(matrix: Tensor | Smoother, features: Tensor, *, hops: int) -> Iterator[Tensor]:
     """Yield ``matrix^l @ features`` for l = 1 .. hops, each computed from the one before."""
     for _ in range(hops):

@@ -1,0 +1,92 @@
+"""A process that writes deltas into a learner's folder until it is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pkgutil
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner_folder import LearnerFolder
+
+BEGUN = b"begun"
+PER_DELTA = 3  # nodes
+FEATURES = 8
+
+
+def make() -> OnlineLearner:
+    """Return a small learner that has seen nothing."""
+    return OnlineLearner(head=AnalyticHead(width=64))
+
+
+def delta(number: int) -> Delta:
+    """Return delta 1, 2, ...: new nodes and edges, a late label, now and then a node to forget."""
+    generator = torch.Generator().manual_seed(number)
+    nodes = [f"{number}-{place}" for place in range(PER_DELTA)]
+    edges = [(nodes[0], nodes[1]), (nodes[1], nodes[2])]
+    known = torch.randint(1, max(number, 2), (2,), generator=generator).tolist()
+    edges += [(nodes[0], f"{other}-0") for other in set(known) if other < number]
+    return Delta(
+        nodes=nodes,
+        features=torch.randn(PER_DELTA, FEATURES, generator=generator),
+        labels=[f"class {number % 5}", None, f"class {number % 3}"],
+        edges=edges,
+        late=[(f"{number - 1}-1", f"class {number % 4}")] if number > 1 else [],
+        forgotten=[f"{number - 3}-2"] if number % 4 == 0 else [],
+        key=f"delta {number}",
+    )
+
+
+def digest(learner: OnlineLearner, seq: int) -> str:
+    """Return a checksum of every bit of a learner after ``seq`` deltas, and of its predictions."""
+    total = hashlib.sha256(json.dumps(learner.about(), sort_keys=True).encode())
+    state = learner.state()
+    for name in sorted(state):
+        total.update(name.encode() + state[name].contiguous().numpy().tobytes())
+    if seq:
+        classes, shares = learner.predict_proba([f"{number}-0" for number in range(1, seq + 1)])
+        total.update(repr(classes).encode() + shares.contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def write(path: Path, first: int, told: Connection, every: int, fatal: tuple[str, int]) -> None:
+    """Submit deltas from ``first`` on, for ever, and tell the number of each that is safe.
+
+    every: deltas between snapshots. fatal: a function and the call of it that is the last thing
+    this process does; none if the name is empty.
+    """
+    torch.set_num_threads(1)
+    if fatal[0]:
+        _die_at(*fatal)
+    told.send_bytes(BEGUN)
+    folder = LearnerFolder.open(path, make=make, snapshot_every=every)
+    number = first
+    while True:
+        applied = folder.submit(delta(number))
+        assert applied.seq == number, f"delta {number} came out as {applied.seq}"
+        told.send_bytes(b"%d" % number)
+        number += 1
+
+
+def _die_at(name: str, call: int) -> None:
+    """Have this process killed when a function is called for the n-th time."""
+    module, _, path = name.partition(":")
+    owner = pkgutil.resolve_name(f"{module}:{path.rpartition('.')[0]}".rstrip(":"))
+    attribute, calls = path.rpartition(".")[2], iter(range(1, 1 << 62))
+    function = getattr(owner, attribute)
+
+    def fatal(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*args, **kwargs)
+
+    setattr(owner, attribute, fatal)

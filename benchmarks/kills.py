@@ -1,0 +1,167 @@
+"""Killing a writer at random moments: nothing acknowledged is lost, nothing is applied twice.
+
+python benchmarks/kills.py [--quick] [--out benchmarks/results]
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.kill_writer import BEGUN, delta, digest, make, write
+from benchmarks.measure import Options, Table, run
+
+from evergraph.online.learner_folder import LearnerFolder
+
+NOBODY = ("", 0)
+KILLS, QUICK = 200, 20
+EVERY = 5  # deltas between snapshots: many kills fall into one
+LONGEST = 0.25  # seconds that a process lives at most after it has begun to open the folder
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found in a folder after a process that wrote to it was killed.
+
+    Attributes:
+        opening: whether it was killed before it acknowledged anything.
+        snapshot: whether it was killed while it wrote a snapshot.
+        acknowledged: how many deltas it acknowledged.
+        unsaid: deltas that were safe, but nobody was told any more; they are sent again.
+        lost: acknowledged deltas that were not there.
+        twice: deltas that were there and had not been sent, or not that often.
+        other_bits: whether state or predictions differ from those of a twin that nobody killed.
+    """
+
+    opening: bool
+    snapshot: bool
+    acknowledged: int
+    unsaid: int
+    lost: int
+    twice: int
+    other_bits: bool
+
+
+class Killer:
+    """Starts writers on one folder, kills them, and looks at what they leave.
+
+    Writers are forked from a process that has everything imported: a fresh Python would spend its
+    life importing.
+
+    Args:
+        path: the folder.
+        every: deltas between snapshots.
+    """
+
+    def __init__(self, path: Path, *, every: int = EVERY) -> None:
+        self.path = path
+        self.every = every
+        self.acknowledged = 0
+        self._twin, self._twin_seq = make(), 0
+        self._context: BaseContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["benchmarks.kill_writer"])
+
+    def kill_after(self, seconds: float) -> Found:
+        """Let a process write for so long from when it begins to open the folder."""
+        return self._round(seconds, NOBODY)
+
+    def kill_at(self, function: str, call: int) -> Found:
+        """Let a process write until it calls a function for the n-th time."""
+        return self._round(None, (function, call))
+
+    def _round(self, seconds: float | None, fatal: tuple[str, int]) -> Found:
+        here, there = self._context.Pipe(duplex=False)
+        values = (self.path, self.acknowledged + 1, there, self.every, fatal)
+        process = self._context.Process(target=write, args=values)  # type: ignore[attr-defined]
+        process.start()
+        there.close()
+        assert here.recv_bytes() == BEGUN
+        if seconds is not None:
+            time.sleep(seconds)
+            process.kill()
+        process.join()
+        assert process.exitcode == -9, f"the writer ended by itself ({process.exitcode})"
+        return self._look(_last(here, self.acknowledged))
+
+    def _look(self, acknowledged: int) -> Found:
+        """Compare what is there with what a learner knows that was never interrupted."""
+        aside = any(self.path.glob(".aside-*"))
+        before, self.acknowledged = self.acknowledged, acknowledged
+        if not (self.path / "evergraph-learner.json").exists():  # killed while it was made
+            return Found(True, aside, 0, 0, acknowledged, 0, False)
+        with LearnerFolder.open(self.path, make=make, readonly=True) as folder:
+            seq = folder.seq
+            while self._twin_seq < seq:
+                self._twin_seq += 1
+                self._twin.apply(delta(self._twin_seq))
+            same = digest(folder.learner, seq) == digest(self._twin, seq)
+        return Found(
+            opening=acknowledged == before,
+            snapshot=aside,
+            acknowledged=acknowledged - before,
+            unsaid=min(max(seq - acknowledged, 0), 1),
+            lost=max(acknowledged - seq, 0),
+            twice=max(seq - acknowledged - 1, 0),
+            other_bits=not same,
+        )
+
+
+def _last(told: Connection, before: int) -> int:
+    """Return the last number that a process told before it was killed."""
+    try:
+        while True:
+            before = int(told.recv_bytes())
+    except (EOFError, OSError):  # the end, or half a message
+        return before
+
+
+def kill_often(path: Path, kills: int, *, seed: int = 0) -> list[Found]:
+    """Kill a writer so many times, each at a random moment of its life."""
+    moments, killer = random.Random(seed), Killer(path)
+    return [killer.kill_after(moments.uniform(0, LONGEST)) for _ in range(kills)]
+
+
+def table(found: Sequence[Found]) -> Table:
+    """Sum up."""
+    totals = {
+        field.name: sum(int(getattr(f, field.name)) for f in found) for field in fields(Found)
+    }
+    words = {
+        "killed before it acknowledged anything": totals["opening"],
+        "killed while it wrote a snapshot": totals["snapshot"],
+        "deltas acknowledged": totals["acknowledged"],
+        "deltas safe but not yet acknowledged, sent again": totals["unsaid"],
+        "acknowledged deltas lost": totals["lost"],
+        "deltas applied twice": totals["twice"],
+        "times that a bit of state or predictions differed": totals["other_bits"],
+    }
+    rows = [["kills", str(len(found))], *([name, f"{n:,}"] for name, n in words.items())]
+    notes = (
+        f"A snapshot after every {EVERY} deltas; a process lives at most {LONGEST} s.",
+        "After every kill the folder is opened and compared with a twin that nobody killed.",
+    )
+    return Table("A writer killed with SIGKILL", ("", "number"), rows, notes)
+
+
+def tables(options: Options) -> list[Table]:
+    """Kill, and count."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        found = kill_often(Path(place, "folder"), QUICK if options.quick else KILLS)
+    return [table(found)]
+
+
+if __name__ == "__main__":
+    run("kills", "Kills under write load", tables)
