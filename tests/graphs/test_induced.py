@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from evergraph.core.mapped import is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, homophily, induced
-from evergraph.graphs.induced import row_blocks
 
 
 class Tight(Resources):
@@ -75,10 +74,3 @@ def test_homophily_in_blocks(graph: Graph, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(induced.BLOCK_ENTRIES, "cpu", block)
         assert homophily(graph) == pytest.approx(expected)
-
-
-def test_a_block_never_holds_more_entries_than_it_may_unless_one_row_does() -> None:
-    lengths = torch.tensor([0, 4, 2, 0, 7, 1, 1])
-    blocks = list(row_blocks(lengths, 6))
-    assert [int(lengths[block].sum()) for block in blocks] == [6, 7, 2]
-    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]

@@ -6,8 +6,9 @@ import torch
 
 from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import repeat
+from evergraph.graphs.cuts import cut
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.induced import BLOCK_ENTRIES, row_blocks
+from evergraph.graphs.induced import BLOCK_ENTRIES
 
 
 def homophily(graph: Graph) -> float:
@@ -24,7 +25,7 @@ def homophily(graph: Graph) -> float:
     alike = total = 0
     known = graph.labels >= 0
     lengths = graph.degrees
-    for rows in row_blocks(lengths, BLOCK_ENTRIES[graph.device.type]):
+    for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
         entries = slice(int(graph.indptr[rows.start]), int(graph.indptr[rows.stop]))
         columns = graph.indices[entries]
         owners = repeat(torch.arange(rows.start, rows.stop, device=graph.device), lengths[rows])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import build_csr, row_entries
+from evergraph.graphs.cuts import cut
 
 # Adjacency entries looked at at a time: some 100 MB on a CPU. A GPU has room, and waits for
 # every block that is cut.
@@ -42,7 +41,7 @@ def induced_adjacency(
     )
     counts = torch.empty(len(nodes), dtype=torch.int64, device=indptr.device)
     stop = 0
-    for block in row_blocks(lengths, BLOCK_ENTRIES[indptr.device.type]):
+    for block in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[indptr.device.type]):
         owners, entries = row_entries(indptr, nodes[block])
         found = indices.as_subclass(Tensor).index_select(0, entries)
         inside = position.index_select(0, found)
@@ -63,21 +62,6 @@ def induced_adjacency(
         return pointers, columns
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
     return build_csr(rows, columns.long(), len(nodes))
-
-
-def row_blocks(lengths: Tensor, entries: int) -> Iterator[slice]:
-    """Cut rows into ranges of at most so many entries each (one row at least).
-
-    >>> list(row_blocks(torch.tensor([3, 3, 9, 1]), 6))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    ends = lengths.cumsum(0).cpu()
-    start = 0
-    while start < len(ends):
-        spent = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(torch.searchsorted(ends, spent + entries, right=True)))
-        yield slice(start, stop)
-        start = stop
 
 
 def _let_go(indices: Tensor, entries: Tensor) -> None:
