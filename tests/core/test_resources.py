@@ -41,6 +41,17 @@ def test_only_arrays_that_leave_room_stay_in_memory() -> None:
     assert not resources.fits(int(2 * ARRAY_SHARE * GB))
 
 
+def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
+    class Half(Resources):
+        @property
+        def left(self) -> int:
+            return 600
+
+    assert Half(memory=1000).fits(50)
+    assert not Half(memory=1000).fits(120)  # a fifth of what is left, but only 480 would remain
+    assert Half().fits(120)
+
+
 def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) -> None:
     array = Resources(memory=1, scratch=tmp_path).array((3, 2), torch.int32)
     assert array.shape == (3, 2)

@@ -20,6 +20,8 @@ from evergraph.core.sizes import shown
 FREE_SHARE = 0.8
 # Of what is left, the most that one array that stays may take; a larger one goes to disk.
 ARRAY_SHARE = 0.25
+# Of a limit, what arrays that stay leave to be worked in: many small ones would fill it as well.
+WORK_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class Resources:
 
     def fits(self, size: int) -> bool:
         """Whether an array of so many bytes may stay in memory."""
-        return size <= ARRAY_SHARE * self.left
+        left = self.left
+        to_work_in = 0 if self.memory is None else int(WORK_SHARE * self.memory)
+        return size <= ARRAY_SHARE * left and left - size >= to_work_in
 
     def array(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return room for an array: in memory if it fits, else mapped in a file of its own.
