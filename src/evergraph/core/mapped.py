@@ -21,6 +21,7 @@ from evergraph.core.errors import DataError, ResourceError
 _PAGE_OUT = 21  # MADV_PAGEOUT of Linux: pages leave memory, contents stay
 # Bytes of a mapped array that reading may bring into memory before they are let go again.
 RESIDENT = 1 << 28
+MANY = 1 << 16  # rows taken at once, after which even a small array's pages go
 # What the system brings in around a page that is read, where it has it at hand.
 _AROUND = 1 << 16
 _BLOCK = 1 << 26  # bytes written at a time
@@ -55,8 +56,11 @@ class MappedTensor(Tensor):
     def _take(self, rows: Tensor) -> Tensor:
         """Return some rows, in any order; a sweep through the file in blocks if they are many."""
         plain = self.as_subclass(Tensor)
-        if plain.nbytes <= RESIDENT:  # all of it may stay: sweeping would cost for nothing
-            return plain[rows]
+        if plain.nbytes <= RESIDENT:  # sweeping would cost for nothing
+            taken = plain[rows]
+            if len(rows) > MANY:  # such arrays may be many as well
+                page_out(plain)
+            return taken
         self._read += max(_AROUND, plain[:1].nbytes) * len(rows)
         if self._read < RESIDENT:
             return plain[rows]
