@@ -10,6 +10,7 @@ from evergraph.topology.ppr import PPR
 from evergraph.topology.reservoir import Reservoir
 from evergraph.topology.s2gc import S2GC
 from evergraph.topology.sgc import SGC
+from evergraph.topology.stepwise import Stepwise
 
 __all__ = [
     "APPNP",
@@ -21,6 +22,7 @@ __all__ = [
     "Identity",
     "MixHop",
     "Reservoir",
+    "Stepwise",
     "TopologyEncoder",
     "topologies",
 ]

@@ -12,10 +12,12 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.topology.rowwise import unit_rows
+from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register
-class MixHop(TopologyEncoder):
+class MixHop(Stepwise, TopologyEncoder):
     """E = [X, Â X, ..., Â^L X]: every hop its own columns (after Abu-El-Haija et al. 2019).
 
     dims = features x how many hops are kept.
@@ -68,3 +70,8 @@ class MixHop(TopologyEncoder):
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
         columns = [densify(steps[hop]) for hop in self.kept]
         return torch.cat([normalize(c, dim=1) if self.unit else c for c in columns], dim=1)
+
+    def assemble(self, states: Sequence[Tensor]) -> Tensor:
+        """Return the hops kept, side by side."""
+        columns = [states[hop] for hop in self.kept]
+        return torch.cat([unit_rows(c) if self.unit else c for c in columns], dim=1)

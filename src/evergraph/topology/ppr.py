@@ -7,10 +7,11 @@ from torch import Tensor
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TeleportingEncoder, topologies
+from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register
-class PPR(TeleportingEncoder):
+class PPR(Stepwise, TeleportingEncoder):
     """S3: E = ((1-α) Â + α I)^L X, a lazy walk that stays put with probability α.
 
     The released code runs APPNP's recursion under this name, which is another matrix: see
@@ -18,6 +19,7 @@ class PPR(TeleportingEncoder):
     """
 
     name = "ppr"
+    linear = True
 
     @property
     def arrays(self) -> int:
@@ -31,3 +33,7 @@ class PPR(TeleportingEncoder):
                 adjacency, embeddings, add=embeddings, scale=1 - self.alpha, add_scale=self.alpha
             )
         return embeddings
+
+    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
+        """Return (1-α) Â H + α H, each product and sum rounded by itself."""
+        return smoothed * (1 - self.alpha) + state * self.alpha

@@ -10,10 +10,12 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.topology.rowwise import block_product, tanh
+from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register
-class Reservoir(TopologyEncoder):
+class Reservoir(Stepwise, TopologyEncoder):
     """x^i = tanh(W_I x^{i-1} + Σ_w Â W_H x_w^{i-1}), fixed random W_I, W_H (reservoir computing).
 
     After Gallicchio and Micheli (2020). The paper sums over neighbours; Â, without self-loops by
@@ -67,3 +69,11 @@ class Reservoir(TopologyEncoder):
             own, others = (w.to(state.device) for w in self.weights(layer, state.shape[1]))
             state = propagate(adjacency, state @ others, add=state @ own).tanh_()
         return state
+
+    def message(self, state: Tensor, *, hop: int) -> Tensor:
+        """Return W_H x."""
+        return block_product(state, self.weights(hop, state.shape[1])[1])
+
+    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
+        """Return tanh(W_I x + Σ_w Â W_H x_w)."""
+        return tanh(smoothed + block_product(state, self.weights(hop, state.shape[1])[0]))

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register
-class SGC(TopologyEncoder):
+class SGC(Stepwise, TopologyEncoder):
     """S1: E = Â^L X (simple graph convolution, Wu et al. 2019).
 
     >>> import torch
@@ -21,6 +22,7 @@ class SGC(TopologyEncoder):
     """
 
     name = "sgc"
+    linear = True
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         embeddings = graph.features

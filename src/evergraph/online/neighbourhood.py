@@ -1,0 +1,45 @@
+"""What lies around a node, with the user's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.identifiers import IdTable
+from evergraph.online.knowledge import Knowledge
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A node's surroundings; see ``Ego``.
+
+    Attributes:
+        nodes: ids, the node itself first, then the nearest.
+        distances: how many hops away each is.
+        labels: their classes, None where not known.
+        edges: pairs of places in ``nodes``, source and target.
+        whole: whether none was left out.
+    """
+
+    nodes: tuple[NodeId, ...]
+    distances: tuple[int, ...]
+    labels: tuple[Label | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    whole: bool
+
+
+def neighbourhood(
+    knowledge: Knowledge, ids: IdTable, node: NodeId, *, hops: int, limit: int
+) -> Neighbourhood:
+    """Return at most ``limit`` nodes within ``hops`` of a node."""
+    near = knowledge.graph.ego(ids.position(node), hops=hops, limit=limit)
+    positions = near.nodes.tolist()
+    places = {position: place for place, position in enumerate(positions)}
+    numbers = knowledge.labels.of(near.nodes).tolist()
+    return Neighbourhood(
+        nodes=tuple(ids.at(position) for position in positions),
+        distances=tuple(near.distances.tolist()),
+        labels=tuple(None if n < 0 else knowledge.classes.at(n) for n in numbers),
+        edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
+        whole=near.whole,
+    )

@@ -1,0 +1,320 @@
+"""A graph that grows and shrinks: what stands in it, what it refuses, and what a change touches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.graphs import Graph
+from evergraph.online.growing_array import GrowingArray
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.neighbour_lists import NeighbourLists
+
+NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
+
+
+def pairs_of(*pairs: tuple[int, int]) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+
+
+def path(nodes: int = 4, *, undirected: bool = True) -> GrowingGraph:
+    """0 - 1 - 2 - ..., node v with feature v + 1; arrows to the right if directed."""
+    graph = GrowingGraph(num_features=1, undirected=undirected)
+    features = torch.arange(1.0, nodes + 1)[:, None]
+    graph.add(features, pairs_of(*((v, v + 1) for v in range(nodes - 1))))
+    return graph
+
+
+def rows(graph: GrowingGraph) -> list[list[int]]:
+    return [graph.neighbours(node).tolist() for node in range(graph.num_nodes)]
+
+
+def test_new_nodes_stand_behind_the_old_and_touch_whom_they_join() -> None:
+    graph = path(3)
+    change = graph.add(torch.tensor([[9.0], [8.0]]), pairs_of((4, 0), (3, 4), (2, 3), (3, 2)))
+    assert rows(graph) == [[1, 4], [0, 2], [1, 3], [2, 4], [0, 3]]
+    assert (change.new.tolist(), change.touched.tolist()) == ([3, 4], [0, 2])
+    assert graph.num_edges == 10
+    assert graph.features.flatten().tolist() == [1, 2, 3, 9, 8]
+    assert graph.degrees(torch.tensor([4, 1])).tolist() == [2, 2]
+
+
+def test_known_edges_doubles_and_self_loops_change_nothing() -> None:
+    graph = path(3)
+    change = graph.add(torch.empty(0, 1), pairs_of((0, 1), (1, 0), (2, 2), (1, 2), (1, 2)))
+    assert rows(graph) == [[1], [0, 2], [1]]
+    assert len(change.new) == len(change.touched) == len(change.removed) == 0
+
+
+def test_edges_among_old_nodes_touch_both_ends() -> None:
+    graph = path(4)
+    assert graph.add(torch.empty(0, 1), pairs_of((3, 0))).touched.tolist() == [0, 3]
+    assert rows(graph) == [[1, 3], [0, 2], [1, 3], [0, 2]]
+
+
+def test_along_arrows_only_the_target_gathers() -> None:
+    graph = path(3, undirected=False)
+    assert rows(graph) == [[], [0], [1]]
+    change = graph.add(torch.tensor([[7.0]]), pairs_of((3, 0), (2, 3)))
+    assert rows(graph) == [[3], [0], [1], [2]]
+    assert change.touched.tolist() == [0]  # 2 gives to 3 and gathers from nobody new
+    assert graph.gatherers(torch.tensor([0])).tolist() == [0, 1]
+    assert graph.gatherers(torch.tensor([3, 1])).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
+    graph = path(4, undirected=undirected)
+    change = graph.remove(torch.tensor([1, 1]))
+    assert change.removed.tolist() == [1]
+    assert change.touched.tolist() == ([0, 2] if undirected else [2])
+    assert rows(graph) == ([[], [], [3], [2]] if undirected else [[], [], [], [2]])
+    assert graph.num_edges == (2 if undirected else 1)
+    assert graph.gatherers(torch.tensor([0])).tolist() == [0]
+    assert graph.features.flatten().tolist() == [1, 0, 3, 4]
+    assert graph.alive.tolist() == [True, False, True, True]
+    graph.add(torch.tensor([[5.0]]), pairs_of((4, 0)))
+    assert graph.num_nodes == 5
+    assert rows(graph)[1] == []
+    found, positions = graph.to_graph()
+    assert positions.tolist() == [0, 2, 3, 4]
+    assert found.features.flatten().tolist() == [1, 3, 4, 5]
+
+
+def test_neighbours_that_go_together_are_not_touched() -> None:
+    graph = path(4)
+    assert graph.remove(torch.tensor([2, 1])).touched.tolist() == [0, 3]
+    assert graph.num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "edges", "message"),
+    [
+        (torch.zeros(1, 2), NO_EDGES, r"features have shape \(1, 2\): expected \[nodes, 1\]"),
+        (torch.zeros(3), NO_EDGES, r"features have shape \(3,\)"),
+        (torch.tensor([[torch.nan]]), NO_EDGES, "features hold NaN"),
+        (torch.zeros(1, 1), pairs_of((0, 5)), "edge 0 joins 0 and 5"),
+        (torch.zeros(1, 1), pairs_of((-1, 0)), "edge 0 joins -1 and 0"),
+        (torch.zeros(1, 1), pairs_of((0, 4), (1, 2)), "edges name node 1: expected"),
+        (torch.zeros(1, 1), torch.zeros(2, 1), "edge_index holds torch.float32"),
+    ],
+)
+def test_what_is_refused_changes_nothing(features: Tensor, edges: Tensor, message: str) -> None:
+    graph = path(4)
+    graph.remove(torch.tensor([1]))
+    before = graph.state()
+    with pytest.raises(DataError, match=message):
+        graph.add(features, edges)
+    for node in (1, 4, -1):
+        with pytest.raises(DataError, match=f"node {node} cannot be removed"):
+            graph.remove(torch.tensor([0, node]))
+    assert all(graph.state()[name].equal(before[name]) for name in before)
+
+
+def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
+    graph = path(6)
+    whole = graph.ego(2, hops=2, limit=10)
+    assert whole.nodes.tolist() == [2, 1, 3, 0, 4]
+    assert whole.distances.tolist() == [0, 1, 1, 2, 2]
+    assert sorted(map(tuple, whole.edges.T.tolist())) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert whole.whole
+    part = graph.ego(2, hops=2, limit=4)
+    assert part.nodes.tolist() == [2, 1, 3, 0]
+    assert not part.whole
+    assert graph.ego(2, hops=0, limit=1).whole
+
+
+def test_an_ego_along_arrows_holds_whom_features_come_from() -> None:
+    near = path(4, undirected=False).ego(2, hops=1, limit=9)
+    assert near.nodes.tolist() == [2, 1]
+    assert near.edges.tolist() == [[1], [2]]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("add"),
+            st.integers(0, 4),
+            st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12),
+        ),
+        st.tuples(st.just("remove"), st.sets(st.integers(0, 40), max_size=3), st.none()),
+        st.tuples(st.just("restore"), st.none(), st.none()),
+    ),
+    max_size=12,
+)
+
+
+class Plain:
+    """The same in sets, with nothing to get wrong."""
+
+    def __init__(self, undirected: bool) -> None:
+        self.undirected = undirected
+        self.nodes: list[float | None] = []
+        self.edges: set[tuple[int, int]] = set()
+
+    def add(self, features: list[float], pairs: list[tuple[int, int]]) -> None:
+        self.nodes += features
+        for source, target in pairs:
+            if source != target:
+                self.edges.add((source, target))
+                if self.undirected:
+                    self.edges.add((target, source))
+
+    def remove(self, gone: set[int]) -> None:
+        for node in gone:
+            self.nodes[node] = None
+        self.edges = {edge for edge in self.edges if not gone & set(edge)}
+
+    def row(self, node: int) -> list[int]:
+        return sorted(source for source, target in self.edges if target == node)
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=steps, undirected=st.booleans())
+def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) -> None:
+    graph = GrowingGraph(num_features=1, undirected=undirected)
+    plain = Plain(undirected)
+    for kind, what, pairs in steps:
+        before = [plain.row(node) for node in range(len(plain.nodes))]
+        alive = [v for v, x in enumerate(plain.nodes) if x is not None]
+        if kind == "restore":
+            other = GrowingGraph(num_features=1, undirected=undirected)
+            other.restore(graph.state())
+            graph = other
+            continue
+        if kind == "add":
+            fresh = list(range(graph.num_nodes, graph.num_nodes + what))
+            known = alive + fresh
+            edges = [(known[a % len(known)], known[b % len(known)]) for a, b in pairs if known]
+            features = [float(v) + 0.5 for v in fresh]
+            change = graph.add(torch.tensor(features).reshape(-1, 1), pairs_of(*edges))
+            plain.add(features, edges)
+            assert change.new.tolist() == fresh
+        else:
+            gone = {alive[node % len(alive)] for node in what} if alive else set()
+            change = graph.remove(torch.tensor(sorted(gone), dtype=torch.int64))
+            plain.remove(gone)
+            assert change.removed.tolist() == sorted(gone)
+        after = [plain.row(node) for node in range(len(plain.nodes))]
+        differ = [
+            v for v, row in enumerate(before) if row != after[v] and plain.nodes[v] is not None
+        ]
+        assert change.touched.tolist() == differ
+        assert rows(graph) == after
+        assert graph.num_edges == len(plain.edges)
+        out_of = [sorted(t for s, t in plain.edges if s == v) for v in range(graph.num_nodes)]
+        for v in range(graph.num_nodes):
+            assert graph.gatherers(torch.tensor([v])).tolist() == sorted({v, *out_of[v]})
+    alive = [v for v, x in enumerate(plain.nodes) if x is not None]
+    places = {v: place for place, v in enumerate(alive)}
+    expected = Graph.from_edges(
+        pairs_of(*((places[s], places[t]) for s, t in plain.edges)),
+        features=torch.tensor([plain.nodes[v] for v in alive]).reshape(-1, 1),
+        labels=torch.full((len(alive),), -1),
+    )
+    found, positions = graph.to_graph()
+    assert positions.tolist() == alive
+    for name in ("indptr", "indices", "features"):
+        assert getattr(found, name).equal(getattr(expected, name))
+
+
+def test_a_state_is_a_copy_and_the_same_however_the_graph_came_to_be() -> None:
+    """Lists lie elsewhere in a graph that grew node by node; what is written must not show it."""
+    once, slowly = path(30), GrowingGraph(num_features=1)
+    for node in range(30):
+        slowly.add(torch.tensor([[node + 1.0]]), pairs_of((node - 1, node)) if node else NO_EDGES)
+    state = slowly.state()
+    assert all(once.state()[name].equal(state[name]) for name in state)
+    slowly.remove(torch.tensor([3]))
+    assert state["alive"].all()
+    assert not slowly.state()["alive"].all()
+
+
+def test_lists_keep_what_they_hold_while_they_move_about() -> None:
+    lists = NeighbourLists()
+    lists.extend(3)
+    for column in range(200):  # row 1 outgrows its room, and the pool its, many times
+        lists.insert(np.array([1, column % 3]), np.array([column, 1000 + column]))
+    indptr, indices = lists.rows(np.array([1]))
+    assert indices[:200].tolist() == list(range(200))
+    assert indptr[-1] == 200 + 67
+    assert lists.num_entries == 400
+    lists.clear(np.array([1]))
+    assert lists.num_entries == 400 - 267
+    assert lists.rows(np.array([1, 0]))[1].tolist() == list(range(1000, 1200, 3))
+
+
+def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room() -> None:
+    lists = NeighbourLists()
+    lists.extend(3)
+    many = np.arange(10)
+    lists.insert(np.zeros(10, dtype=np.int64), many)
+    lists.delete(np.zeros(10, dtype=np.int64), many)
+    lists.insert(np.full(20, 1), np.arange(20))
+    # Row 0 has room for ten, which packing takes from it: row 2 asks for more than the pool has.
+    rows = np.concatenate([np.zeros(10, dtype=np.int64), np.full(500, 2)])
+    lists.insert(rows, np.concatenate([many, np.arange(500)]))
+    for row, count in enumerate((10, 20, 500)):
+        assert lists.rows(np.array([row]))[1].tolist() == list(range(count))
+
+
+written = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "insert", "delete", "restore"]),
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 15)), max_size=40),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(written=written)
+def test_lists_hold_what_sets_would(written: list[tuple[str, list[tuple[int, int]]]]) -> None:
+    lists, plain = NeighbourLists(), set()
+    lists.extend(6)
+    for verb, drawn in written:
+        rows, columns = np.array(drawn, dtype=np.int64).reshape(-1, 2).T
+        if verb == "restore":
+            state, lists = lists.state(), NeighbourLists()
+            lists.restore(state)
+        elif verb == "insert":
+            fresh = sorted({row for row, column in set(drawn) - plain})
+            assert lists.insert(rows, columns).tolist() == fresh
+            plain |= set(drawn)
+        else:
+            lists.delete(rows, columns)
+            plain -= set(drawn)
+        indptr, indices = lists.rows(np.arange(6))
+        owners = np.repeat(np.arange(6), np.diff(indptr))
+        assert list(zip(owners.tolist(), indices.tolist(), strict=True)) == sorted(plain)
+        assert lists.num_entries == len(plain)
+
+
+def test_lists_are_rarely_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packing reads all lists: over n entries it may happen about log n times, not n times."""
+    packed = []
+    repack = NeighbourLists._repack
+    monkeypatch.setattr(
+        NeighbourLists, "_repack", lambda self, more: (packed.append(1), repack(self, more))[1]
+    )
+    lists = NeighbourLists()
+    lists.extend(50)
+    for turn in range(2000):
+        lists.insert(np.array([turn % 50]), np.array([turn]))
+    assert 3 < len(packed) <= 12
+
+
+def test_an_array_is_rarely_copied_and_grows_with_zeros() -> None:
+    array, rooms = GrowingArray(2), set()
+    for row in range(1000):
+        array.extend(1)
+        assert array.array[row].tolist() == [0, 0]
+        array.array[row] = row
+        rooms.add(array.array.__array_interface__["data"][0])
+    assert array.array[:, 1].tolist() == list(range(1000))
+    assert len(rooms) <= 11

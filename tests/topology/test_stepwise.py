@@ -1,0 +1,144 @@
+"""Every f_topo told hop by hop, against the whole; and rows that do not see each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from evergraph.graphs import Graph, Smoother, normalised, smoother
+from evergraph.topology import MixHop, Stepwise, topologies
+from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
+from evergraph.topology.stepwise import coefficients
+
+STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in STEPWISE),
+    ("mixhop", {"keep": (0, 2), "unit": True}),
+    ("sgc", {"self_loops": False}),
+    ("s2gc", {"alpha": 0.4}),
+]
+every_case = pytest.mark.parametrize(("name", "parameters"), CASES)
+
+
+def random_graph(seed: int, *, undirected: bool, nodes: int = 12) -> Graph:
+    generator = torch.Generator().manual_seed(seed)
+    return Graph.from_edges(
+        torch.randint(nodes, (2, 20), generator=generator),
+        features=torch.randn(nodes, 3, generator=generator),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+    )
+
+
+def by_steps(topology: Any, graph: Graph, adjacency: Smoother) -> Tensor:
+    states = [graph.features]
+    for hop in range(topology.hops):
+        smoothed = adjacency.product(topology.message(states[-1], hop=hop))
+        states.append(topology.advance(smoothed, states[-1], graph.features, hop=hop))
+    return topology.assemble(states)
+
+
+def test_all_but_exact_rings_are_recursions() -> None:
+    assert set(topologies.names()) - set(STEPWISE) == {"h2gcn"}
+
+
+@every_case
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), hops=st.sampled_from([2, 0, 1, 3]), undirected=st.booleans())
+def test_steps_lead_to_the_embeddings(
+    name: str, parameters: dict[str, Any], seed: int, hops: int, undirected: bool
+) -> None:
+    if "keep" in parameters:
+        hops = 2
+    topology = topologies.make(name, hops=hops, **parameters)
+    graph = random_graph(seed, undirected=undirected)
+    before = graph.features.clone()
+    found = by_steps(topology, graph, smoother(graph, self_loops=topology.self_loops))
+    torch.testing.assert_close(found, topology.encode(graph), atol=1e-5, rtol=1e-5)
+    assert graph.features.equal(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "expected"),
+    [
+        ("identity", {}, [1.0]),
+        ("sgc", {"hops": 2}, [0.0, 0.0, 1.0]),
+        ("s2gc", {"hops": 2, "alpha": 0.2}, [0.2, 0.4, 0.4]),
+        ("ppr", {"hops": 2, "alpha": 0.2}, [0.04, 0.32, 0.64]),  # (0.8 Â + 0.2)²
+        ("appnp", {"hops": 2, "alpha": 0.2}, [0.2, 0.16, 0.64]),  # 0.8 Â (0.8 Â + 0.2) + 0.2
+        ("s2gc", {"hops": 0}, [1.0]),
+    ],
+)
+def test_coefficients_by_hand(name: str, parameters: dict[str, Any], expected: list[float]) -> None:
+    assert coefficients(topologies.make(name, **parameters)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", [n for n in STEPWISE if topologies.resolve(n).linear])
+def test_coefficients_give_the_embeddings(name: str) -> None:
+    topology, graph = topologies.make(name, hops=3), random_graph(1, undirected=True)
+    power, total = graph.features, torch.zeros_like(graph.features)
+    for share in coefficients(topology):
+        total += share * power
+        power = normalised(graph) @ power
+    torch.testing.assert_close(total, topology.encode(graph), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("topology", [topologies.make("reservoir"), MixHop(unit=True), MixHop()])
+def test_what_is_no_weighted_sum_of_features_has_no_coefficients(topology: Stepwise) -> None:
+    assert coefficients(topology) is None
+
+
+def test_units_are_torchs() -> None:
+    rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    rows[3] = 0
+    torch.testing.assert_close(unit_rows(rows), normalize(rows, dim=1))
+
+
+def test_blocks_multiply_every_row() -> None:
+    rows = torch.randn(2 * BLOCK + 5, 7, generator=torch.Generator().manual_seed(0))
+    matrix = torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(block_product(rows, matrix), rows @ matrix)
+    assert block_product(rows[:0], matrix).shape == (0, 4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    chosen=st.lists(st.integers(0, 299), min_size=1, max_size=150),
+    width=st.sampled_from([1, 3, 16, 33, 130]),
+)
+def test_bits_of_a_row_do_not_depend_on_other_rows(chosen: list[int], width: int) -> None:
+    generator = torch.Generator().manual_seed(width)
+    rows = torch.randn(300, width, generator=generator)
+    matrix = torch.randn(width, 37, generator=generator)
+    some = rows[chosen]
+    assert unit_rows(some).equal(unit_rows(rows)[chosen])
+    assert tanh(some).equal(tanh(rows)[chosen])
+    assert block_product(some, matrix).equal(block_product(rows, matrix)[chosen])
+
+
+@every_case
+@settings(max_examples=15, deadline=None)
+@given(chosen=st.lists(st.integers(0, 199), min_size=1, max_size=100))
+def test_bits_of_a_step_do_not_depend_on_other_rows(
+    name: str, parameters: dict[str, Any], chosen: list[int]
+) -> None:
+    topology = topologies.make(name, hops=2, **parameters)
+    generator = torch.Generator().manual_seed(0)
+    x, h, s = (torch.randn(200, 19, generator=generator) for _ in range(3))
+    if not topology.hops:
+        assert topology.assemble([x[chosen]]).equal(topology.assemble([x])[chosen])
+        return
+    message = topology.message(h, hop=1)
+    assert topology.message(h[chosen], hop=1).equal(message[chosen])
+    smoothed = s[:, :1].expand(-1, message.shape[1]) * torch.linspace(-1, 1, message.shape[1])
+    after = topology.advance(smoothed, h, x, hop=1)
+    some = topology.advance(smoothed[chosen], h[chosen], x[chosen], hop=1)
+    assert some.equal(after[chosen])
+    found = topology.assemble([x[chosen], h[chosen], some])
+    assert found.equal(topology.assemble([x, h, after])[chosen])
