@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
@@ -28,7 +28,8 @@ from evergraph.online.learner_folder import LearnerFolder
 NOBODY = ("", 0)
 KILLS, QUICK = 200, 20
 EVERY = 5  # deltas between snapshots: many kills fall into one
-LONGEST = 0.25  # seconds that a process lives at most after it has begun to open the folder
+MOST = 8  # deltas that a process acknowledges before its last moment is drawn
+LONGEST = 0.05  # seconds from then on: some deltas, or a part of opening the folder
 
 
 @dataclass(frozen=True)
@@ -70,30 +71,35 @@ class Killer:
         self.every = every
         self.acknowledged = 0
         self._twin, self._twin_seq = make(), 0
-        self._context: BaseContext = multiprocessing.get_context("forkserver")
+        self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["benchmarks.kill_writer"])
 
-    def kill_after(self, seconds: float) -> Found:
-        """Let a process write for so long from when it begins to open the folder."""
-        return self._round(seconds, NOBODY)
+    def kill_after(self, deltas: int, seconds: float) -> Found:
+        """Let a process acknowledge some deltas, and live for so many seconds more."""
+        here, process = self._started(NOBODY)
+        heard = [self.acknowledged, *(int(here.recv_bytes()) for _ in range(deltas))]
+        time.sleep(seconds)
+        process.kill()
+        return self._ended(process, here, heard[-1])
 
     def kill_at(self, function: str, call: int) -> Found:
         """Let a process write until it calls a function for the n-th time."""
-        return self._round(None, (function, call))
+        here, process = self._started((function, call))
+        return self._ended(process, here, self.acknowledged)
 
-    def _round(self, seconds: float | None, fatal: tuple[str, int]) -> Found:
+    def _started(self, fatal: tuple[str, int]) -> tuple[Connection, BaseProcess]:
         here, there = self._context.Pipe(duplex=False)
         values = (self.path, self.acknowledged + 1, there, self.every, fatal)
-        process = self._context.Process(target=write, args=values)  # type: ignore[attr-defined]
+        process: BaseProcess = self._context.Process(target=write, args=values)
         process.start()
         there.close()
         assert here.recv_bytes() == BEGUN
-        if seconds is not None:
-            time.sleep(seconds)
-            process.kill()
+        return here, process
+
+    def _ended(self, process: BaseProcess, here: Connection, heard: int) -> Found:
         process.join()
         assert process.exitcode == -9, f"the writer ended by itself ({process.exitcode})"
-        return self._look(_last(here, self.acknowledged))
+        return self._look(_last(here, heard))
 
     def _look(self, acknowledged: int) -> Found:
         """Compare what is there with what a learner knows that was never interrupted."""
@@ -130,7 +136,8 @@ def _last(told: Connection, before: int) -> int:
 def kill_often(path: Path, kills: int, *, seed: int = 0) -> list[Found]:
     """Kill a writer so many times, each at a random moment of its life."""
     moments, killer = random.Random(seed), Killer(path)
-    return [killer.kill_after(moments.uniform(0, LONGEST)) for _ in range(kills)]
+    drawn = [(moments.randint(0, MOST), moments.uniform(0, LONGEST)) for _ in range(kills)]
+    return [killer.kill_after(deltas, seconds) for deltas, seconds in drawn]
 
 
 def table(found: Sequence[Found]) -> Table:
@@ -142,14 +149,15 @@ def table(found: Sequence[Found]) -> Table:
         "killed before it acknowledged anything": totals["opening"],
         "killed while it wrote a snapshot": totals["snapshot"],
         "deltas acknowledged": totals["acknowledged"],
-        "deltas safe but not yet acknowledged, sent again": totals["unsaid"],
+        "times that a delta was safe but not acknowledged, and sent again": totals["unsaid"],
         "acknowledged deltas lost": totals["lost"],
         "deltas applied twice": totals["twice"],
         "times that a bit of state or predictions differed": totals["other_bits"],
     }
     rows = [["kills", str(len(found))], *([name, f"{n:,}"] for name, n in words.items())]
     notes = (
-        f"A snapshot after every {EVERY} deltas; a process lives at most {LONGEST} s.",
+        f"A snapshot after every {EVERY} deltas; a process is killed up to {LONGEST} s after it "
+        f"has acknowledged 0 to {MOST} of them.",
         "After every kill the folder is opened and compared with a twin that nobody killed.",
     )
     return Table("A writer killed with SIGKILL", ("", "number"), rows, notes)

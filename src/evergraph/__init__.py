@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from evergraph.methods import TEM, Finetune, Joint
     from evergraph.nn import GAT, GCN, GIN, PDGNN, GraphSAGE
+    from evergraph.online import ContinualNodeClassifier
     from evergraph.streams import GraphStream, Task
     from evergraph.topology import APPNP, H2GCN, PPR, S2GC, SGC, Identity, MixHop, Reservoir
     from evergraph.training import Learner, Trainer
@@ -52,6 +53,7 @@ _HOMES = {
     ),
     "methods": ("TEM", "Finetune", "Joint"),
     "nn": ("GAT", "GCN", "GIN", "PDGNN", "GraphSAGE"),
+    "online": ("ContinualNodeClassifier",),
     "streams": ("GraphStream", "Task"),
     "topology": ("APPNP", "H2GCN", "PPR", "S2GC", "SGC", "Identity", "MixHop", "Reservoir"),
     "training": ("Learner", "Trainer"),
@@ -69,6 +71,7 @@ __all__ = [
     "S2GC",
     "SGC",
     "TEM",
+    "ContinualNodeClassifier",
     "CoverageSampler",
     "DegreeSampler",
     "EmbeddingMemory",

@@ -4,10 +4,17 @@
     ├── ConfigurationError      a parameter breaks its rule
     │   └── UnknownNameError    a name that no component has; lists the names that exist
     ├── DataError               a graph or a file is not what it should be
-    │   └── DownloadError       a dataset could not be fetched
+    │   ├── DownloadError       a dataset could not be fetched
+    │   ├── UnknownNodeError    an id that no node of the graph has
+    │   │   └── LooseEdgeError  an edge to such an id
+    │   ├── DuplicateNodeError  an id that a node of the graph has already
+    │   ├── NothingLearnedError an answer is asked for before any label has come
+    │   └── KeyReusedError      a delta has the key of another one
     ├── ResultsError            a results folder holds something else than expected
     ├── TaskClosedError         a learner reached for a task that is over
     ├── DeviceError             the device asked for is not there
+    ├── LockedError             another process writes to a learner's folder
+    ├── StoppedError            a learner's folder takes no more deltas
     └── ResourceError           memory or disk does not suffice
 
 A message is one sentence that names the parameter or file, the rule and the value.
@@ -59,6 +66,26 @@ class DownloadError(DataError):
     """A dataset could not be fetched."""
 
 
+class UnknownNodeError(DataError):
+    """An id that no node of the graph has; that of a forgotten node is one."""
+
+
+class LooseEdgeError(UnknownNodeError):
+    """An edge to an id that no node of the graph has."""
+
+
+class DuplicateNodeError(DataError):
+    """An id that a node of the graph has already, or that is given twice."""
+
+
+class NothingLearnedError(DataError):
+    """An answer is asked for before any label has come."""
+
+
+class KeyReusedError(DataError):
+    """A delta has the key of another one, which was applied before."""
+
+
 class ResultsError(EvergraphError):
     """A results folder holds something else than expected."""
 
@@ -69,6 +96,14 @@ class TaskClosedError(EvergraphError):
 
 class DeviceError(EvergraphError):
     """The device asked for is not there."""
+
+
+class LockedError(EvergraphError):
+    """Another process writes to a learner's folder."""
+
+
+class StoppedError(EvergraphError):
+    """A learner's folder takes no more deltas."""
 
 
 class ResourceError(EvergraphError):

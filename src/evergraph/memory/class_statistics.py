@@ -27,15 +27,18 @@ class ClassStatistics:
 
     G is kept in float32, of which only the lower triangle is computed and stored: a few 1e-7 of it
     are rounding, far below what regularisation adds. Sums are added in float64, and so is all that
-    is solved from either.
+    is solved from either. ``precise`` keeps and computes G in float64 as well: nothing that would
+    show is then left of a node that was counted out, however many were.
 
     Args:
         width: m, how long a feature vector is.
         rank: keep only this many directions of G, and its diagonal: m (rank + 1) values instead of
             m (m + 1) / 2. Sums stay exact; G no longer is. None keeps all.
+        precise: count in float64, where many nodes will be counted out again. Give features in
+            float64, too: those in float32 may differ in the last digit from one batch to another.
 
     Attributes:
-        gram_: G, of which the part above the diagonal is not to be read.  float32 [m, m]
+        gram_: G, of which the part above the diagonal is not to be read.  float [m, m]
         sums_: float64 [classes, m]
         mass_: float64 [classes]
         counts_: int64 [classes]
@@ -48,11 +51,18 @@ class ClassStatistics:
     """
 
     def __init__(
-        self, width: int, *, rank: int | None = None, device: torch.device | str = "cpu"
+        self,
+        width: int,
+        *,
+        rank: int | None = None,
+        precise: bool = False,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.width = width
         self.rank = rank if rank is not None and rank < width else None
-        self.gram_ = torch.zeros(width, width, device=device)
+        self.precise = precise
+        kept = torch.float64 if precise else torch.float32
+        self.gram_ = torch.zeros(width, width, dtype=kept, device=device)
         self.sums_ = torch.zeros(0, width, dtype=torch.float64, device=device)
         self.mass_ = torch.zeros(0, dtype=torch.float64, device=device)
         self.counts_ = torch.zeros(0, dtype=torch.int64, device=device)
@@ -97,12 +107,14 @@ class ClassStatistics:
 
     def _count_rows(self, rows: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
         """Add to G and the sums."""
+        rows = rows.to(self.gram_.dtype)
         scaled = rows * weights.to(rows.dtype).sqrt()[:, None]
         for start in range(0, self.width, PANEL):
             panel = self.gram_[start:, start : start + PANEL]
             panel.addmm_(scaled[:, start:].t(), scaled[:, start : start + PANEL], alpha=sign)
-        of_class = torch.zeros(self.num_classes, len(rows), device=rows.device)
-        of_class[labels, torch.arange(len(rows), device=rows.device)] = sign * weights.float()
+        of_class = torch.zeros(self.num_classes, len(rows), dtype=rows.dtype, device=rows.device)
+        places = torch.arange(len(rows), device=rows.device)
+        of_class[labels, places] = sign * weights.to(rows.dtype)
         self.sums_ += (of_class @ rows).double()
 
     def transform(self, matrix: Tensor) -> None:

@@ -28,7 +28,7 @@ def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
     means = (statistics.sums_ / mass.clamp_min(torch.finfo(mass.dtype).tiny)[:, None]).t()
     means = means.where(met, 0.0)  # [m, classes]
     share = met.sum() / mass.sum().clamp_min(torch.finfo(mass.dtype).tiny)
-    matrix = statistics.gram_.double().mul_(share)
+    matrix = statistics.gram_.to(torch.float64, copy=True).mul_(share)
     within = met.double() - share * mass  # what each class mean's square still counts
     if bool((within.abs() > 1e-9).any()):
         matrix.addmm_(means * within, means.t())

@@ -1,0 +1,33 @@
+"""Floor 7: a learner that lives beside a growing graph."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from evergraph.online.delta import Delta, Label, NodeId
+
+if TYPE_CHECKING:
+    from evergraph.online.classifier import ContinualNodeClassifier
+    from evergraph.online.learner import OnlineLearner
+    from evergraph.online.learner_folder import LearnerFolder
+
+# Imported on first use: a journal can be read without the methods of the library.
+_HOME_OF = {
+    "ContinualNodeClassifier": "classifier",
+    "LearnerFolder": "learner_folder",
+    "OnlineLearner": "learner",
+}
+
+__all__ = [
+    "ContinualNodeClassifier",
+    "Delta",
+    "Label",
+    "LearnerFolder",
+    "NodeId",
+    "OnlineLearner",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

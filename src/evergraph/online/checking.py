@@ -1,0 +1,116 @@
+"""What a delta must be before anything of it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError, DuplicateNodeError, LooseEdgeError, UnknownNodeError
+from evergraph.online.delta import Delta, NodeId
+from evergraph.online.identifiers import IdTable, check_id
+
+# Squares of embeddings of larger values leave the range of float32.
+LARGEST_FEATURE = 1e12
+
+
+def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> None:
+    """Raise unless a delta can be applied to a graph with these nodes; change nothing.
+
+    num_features: how wide features are; None before the first node.
+
+    >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
+    Traceback (most recent call last):
+    evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
+graph
+    """
+    _check_features(delta.features, len(delta.nodes), num_features)
+    new = _each_once("nodes", delta.nodes)
+    for node in delta.nodes:
+        if node in ids:
+            raise DuplicateNodeError(f"node {node!r} is in the graph already")
+    _check_labels(delta)
+    _check_edges(delta.edges, ids, new)
+    _check_late(delta.late, ids)
+    _each_once("forgotten", delta.forgotten)
+    _check_known("forgotten", delta.forgotten, ids)
+    if delta.key is not None and type(delta.key) is not str:
+        raise DataError(f"key must be text, not {delta.key!r}")
+
+
+def _check_features(features: Tensor, nodes: int, width: int | None) -> None:
+    if not nodes:
+        if len(features):
+            raise DataError(f"features have {len(features)} rows, but there are 0 new nodes")
+        return
+    if features.dim() != 2 or len(features) != nodes or not features.shape[1]:
+        raise DataError(
+            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
+        )
+    if width is not None and features.shape[1] != width:
+        raise DataError(
+            f"features have {features.shape[1]} columns, but those of the graph have {width}"
+        )
+    if features.dtype != torch.float32:
+        raise DataError(f"features hold {features.dtype}: expected torch.float32")
+    within = features.abs() <= LARGEST_FEATURE  # False for NaN
+    if not bool(within.all()):
+        row, column = (~within).nonzero()[0].tolist()
+        raise DataError(
+            f"features must be finite numbers of at most {LARGEST_FEATURE:g}, but row {row}, "
+            f"column {column} holds {features[row, column].item()!r}"
+        )
+
+
+def _check_labels(delta: Delta) -> None:
+    if len(delta.labels) not in (0, len(delta.nodes)):
+        raise DataError(
+            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
+            f"{len(delta.nodes)} nodes"
+        )
+    for label in delta.labels:
+        if label is not None:
+            check_id("label", label)
+
+
+def _check_edges(
+    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, new: frozenset[NodeId]
+) -> None:
+    for place, edge in enumerate(edges):
+        if len(edge) != 2:
+            raise DataError(f"edge {place} must join two nodes, not {edge!r}")
+        for end in edge:
+            check_id("id of a node", end)
+            if end not in ids and end not in new:
+                raise LooseEdgeError(
+                    f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {end!r} is not in "
+                    "the graph"
+                )
+
+
+def _check_late(late: Sequence[tuple[NodeId, object]], ids: IdTable) -> None:
+    for pair in late:
+        if len(pair) != 2:
+            raise DataError(f"a late label must be a node and its label, not {pair!r}")
+    nodes = [node for node, _ in late]
+    _each_once("late labels", nodes)
+    _check_known("late labels", nodes, ids)
+    for _, label in late:
+        check_id("label", label)
+
+
+def _each_once(what: str, nodes: Sequence[NodeId]) -> frozenset[NodeId]:
+    seen: set[NodeId] = set()
+    for node in nodes:
+        check_id("id of a node", node)
+        if node in seen:
+            raise DuplicateNodeError(f"{what} must name every node once, but {node!r} comes twice")
+        seen.add(node)
+    return frozenset(seen)
+
+
+def _check_known(what: str, nodes: Iterable[NodeId], ids: IdTable) -> None:
+    for node in nodes:
+        if node not in ids:
+            raise UnknownNodeError(f"{what} names node {node!r}, which is not in the graph")

@@ -1,0 +1,273 @@
+"""The learner in scikit-learn's manner."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
+from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.explanation import Explanation
+from evergraph.online.heads import heads
+from evergraph.online.inputs import (
+    as_edges,
+    as_features,
+    as_ids,
+    as_labels,
+    delta_of_data,
+    of_library,
+)
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.outputs import label_array, labels_like, matrix_like
+from evergraph.online.status import Status
+from evergraph.online.unsaved import UnsavedLearner
+from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology.cached import Scaling
+
+if TYPE_CHECKING:
+    from evergraph.online.learner_folder import LearnerFolder
+
+
+class ContinualNodeClassifier:
+    """Classifies the nodes of a graph that grows, and forgets nothing but what it is told to.
+
+    Nodes have the user's own ids, text or integers. They come with ``partial_fit``, with or
+    without labels; labels may come later (``label``), classes at any time, edges between old and
+    new. Answers come in the form of the question: NumPy, pandas or torch.
+
+    Args:
+        topology: the f_topo, by name or made; ``SGC`` over 2 hops unless given.
+        head: what learns from embeddings, by name: ``analytic``, ``replay`` or ``method``.
+        width: of the head, how many random features or hidden units; its own default unless given.
+        head_options: other parameters of the head, by name.
+        scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
+        undirected: whether every edge runs both ways.
+        seed: of all that is drawn.
+
+    Attributes:
+        classes_: classes met, in order of arrival: the columns of ``predict_proba``.
+        applied_: what the last delta did.
+
+    >>> model = ContinualNodeClassifier(width=64)
+    >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), ["x", "y", None], [("a", "c")])
+    >>> model.predict(["c"])
+    array(['x'], dtype='<U1')
+    """
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | str | None = None,
+        head: str = "analytic",
+        width: int | None = None,
+        head_options: Mapping[str, Any] | None = None,
+        scaling: Scaling = "unit",
+        undirected: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.topology = topology
+        self.head = head
+        self.width = width
+        self.head_options = head_options
+        self.scaling: Scaling = scaling
+        self.undirected = undirected
+        self.seed = seed
+        self._kept: UnsavedLearner | LearnerFolder | None = None
+
+    @classmethod
+    def open(
+        cls, path: Path | str, *, readonly: bool = False, **parameters: Any
+    ) -> ContinualNodeClassifier:
+        """Open the classifier that lives in a folder, or begin one there.
+
+        Every delta is on the disk before a call returns. A folder that is there already needs no
+        parameters; where some are given, all must be as the folder's.
+
+        readonly: ask only; another process may be writing, see ``refresh``.
+        """
+        from evergraph.online.format_file import stored_parameters
+        from evergraph.online.learner_folder import LearnerFolder
+
+        model, make = cls(**parameters), None
+        stored = stored_parameters(Path(path))
+        if stored is not None and not parameters:
+            make = partial(OnlineLearner.from_parameters, stored)
+        model._kept = LearnerFolder.open(path, make=make or model._made, readonly=readonly)
+        model._describe(model.learner_)
+        return model
+
+    def _describe(self, learner: OnlineLearner) -> None:
+        """Set the parameters to those that a learner was made with."""
+        options = {k: v for k, v in learner.parameters["head"].items() if k != "name"}
+        self.topology, self.head = learner.topology, learner.head.name
+        self.width, self.head_options = options.pop("width", None), options
+        self.scaling, self.undirected = learner.scaling, learner.undirected
+        self.seed = learner.seed
+
+    @property
+    def learner_(self) -> OnlineLearner:
+        """The learner behind it."""
+        if self._kept is None:
+            self._kept = UnsavedLearner(self._made())
+        return self._kept.learner
+
+    def _made(self) -> OnlineLearner:
+        options = dict(self.head_options or {})
+        if self.width is not None:
+            options["width"] = self.width
+        topology = self.topology
+        return OnlineLearner(
+            topology=topologies.make(topology) if isinstance(topology, str) else topology,
+            head=heads.make(self.head, **options),
+            scaling=self.scaling,
+            undirected=self.undirected,
+            seed=self.seed,
+        )
+
+    def partial_fit(
+        self,
+        nodes: Any,
+        features: Any = None,
+        labels: Any = None,
+        edges: Any = None,
+        *,
+        ids: Any = None,
+        key: str | None = None,
+    ) -> ContinualNodeClassifier:
+        """Take in new nodes, their labels where known, and edges between any nodes.
+
+        Args:
+            nodes: ids of the new nodes, or a PyG ``Data`` that holds everything. Empty if only
+                edges come.
+            features: a row a node.
+            labels: one a node; None or NaN where it is not known, in a tensor -1 too.
+            edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
+            ids: of the rows of a ``Data``; 0, 1, 2, ... unless given.
+            key: names the call; a call with the same key counts once.
+        """
+        if of_library(nodes, "torch_geometric"):
+            delta = delta_of_data(nodes, ids, key)
+        elif ids is not None:
+            raise ConfigurationError("ids are for a Data object: give nodes alone")
+        else:
+            new = as_ids(nodes)
+            delta = Delta(
+                nodes=new,
+                features=as_features(features, len(new)),
+                labels=as_labels(labels, len(new)),
+                edges=as_edges(edges),
+                key=key,
+            )
+        return self._submit(delta)
+
+    def label(self, ids: Any, y: Any, *, key: str | None = None) -> ContinualNodeClassifier:
+        """Tell the labels of known nodes; a node that has another gets the new one."""
+        nodes = as_ids(ids, "ids")
+        pairs = _pairs(nodes, as_labels(y, len(nodes)))
+        return self._submit(Delta(late=pairs, key=key))
+
+    def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
+        """Remove nodes, their edges and what was learned from them.
+
+        Exact if ``status().exact_forgetting``: as if they had never been there.
+        """
+        return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
+
+    def _submit(self, delta: Delta) -> ContinualNodeClassifier:
+        _ = self.learner_  # there from now on
+        assert self._kept is not None
+        self.applied_ = self._kept.submit(delta)
+        return self
+
+    def refresh(self) -> int:
+        """Follow the process that writes to a folder opened ``readonly``; return its new deltas."""
+        return 0 if self._kept is None else self._kept.refresh()
+
+    @property
+    def classes_(self) -> np.ndarray[Any, Any]:
+        """Classes met, in order of arrival."""
+        return label_array(self.learner_.classes)
+
+    def predict(self, ids: Any) -> Any:
+        """Return the most likely class of each node."""
+        return labels_like(ids, self.learner_.predict(as_ids(ids, "ids")))
+
+    def predict_proba(self, ids: Any) -> Any:
+        """Return the probability of each class, a column a class.  -> [ids, classes]"""
+        classes, matrix = self.learner_.predict_proba(as_ids(ids, "ids"))
+        return matrix_like(ids, matrix, classes)
+
+    def embed(self, ids: Any) -> Any:
+        """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
+        return matrix_like(ids, self.learner_.embed(as_ids(ids, "ids")))
+
+    def score(self, ids: Any, y: Any, *, balanced: bool = False) -> float:
+        """Return the share of nodes whose class is predicted; balanced: the mean over classes."""
+        nodes = as_ids(ids, "ids")
+        labels = [label for _, label in _pairs(nodes, as_labels(y, len(nodes)))]
+        predicted = self.learner_.predict(nodes)
+        numbers = {label: number for number, label in enumerate({*labels, *predicted})}
+        right, given = (torch.tensor([numbers[v] for v in part]) for part in (labels, predicted))
+        return (balanced_accuracy if balanced else plain_accuracy)(given, right)
+
+    def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
+        """Return which nodes speak for which class; see ``Explanation``."""
+        return self.learner_.explain(as_ids([node], "ids")[0], top=top, limit=limit)
+
+    def status(self) -> Status:
+        """Return what is known, in numbers."""
+        return self.learner_.status()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
+        """Change parameters, before any data has come."""
+        known = self.get_params()
+        for name, value in parameters.items():
+            if name not in known:
+                raise ConfigurationError(
+                    f"ContinualNodeClassifier has no parameter {name!r}: it takes "
+                    f"{', '.join(known)}"
+                )
+            if self._kept is not None:
+                raise ConfigurationError(f"{name} cannot change once data has come: make a new one")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = [f"{n}={v!r}" for n, v in self.get_params().items() if v != defaults[n].default]
+        return f"ContinualNodeClassifier({', '.join(given)})"
+
+    def close(self) -> None:
+        """Close the folder, if there is one; another process may open it then."""
+        if self._kept is not None:
+            self._kept.close()
+
+    def __enter__(self) -> ContinualNodeClassifier:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _pairs(nodes: list[NodeId], labels: list[Label | None]) -> list[tuple[NodeId, Label]]:
+    """Return nodes with their labels; raise where one is missing."""
+    if None in labels:
+        raise DataError(f"label of node {nodes[labels.index(None)]!r} is missing")
+    return [(n, label) for n, label in zip(nodes, labels, strict=True) if label is not None]

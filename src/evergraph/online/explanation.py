@@ -1,0 +1,74 @@
+"""Which nodes speak for which class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from evergraph.online.delta import Label, NodeId
+
+
+@dataclass(frozen=True)
+class Voice:
+    """What one node adds to the scores of another.
+
+    Attributes:
+        node: its id.
+        label: its class, if known.
+        weight: w_u, how much of its features flows into the embedding before it is scaled.
+        says: what it adds to the score of each class asked for.
+    """
+
+    node: NodeId
+    label: Label | None
+    weight: float
+    says: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A prediction taken apart: scores[c] = Σ says[c] over voices + others[c] + rest[c].
+
+    Where f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,
+    s_c(e) = g_c·e + b_c with slopes g_c that hold around e, so node u adds w_u g_c·x_u / ‖...‖,
+    exactly. b_c, ``rest``, is 0 for head ``analytic``.
+
+    Attributes:
+        node: its id.
+        label: its class, if known.
+        classes: the likeliest classes, the prediction first.
+        probabilities: of these.
+        scores: of these; probabilities are their softmax over all classes.
+        voices: the nodes that add most to any of these scores, loudest first; None where f_topo is
+            not linear or the head has no slopes.
+        others: what all other nodes add.
+        rest: what no node adds.
+    """
+
+    node: NodeId
+    label: Label | None
+    classes: tuple[Label, ...]
+    probabilities: tuple[float, ...]
+    scores: tuple[float, ...]
+    voices: tuple[Voice, ...] | None = None
+    others: tuple[float, ...] = ()
+    rest: tuple[float, ...] = ()
+
+
+def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Tensor:
+    """Return what each node adds to each score.  -> [nodes, classes]
+
+    weights: w, [nodes]; features: X, [nodes, dims]; slopes: g, [classes, dims]; unit: whether the
+    embedding is divided by its length.
+
+    >>> import torch
+    >>> said(torch.tensor([1., 2.]), torch.tensor([[3.], [1.]]), torch.tensor([[2.]]),
+    ...      unit=False)
+    tensor([[6.],
+            [4.]])
+    """
+    flows = weights.double()[:, None] * features  # [nodes, dims]
+    if unit:
+        flows = flows / flows.sum(0).norm().clamp_min(1e-12)
+    return (flows @ slopes.double().t()).float()

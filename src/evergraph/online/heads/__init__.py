@@ -1,0 +1,8 @@
+"""What learns from embeddings that come one delta at a time."""
+
+from evergraph.online.heads.analytic import AnalyticHead
+from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.method import MethodHead
+from evergraph.online.heads.replay import ReplayHead
+
+__all__ = ["AnalyticHead", "MethodHead", "OnlineHead", "ReplayHead", "Scorer", "heads"]

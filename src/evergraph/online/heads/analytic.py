@@ -1,0 +1,157 @@
+"""A head in closed form: learning is adding to sums, and forgetting is taking away from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.memory import ClassStatistics
+from evergraph.methods.analytic import SHARPNESS
+from evergraph.methods.balanced_ridge import balanced_ridge
+from evergraph.nn import RandomFeatures
+from evergraph.nn.expansion import Activation, Expansion
+from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.topology import TopologyEncoder
+from evergraph.training.learner import part_of
+
+
+@heads.register
+class AnalyticHead(OnlineHead):
+    """Ridge regression on random features of the embedding, from sums over all labelled nodes.
+
+    V = (A + λI)⁻¹ M, see method ``analytic``; here every node weighs the same, so that a node that
+    comes, moves or goes changes the sums by itself alone. V is that of a learner which was given
+    all labelled nodes at once, with the embeddings they have now, in whatever order they came.
+    A delta costs m² for each labelled node that came or moved, and m³/3 once.
+
+    Args:
+        width: m, how many random features; memory is 4 m² bytes.
+        regularisation: λ as a share of A's mean diagonal.
+        activation: of the features, ``relu`` or ``fourier``.
+
+    >>> from evergraph.topology import Identity
+    >>> head = AnalyticHead(width=64)
+    >>> head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2)
+    >>> head.learn(ids, vectors, torch.tensor([1, 0]))
+    >>> head.settle()
+    >>> head.scores(ids, vectors).argmax(1)
+    tensor([1, 0])
+    """
+
+    name = "analytic"
+    exact_forgetting = True
+
+    def __init__(
+        self, *, width: int = 1024, regularisation: float = 0.01, activation: Activation = "relu"
+    ) -> None:
+        check_number("regularisation", regularisation, least=0.0)
+        self.width = width
+        self.regularisation = regularisation
+        self.activation: Activation = activation
+        self._features = RandomFeatures(width=width, activation=activation)
+        self.statistics_ = ClassStatistics(width, precise=True)
+        self.weights_ = torch.zeros(width, 0)  # V
+        self._settled = True
+
+    def begin(
+        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+    ) -> None:
+        """Draw φ."""
+        self._features.begin(dims, generator=generator)
+        self._exact = self._in_float64()
+
+    def _in_float64(self) -> Expansion:
+        """Return φ for the sums: a node must leave with the very features it came with."""
+        drawn = self._features.expansion()
+        return replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there is room for."""
+        return self.statistics_.num_classes
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        self._settled &= classes <= self.num_classes
+        self.statistics_.grow(classes)
+
+    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Add nodes to the sums."""
+        if len(ids):
+            self.statistics_.add(self._expanded(vectors), labels, torch.ones(len(ids)))
+            self._settled = False
+
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Take nodes out of the sums as they were, and add them as they are."""
+        self.forget(ids, before, labels)
+        self.learn(ids, after, labels)
+
+    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Take nodes out of the sums."""
+        if not len(ids):
+            return
+        self.statistics_.remove(self._expanded(vectors), labels, torch.ones(len(ids)))
+        # Where nothing is left, what rounding has left is no knowledge.
+        self.statistics_.sums_[self.statistics_.counts_ == 0] = 0.0
+        if not bool(self.statistics_.counts_.any()):
+            self.statistics_.gram_.zero_()
+        self._settled = False
+
+    def settle(self) -> None:
+        """Solve for V."""
+        if not self._settled:
+            self.weights_ = balanced_ridge(self.statistics_, self.regularisation).float()
+            self._settled = True
+
+    def scorer(self) -> AnalyticScorer:
+        """Return φ and V; V is never written to, only replaced."""
+        return AnalyticScorer(self._features.expansion(), self.weights_)
+
+    def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
+        return (self._exact(part.double()) for part in self._exact.blocks(vectors))
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it keeps: half of G counts, as ``state`` has it."""
+        statistics = self.statistics_
+        return statistics.gram_.nbytes // 2 + statistics.sums_.nbytes + self.weights_.nbytes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the seed of φ, the sums and V."""
+        self.settle()
+        kept = {f"statistics.{name}": value for name, value in self.statistics_.state().items()}
+        return kept | {"seed": self._features.seed, "weights": self.weights_}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._features.seed = state["seed"]
+        self._exact = self._in_float64()
+        self.statistics_.restore(part_of(state, "statistics."))
+        self.weights_ = state["weights"]
+        self._settled = True
+
+
+@dataclass(frozen=True, eq=False)
+class AnalyticScorer(Scorer):
+    """s(e) = Vᵀφ(e), as sharp as a softmax needs it."""
+
+    expansion: Expansion
+    weights: Tensor
+
+    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores.  [n, dims] -> [n, classes]"""
+        parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
+        return torch.cat(parts).mul_(SHARPNESS)
+
+    def slopes(self, vector: Tensor) -> Tensor | None:
+        """Return Vᵀ diag(e R > 0) Rᵀ: s(e) is this times e with ReLU.  -> [classes, dims]"""
+        if self.expansion.activation != "relu" or self.expansion.centre is not None:
+            return None
+        passed = (vector @ self.expansion.matrix > 0).float()  # [width]
+        scale = SHARPNESS * (2 / self.expansion.width) ** 0.5
+        return ((self.weights * passed[:, None]).t() @ self.expansion.matrix.t()).mul_(scale)

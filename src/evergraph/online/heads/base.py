@@ -1,0 +1,111 @@
+"""What learns from embeddings while nodes come, move and go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from evergraph.core.resolver import Resolver
+from evergraph.graphs import Graph
+from evergraph.topology import TopologyEncoder
+
+
+class Scorer(ABC):
+    """Class scores as they were when it was made: it never changes, so anyone may ask it."""
+
+    @abstractmethod
+    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return log-probabilities up to a constant a row.
+
+        ids: which nodes, int64 [n]; vectors: their embeddings, float32 [n, dims] -> [n, classes]
+        """
+
+    def slopes(self, vector: Tensor) -> Tensor | None:
+        """Return ∂s_c/∂e at an embedding, where scores are piecewise linear in it, else None.
+
+        [dims] -> [classes, dims]
+        """
+        return None
+
+
+class OnlineHead(ABC):
+    """Learns classes from embeddings, one delta at a time.
+
+    The calls of a delta: ``grow``, then ``move``, ``learn`` and ``forget`` as it has them, then
+    ``settle``; ``scorer`` at any time after. Nodes are named by their positions in the graph. A
+    node whose label changes is forgotten and learned. Vectors given to ``move`` and ``forget`` are
+    those that were last learned or moved to, so a head may keep sums instead of nodes.
+
+    Attributes:
+        exact_forgetting: whether after ``forget`` nothing of a node is left.
+        needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
+            before it is asked and before it settles.
+    """
+
+    name: ClassVar[str]
+    exact_forgetting: ClassVar[bool] = False
+    needs_graph: ClassVar[bool] = False
+
+    @abstractmethod
+    def begin(
+        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+    ) -> None:
+        """Make what depends on the width of embeddings, before the first delta.
+
+        topology, scaling: how embeddings are made, for heads that look at the graph.
+        """
+
+    @property
+    @abstractmethod
+    def num_classes(self) -> int:
+        """How many classes there is room for."""
+
+    @abstractmethod
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+
+    @abstractmethod
+    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Take in nodes with known classes.  int64 [n]; float32 [n, dims]; int64 [n]"""
+
+    @abstractmethod
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Follow learned nodes whose embeddings have changed.  before, after: float32 [n, dims]"""
+
+    @abstractmethod
+    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Let go of learned nodes."""
+
+    def see(self, graph: Graph, positions: Tensor) -> None:  # noqa: B027  (few heads look)
+        """Look at the graph; positions: which node each of its nodes is, ascending."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Bring the scores up to date with all that was learned, moved and forgotten."""
+
+    @abstractmethod
+    def scorer(self) -> Scorer:
+        """Return the scores as of the last ``settle``."""
+
+    def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
+        return self.scorer()(ids, vectors)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it keeps."""
+        return sum(tensor.nbytes for tensor in self.state().values())
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Return all that later deltas and scores depend on, once it has settled."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned, after ``begin``."""
+
+
+heads = Resolver[OnlineHead]("head")

@@ -1,0 +1,200 @@
+"""TEM's online form: an MLP trained on what is new together with stored embeddings."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer, check_number
+from evergraph.core.label_space import LabelSpace
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.memory import EmbeddingMemory
+from evergraph.memory.samplers import UniformSampler
+from evergraph.methods import TEM
+from evergraph.nn import MLP, PDGNN
+from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.whole_task import task_of
+from evergraph.topology import Identity, TopologyEncoder
+from evergraph.training import Trainer
+from evergraph.training.learner import part_of
+
+
+@heads.register
+class ReplayHead(OnlineHead):
+    """Method ``tem``, a task for every delta: new embeddings are trained on beside stored ones.
+
+    A stored embedding follows its node when it moves and goes when it is forgotten; what the MLP
+    took from it before stays, so forgetting is not exact.
+
+    Args:
+        width: of the MLP's hidden layer.
+        budget: embeddings stored for every class, drawn uniformly from all that came.
+        epochs: passes over new and stored embeddings for a delta with labels.
+        lr: learning rate.
+
+    >>> head = ReplayHead(width=16, epochs=20)
+    >>> head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2)
+    >>> head.grow(2)
+    >>> head.learn(ids, vectors, torch.tensor([1, 0]))
+    >>> head.settle()
+    >>> head.scores(ids, vectors).argmax(1)
+    tensor([1, 0])
+    """
+
+    name = "replay"
+
+    def __init__(
+        self, *, width: int = 256, budget: int = 200, epochs: int = 4, lr: float = 0.005
+    ) -> None:
+        check_integer("width", width, least=1)
+        check_integer("budget", budget, least=1)
+        check_integer("epochs", epochs, least=1)
+        check_number("lr", lr, least=0.0)
+        self.width = width
+        self.budget = budget
+        self.epochs = epochs
+        self.lr = lr
+        self._classes = 0
+        self._tem: TEM | None = None
+        self._empty(0)
+
+    def _empty(self, dims: int) -> None:
+        """Begin a list of what is to be learned."""
+        self._ids = torch.empty(0, dtype=torch.int64)
+        self._labels = torch.empty(0, dtype=torch.int64)
+        self._vectors = torch.empty(0, dims)
+
+    def begin(
+        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+    ) -> None:
+        """Make a learner of vectors: to it they are nodes without neighbours."""
+        self._tem = TEM(
+            memory=EmbeddingMemory(budget=self.budget, sampler=UniformSampler()),
+            backbone=PDGNN(topology=Identity(), hidden=(self.width,), scaling="none"),
+            trainer=Trainer(epochs=self.epochs, lr=self.lr, device="cpu"),
+            generator=generator,
+        )
+        self._empty(dims)
+
+    @property
+    def tem(self) -> TEM:
+        """The learner behind it."""
+        assert self._tem is not None, "begin comes first"
+        return self._tem
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there is room for."""
+        return self._classes
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        self._classes = max(self._classes, classes)
+
+    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Put nodes down to be learned."""
+        self._ids = torch.cat([self._ids, ids])
+        self._vectors = torch.cat([self._vectors, vectors])
+        self._labels = torch.cat([self._labels, labels])
+
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Replace those of the vectors that are stored or still to be learned."""
+        self._vectors = _replaced(self._vectors, self._ids, ids, after)
+        memory = self.tem.memory
+        memory.embeddings_ = _replaced(memory.embeddings_, memory.nodes_, ids, after)
+
+    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Drop those of the nodes that are stored or still to be learned."""
+        kept = ~torch.isin(self._ids, ids)
+        self._ids, self._vectors = self._ids[kept], self._vectors[kept]
+        self._labels = self._labels[kept]
+        memory = self.tem.memory
+        kept = ~torch.isin(memory.nodes_, ids)
+        for name in ("embeddings_", "labels_", "nodes_", "ranks_"):
+            setattr(memory, name, getattr(memory, name)[kept])
+
+    def settle(self) -> None:
+        """Train on what was put down and what is stored, then store some of it."""
+        if not len(self._ids):
+            return
+        order = self._ids.argsort()
+        graph = _lone(self._vectors[order])
+        task = task_of(
+            graph,
+            self._ids[order],
+            nodes=torch.arange(len(order)),
+            labels=self._labels[order],
+            classes=self._classes,
+        )
+        self.tem.fit_task(task)
+        self._empty(self._vectors.shape[1])
+
+    def scorer(self) -> ReplayScorer:
+        """Return a copy of the MLP."""
+        backbone = self.tem.backbone
+        assert isinstance(backbone, PDGNN)
+        return ReplayScorer(deepcopy(backbone.head).eval() if backbone.head else None)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the memory holds."""
+        return self.tem.usage.bytes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the MLP, Adam's moments, the memory and the generator."""
+        kept = {"classes": torch.tensor(self._classes), "generator": self.tem.generator.get_state()}
+        if self.tem.backbone.begun:
+            kept["learned"] = torch.tensor(self._learned)
+            kept |= {f"tem.{name}": value for name, value in self.tem.state().items()}
+        return kept
+
+    @property
+    def _learned(self) -> int:
+        """How many classes the MLP has, which may be fewer than there is room for."""
+        return 0 if self.tem.label_space_ is None else self.tem.label_space_.num_classes
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._classes = int(state["classes"])
+        self.tem.generator.set_state(state["generator"])
+        if "learned" in state:
+            space = LabelSpace("class-il", (int(state["learned"]),))
+            self.tem.restore(part_of(state, "tem."), space)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayScorer(Scorer):
+    """What a copy of the MLP says."""
+
+    head: MLP | None
+
+    @torch.no_grad()
+    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores.  [n, dims] -> [n, classes]"""
+        if self.head is None:
+            return torch.zeros(len(vectors), 0)
+        scores: Tensor = self.head(vectors)
+        return scores
+
+
+def _replaced(vectors: Tensor, nodes: Tensor, ids: Tensor, after: Tensor) -> Tensor:
+    """Return vectors of nodes with those of some ids exchanged.  [nodes, dims]"""
+    if not len(ids) or not len(nodes):
+        return vectors
+    order = ids.argsort()
+    places = torch.searchsorted(ids[order], nodes).clamp_max(len(ids) - 1)
+    found = ids[order][places] == nodes
+    vectors = vectors.clone()
+    vectors[found] = after[order[places[found]]]
+    return vectors
+
+
+def _lone(vectors: Tensor) -> Graph:
+    """Return a graph without edges whose features these are."""
+    none = torch.full((len(vectors),), UNLABELLED)
+    edges = torch.empty(2, 0, dtype=torch.int64)
+    return Graph.from_edges(edges, features=vectors, labels=none, undirected=True)

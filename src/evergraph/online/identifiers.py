@@ -1,0 +1,132 @@
+"""The user's own names, and the numbers that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
+from evergraph.online.delta import NodeId
+
+LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
+_GONE, _TEXT, _NUMBER = 0, 1, 2
+_NOTHING: Mapping[NodeId, int] = {}
+
+
+def check_id(what: str, value: object) -> None:
+    """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
+
+    "1" and 1 are two names. What only looks like a number (1.0, True) is refused: in Python it
+    would be the same name as 1.
+
+    >>> check_id("id of a node", 1.0)
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
+    """
+    if type(value) is int:
+        if not -LARGEST - 1 <= value <= LARGEST:
+            raise DataError(f"{what} must fit into 64 bits, not {value!r}")
+    elif type(value) is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{what} must be text that UTF-8 can write, not {value!r}") from None
+    else:
+        raise DataError(f"{what} must be text or an integer, not {value!r}")
+
+
+class IdTable:
+    """Names in the order in which they came; positions count from 0 and are never used again.
+
+    >>> table = IdTable()
+    >>> table.add(["a", 7, "7"])
+    >>> table.positions(["7", "a"]), table.at(1)
+    (tensor([2, 0]), 7)
+    >>> table.remove(["a"])
+    >>> len(table), "a" in table
+    (2, False)
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[NodeId, int] = {}
+        self._ids: list[NodeId | None] = []
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __contains__(self, value: object) -> bool:
+        return type(value) in (str, int) and value in self._positions
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._positions)
+
+    def position(self, value: NodeId) -> int:
+        """Return where a name stands, or raise if nobody has it."""
+        return self._find(value, _NOTHING)
+
+    def positions(
+        self, values: Sequence[NodeId], *, new: Mapping[NodeId, int] = _NOTHING
+    ) -> Tensor:
+        """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
+        return torch.tensor([self._find(value, new) for value in values], dtype=torch.int64)
+
+    def _find(self, value: NodeId, new: Mapping[NodeId, int]) -> int:
+        position = self._positions.get(value)
+        if position is None:
+            position = new.get(value)
+        if position is None:
+            raise UnknownNodeError(f"node {value!r} is not in the graph")
+        return position
+
+    def at(self, position: int) -> NodeId:
+        """Return the name at a position that is taken."""
+        value = self._ids[position]
+        assert value is not None, f"position {position} is free"
+        return value
+
+    def add(self, values: Sequence[NodeId]) -> None:
+        """Give new names the next positions."""
+        for value in values:
+            if value in self._positions:
+                raise DuplicateNodeError(f"node {value!r} is in the graph already")
+            self._positions[value] = len(self._ids)
+            self._ids.append(value)
+
+    def remove(self, values: Sequence[NodeId]) -> None:
+        """Forget names; nothing of them is left."""
+        for value in values:
+            self._ids[self._positions.pop(value)] = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
+        texts = [b"" if value is None else str(value).encode() for value in self._ids]
+        joined = bytearray(b"".join(texts))
+        return {
+            "kinds": torch.tensor([_kind(value) for value in self._ids], dtype=torch.uint8),
+            "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int64),
+            "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        joined, start = bytes(state["bytes"].numpy()), 0
+        self._ids, self._positions = [], {}
+        for kind, length in zip(state["kinds"].tolist(), state["lengths"].tolist(), strict=True):
+            text = joined[start : start + length].decode()
+            start += length
+            value = None if kind == _GONE else int(text) if kind == _NUMBER else text
+            if value is not None:
+                self._positions[value] = len(self._ids)
+            self._ids.append(value)
+
+
+def _kind(value: NodeId | None) -> int:
+    if value is None:
+        return _GONE
+    return _NUMBER if isinstance(value, int) else _TEXT
+
+
+def _no_bytes() -> Tensor:
+    return torch.empty(0, dtype=torch.uint8)

@@ -1,0 +1,125 @@
+"""All that deltas change: graph, embeddings, labels, and what was learned from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs import UNLABELLED
+from evergraph.online.change import Change
+from evergraph.online.class_scores import class_scores
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.heads import OnlineHead
+from evergraph.online.identifiers import IdTable
+from evergraph.online.live_embeddings import LiveEmbeddings, Moved
+from evergraph.online.node_labels import NodeLabels
+from evergraph.training.learner import part_of
+
+
+class Knowledge:
+    """A growing graph whose embeddings and head follow it.
+
+    Nodes are positions here. Each step leaves the head with the vectors that nodes have now, so
+    that it may be told of them again.
+
+    Args:
+        graph: the graph.
+        embeddings: of its nodes.
+        head: has begun.
+    """
+
+    def __init__(self, graph: GrowingGraph, embeddings: LiveEmbeddings, head: OnlineHead) -> None:
+        self.graph = graph
+        self.embeddings = embeddings
+        self.head = head
+        self.labels = NodeLabels()
+        self.classes = IdTable()
+
+    def grow(
+        self,
+        features: Tensor,
+        edges: Sequence[tuple[NodeId, NodeId]],
+        *,
+        known: IdTable,
+        new: Mapping[NodeId, int],
+    ) -> Moved:
+        """Add nodes and edges.
+
+        features: of the new nodes; known: where old nodes are; new: where new ones will be
+        """
+        sides = [known.positions(side, new=new) for side in zip(*edges, strict=True)]
+        pairs = torch.stack(sides) if sides else torch.empty(2, 0, dtype=torch.int64)
+        self.labels.extend(len(new))
+        rows = features.reshape(len(new), self.graph.num_features)
+        return self._followed(self.graph.add(rows, pairs))
+
+    def _followed(self, change: Change) -> Moved:
+        """Follow a change of the graph with embeddings and with what was learned from them."""
+        moved = self.embeddings.update(self.graph, change)
+        labels = self.labels.of(moved.nodes)
+        # Some of what is computed anew comes out the same.
+        rows = (labels != UNLABELLED) & (moved.before != moved.after).any(1)
+        self.head.move(moved.nodes[rows], moved.before[rows], moved.after[rows], labels[rows])
+        self._show()
+        return moved
+
+    def _show(self) -> None:
+        if self.head.needs_graph:
+            self.head.see(*self.graph.to_graph())
+
+    def number(self, labels: Sequence[Label]) -> Tensor:
+        """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""
+        for label in labels:
+            if label not in self.classes:
+                self.classes.add([label])
+        self.head.grow(len(self.classes))
+        return self.classes.positions(labels)
+
+    def guess(self, nodes: Tensor) -> Tensor | None:
+        """Return what nodes are taken for by what was learned so far; None if nothing was."""
+        met = self.met
+        if not len(nodes) or not bool(met.any()):
+            return None
+        vectors = self.embeddings.of(nodes)
+        return class_scores(self.head.scorer(), met, nodes, vectors).argmax(1)
+
+    @property
+    def met(self) -> Tensor:
+        """Which classes have nodes.  bool [classes]"""
+        met = torch.zeros(len(self.classes), dtype=torch.bool)
+        met[: len(self.labels.counts_)] = self.labels.counts_ > 0
+        return met
+
+    def learn(self, nodes: Tensor, labels: Tensor) -> None:
+        """Learn classes; a node that has another already is forgotten with that one first."""
+        old, vectors = self.labels.of(nodes), self.embeddings.of(nodes)
+        other = old != labels
+        changed = other & (old != UNLABELLED)
+        self.head.forget(nodes[changed], vectors[changed], old[changed])
+        self.head.learn(nodes[other], vectors[other], labels[other])
+        self.labels.put(nodes, labels)
+
+    def forget(self, nodes: Tensor) -> Moved:
+        """Take nodes out of what was learned, and then out of the graph."""
+        labels = self.labels.of(nodes)
+        known = labels != UNLABELLED
+        self.head.forget(nodes[known], self.embeddings.of(nodes[known]), labels[known])
+        self.labels.put(nodes, torch.full_like(nodes, UNLABELLED))
+        return self._followed(self.graph.remove(nodes))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything, by name."""
+        parts = {name: getattr(self, name).state() for name in _PARTS}
+        return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        for name in _PARTS:
+            getattr(self, name).restore(part_of(state, f"{name}."))
+        self._show()
+
+
+_PARTS = ("graph", "embeddings", "head", "labels", "classes")

@@ -1,0 +1,296 @@
+"""A learner that lives with its graph: one delta after the other, and answers in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.errors import UnknownNodeError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import UNLABELLED
+from evergraph.online.applied import Applied
+from evergraph.online.checking import check_delta
+from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.explaining import explain
+from evergraph.online.explanation import Explanation
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.heads import AnalyticHead, OnlineHead, heads
+from evergraph.online.identifiers import IdTable
+from evergraph.online.knowledge import Knowledge
+from evergraph.online.learner_view import LearnerView, Page
+from evergraph.online.live_embeddings import LiveEmbeddings, Moved
+from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
+from evergraph.online.parameters import described, made
+from evergraph.online.prequential import Prequential
+from evergraph.online.status import Status
+from evergraph.topology import SGC, TopologyEncoder, topologies
+from evergraph.topology.cached import Scaling
+from evergraph.training.learner import part_of
+
+
+class OnlineLearner:
+    """A graph, its embeddings, a head and the labels so far, changed by deltas alone.
+
+    The same deltas in the same order give the same bits, however often it was asked, saved and
+    restored in between. One thread writes (``apply``); others read through ``frozen()``, see
+    ``LearnerView``.
+
+    Args:
+        topology: the f_topo; ``SGC`` over 2 hops unless given.
+        head: what learns from embeddings; ``AnalyticHead`` unless given. It belongs to this
+            learner from then on.
+        scaling: of embeddings, ``unit`` or ``none``.
+        undirected: whether every edge runs both ways.
+        seed: of all that the head draws.
+
+    >>> learner = OnlineLearner(head=AnalyticHead(width=64))
+    >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
+    ...                     edges=(("a", "c"),)))
+    Applied(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0)
+    >>> learner.predict(["c"])
+    ['x']
+    """
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        head: OnlineHead | None = None,
+        scaling: Scaling = "unit",
+        undirected: bool = True,
+        seed: int = 0,
+    ) -> None:
+        check_choice("scaling", scaling, ("unit", "none"))
+        check_integer("seed", seed, least=0)
+        self.topology = topology if topology is not None else SGC()
+        self.head = head if head is not None else AnalyticHead()
+        self.scaling: Scaling = scaling
+        self.undirected = undirected
+        self.seed = seed
+        self._writing = RLock()
+        self._seq = 0
+        self._ids = IdTable()
+        self._prequential = Prequential()
+        self._knowledge: Knowledge | None = None  # comes with the first node
+        self._sharing = False
+        self._view = LearnerView(self._ids, self._prequential, self._page())
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
+        """Return a learner that has seen nothing, made as ``parameters`` says."""
+        given = dict(parameters)
+        topology, head = made(topologies, given.pop("topology")), made(heads, given.pop("head"))
+        return cls(topology=topology, head=head, **given)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        return {
+            "topology": described(topologies, self.topology),
+            "head": described(heads, self.head),
+            "scaling": self.scaling,
+            "undirected": self.undirected,
+            "seed": self.seed,
+        }
+
+    def check(self, delta: Delta) -> None:
+        """Raise unless ``apply`` will succeed; change nothing."""
+        width = None if self._knowledge is None else self._knowledge.graph.num_features
+        check_delta(delta, self._ids, num_features=width)
+
+    def apply(self, delta: Delta) -> Applied:
+        """Take a delta in, whole: nodes and edges, then labels, then what is to be forgotten."""
+        with self._writing:
+            self.check(delta)
+            if len(delta.nodes) and self._knowledge is None:
+                self._knowledge = self._begun(delta.features.shape[1])
+                self._share()
+            if self._knowledge is None:  # a delta of nothing, before the first node
+                return self._done(delta, [], None, torch.empty(0, dtype=torch.int64))
+            return self._apply(delta, self._knowledge)
+
+    def _begun(self, num_features: int) -> Knowledge:
+        """Make what depends on how wide features are."""
+        graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
+        live = LiveEmbeddings(self.topology, num_features=num_features, scaling=self.scaling)
+        generator = seeded(self.seed, "head")
+        self.head.begin(
+            live.dims, topology=self.topology, scaling=self.scaling, generator=generator
+        )
+        return Knowledge(graph, live, self.head)
+
+    def _apply(self, delta: Delta, knowledge: Knowledge) -> Applied:
+        moved = []
+        first = knowledge.graph.num_nodes
+        if len(delta.nodes) or len(delta.edges):
+            new = {node: first + place for place, node in enumerate(delta.nodes)}
+            moved.append(knowledge.grow(delta.features, delta.edges, known=self._ids, new=new))
+        nodes, names = self._named(delta, first)
+        labels = knowledge.number(names)
+        unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
+        guesses = knowledge.guess(nodes[unknown])
+        knowledge.learn(nodes, labels)
+        if len(delta.forgotten):
+            moved.append(knowledge.forget(self._ids.positions(delta.forgotten)))
+        self.head.settle()
+        return self._done(delta, moved, guesses, labels[unknown])
+
+    def _named(self, delta: Delta, first: int) -> tuple[Tensor, list[Label]]:
+        """Return the nodes that a delta names classes of, and the classes.  int64 [n]"""
+        pairs = [(first + i, label) for i, label in enumerate(delta.labels) if label is not None]
+        pairs += [(self._ids.position(node), label) for node, label in delta.late]
+        nodes = torch.tensor([node for node, _ in pairs], dtype=torch.int64)
+        return nodes, [label for _, label in pairs]
+
+    def _done(
+        self, delta: Delta, moved: Sequence[Moved], guesses: Tensor | None, labels: Tensor
+    ) -> Applied:
+        """Turn the page, and say what was done."""
+        self._seq += 1
+        right = 0 if guesses is None else int((guesses == labels).sum())
+
+        def write() -> Page:
+            self._ids.add(delta.nodes)
+            self._ids.remove(delta.forgotten)
+            if guesses is not None:
+                known = 0 if self._knowledge is None else len(self._knowledge.classes)
+                self._prequential.count(self._seq, len(self._ids), known, guesses, labels)
+            return self._page()
+
+        rows = [(part.nodes, part.after) for part in moved]
+        if len(delta.forgotten):
+            gone = self._ids.positions(delta.forgotten)
+            rows.append((gone, torch.zeros(len(gone), moved[-1].after.shape[1])))
+        self._view.turn(write, rows)
+        return Applied(
+            seq=self._seq,
+            new_nodes=len(delta.nodes),
+            classes=self.status().classes,
+            recomputed=sum(len(part.nodes) for part in moved),
+            predicted=0 if guesses is None else len(guesses),
+            right=right,
+        )
+
+    def _page(self) -> Page:
+        knowledge = self._knowledge
+        if knowledge is None:
+            nothing = torch.zeros(0, dtype=torch.bool)
+            return Page(self._status(), (), nothing, None, None)
+        return Page(
+            self._status(),
+            tuple(knowledge.classes),
+            knowledge.met,
+            self.head.scorer(),
+            knowledge.embeddings.of,
+        )
+
+    def _status(self) -> Status:
+        knowledge = self._knowledge
+        return Status(
+            seq=self._seq,
+            nodes=len(self._ids),
+            edges=0 if knowledge is None else knowledge.graph.num_edges,
+            classes=0 if knowledge is None else len(knowledge.classes),
+            labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
+            features=0 if knowledge is None else knowledge.graph.num_features,
+            memory=0 if knowledge is None else self.head.nbytes,
+            predicted=self._prequential.asked,
+            accuracy=self._prequential.accuracy,
+            exact_forgetting=self.head.exact_forgetting,
+        )
+
+    def frozen(self) -> LearnerView:
+        """Return what any thread may read while this one learns; see ``LearnerView``."""
+        with self._writing:
+            if not self._sharing:
+                self._sharing = True
+                self._share()
+            return self._view
+
+    def _share(self) -> None:
+        """Give the view a copy of all embeddings, if somebody reads it and there are any."""
+        if self._sharing and self._knowledge is not None:
+            everything = torch.arange(self._knowledge.graph.num_nodes)
+            self._view.share(self._knowledge.embeddings.of(everything))
+
+    def predict(self, ids: Sequence[NodeId]) -> list[Label]:
+        """Return the most likely class of each node."""
+        return self._view.predict(ids)
+
+    def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
+        """Return the classes and the probability of each.  -> float32 [ids, classes]"""
+        return self._view.predict_proba(ids)
+
+    def embed(self, ids: Sequence[NodeId]) -> Tensor:
+        """Return the embeddings of nodes.  -> float32 [ids, dims]"""
+        return self._view.embed(ids)
+
+    def status(self) -> Status:
+        """Return what is known, in numbers."""
+        return self._view.status
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The names of all classes, in order of arrival."""
+        return self._view.classes
+
+    def history(self) -> dict[str, Any]:
+        """Return the prequential curve and the confusion of the newest classes, for JSON."""
+        return self._view.history()
+
+    def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
+        """Return why a node is taken for what it is; waits for a delta that is being applied.
+
+        top: how many classes; limit: how many nodes are named at most.
+        """
+        with self._writing:
+            knowledge = self._known(node)
+            return explain(knowledge, self._ids, self._view, node, top=top, limit=limit)
+
+    def neighbourhood(
+        self, node: NodeId, *, hops: int | None = None, limit: int = 60
+    ) -> Neighbourhood:
+        """Return what lies around a node, to be drawn; waits as ``explain`` does.
+
+        hops: how far; as far as an embedding looks unless given. limit: how many nodes at most.
+        """
+        with self._writing:
+            knowledge = self._known(node)
+            reach = self.topology.hops if hops is None else hops
+            return neighbourhood(knowledge, self._ids, node, hops=reach, limit=limit)
+
+    def _known(self, node: NodeId) -> Knowledge:
+        if self._knowledge is None or node not in self._ids:
+            raise UnknownNodeError(f"node {node!r} is not in the graph")
+        return self._knowledge
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
+        with self._writing:
+            kept = {} if self._knowledge is None else self._knowledge.state()
+            parts = {"ids": self._ids.state(), "prequential": self._prequential.state()}
+            return kept | {f"{p}.{n}": v for p, part in parts.items() for n, v in part.items()}
+
+    def about(self) -> dict[str, Any]:
+        """Return the rest of the state, as JSON can hold it."""
+        return {"seq": self._seq, "num_features": self.status().features}
+
+    def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
+        """Take back what ``state`` and ``about`` returned."""
+        with self._writing:
+            self._seq = int(about["seq"])
+            if about["num_features"]:
+                self._knowledge = self._begun(int(about["num_features"]))
+                self._knowledge.restore(state)
+            self._view.turn(lambda: self._restored(state), ())
+            self._share()
+
+    def _restored(self, state: dict[str, Tensor]) -> Page:
+        self._ids.restore(part_of(state, "ids."))
+        self._prequential.restore(part_of(state, "prequential."))
+        return self._page()

@@ -1,0 +1,125 @@
+"""How good predictions were before their answers came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+
+COLUMNS = ("seq", "nodes", "classes", "asked", "right")
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """What nodes of some classes were taken for, among the latest predictions.
+
+    Attributes:
+        classes: numbers of the classes, newest last.
+        counts: a row for each of them: how often it was taken for each of them, and, last, for
+            any other class.
+    """
+
+    classes: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+class Prequential:
+    """Predict, then learn: every labelled node is first asked for, and only then counted in.
+
+    A curve has a point for a delta that brought answers. When it is full, neighbouring points
+    become one, so that it stays as long as it was and shows all of the past. Of single predictions
+    the latest alone are kept. No point knows a node.
+
+    Args:
+        points: how many points the curve has at most.
+        latest: how many predictions are kept.
+
+    >>> record = Prequential(points=4)
+    >>> for seq in range(1, 6):
+    ...     _ = record.count(seq, 10 * seq, 2, torch.tensor([0, 1]), torch.tensor([0, 0]))
+    >>> record.accuracy, [point["asked"] for point in record.curve()]
+    (0.5, [4, 4, 2])
+    """
+
+    def __init__(self, *, points: int = 512, latest: int = 2048) -> None:
+        check_integer("points", points, least=2)
+        check_integer("latest", latest, least=1)
+        self.points = points
+        self.latest = latest
+        self.curve_ = torch.zeros(0, len(COLUMNS), dtype=torch.int64)
+        self.pairs_ = torch.zeros(0, 2, dtype=torch.int64)  # the right class, the predicted one
+        self.totals_ = torch.zeros(2, dtype=torch.int64)  # asked, right
+
+    def count(
+        self, seq: int, nodes: int, classes: int, predicted: Tensor, labels: Tensor
+    ) -> tuple[int, int]:
+        """Write down what was predicted for nodes whose classes are now known.
+
+        predicted, labels: int64 [n]; -> how many were asked for, and how many were right
+        """
+        if not len(labels):
+            return 0, 0
+        asked, right = len(labels), int((predicted == labels).sum())
+        point = torch.tensor([[seq, nodes, classes, asked, right]])
+        self.curve_ = _shortened(torch.cat([self.curve_, point]), self.points)
+        pairs = torch.stack([labels, predicted], dim=1)
+        self.pairs_ = torch.cat([self.pairs_, pairs])[-self.latest :]
+        self.totals_ = self.totals_ + torch.tensor([asked, right])
+        return asked, right
+
+    @property
+    def asked(self) -> int:
+        """How many predictions were made so far."""
+        return int(self.totals_[0])
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right ones among all predictions so far; None before the first."""
+        asked, right = self.totals_.tolist()
+        return right / asked if asked else None
+
+    def curve(self) -> list[dict[str, int]]:
+        """Return the points, oldest first: what was known then, asked and right since the last."""
+        return [dict(zip(COLUMNS, point, strict=True)) for point in self.curve_.tolist()]
+
+    def confusion(self, classes: Sequence[int]) -> Confusion:
+        """Return what nodes of these classes were taken for lately.
+
+        >>> record = Prequential()
+        >>> _ = record.count(1, 3, 3, torch.tensor([1, 0, 2]), torch.tensor([2, 2, 2]))
+        >>> record.confusion([1, 2]).counts  # 2 was once taken for 1, once right, once for another
+        ((0, 0, 0), (1, 1, 1))
+        """
+        if not classes:
+            return Confusion((), ())
+        wanted = torch.tensor(list(classes), dtype=torch.int64)
+        rows = self.pairs_[torch.isin(self.pairs_[:, 0], wanted)]
+        same = rows[:, :, None] == wanted  # [pairs, 2, wanted]
+        columns = torch.where(same[:, 1].any(1), same[:, 1].int().argmax(1), len(wanted))
+        width = len(wanted) + 1
+        cells = same[:, 0].int().argmax(1) * width + columns
+        counts = torch.bincount(cells, minlength=len(wanted) * width).reshape(-1, width)
+        return Confusion(tuple(classes), tuple(map(tuple, counts.tolist())))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything written down, by name."""
+        return {"curve": self.curve_, "pairs": self.pairs_, "totals": self.totals_}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self.curve_, self.pairs_ = state["curve"], state["pairs"]
+        self.totals_ = state["totals"]
+
+
+def _shortened(curve: Tensor, points: int) -> Tensor:
+    """Return the curve with neighbours joined, all but an odd last one, if it is too long."""
+    if len(curve) <= points:
+        return curve
+    even = len(curve) // 2 * 2
+    pairs = curve[:even].reshape(-1, 2, curve.shape[1])
+    joined = torch.cat([pairs[:, 1, :3], pairs[:, :, 3:].sum(1)], dim=1)
+    return torch.cat([joined, curve[even:]])

@@ -1,0 +1,94 @@
+"""Opening a SQLite file, changing it whole or not at all, and saying what is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evergraph.core.errors import DataError, ResourceError
+
+_FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
+_WAIT = 10.0  # seconds to wait for another process, which may be looking through the WAL
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Open a file whose commits wait for the disk; make it if there is none.
+
+    Room of dropped rows can be given back, and is overwritten: what was forgotten may lie in it.
+    """
+    connection = _connection(f"{path.absolute().as_uri()}?mode=rwc")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # works only before there is anything
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file that another process may be writing, also where we may not write at all.
+
+    There the files that belong to the WAL cannot be made. Nobody writes while they are missing, so
+    the file may then be taken as it is.
+    """
+    address = path.absolute().as_uri()
+    connection = _connection(f"{address}?mode=ro")
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        return connection
+    except sqlite3.OperationalError:
+        connection.close()
+        if not path.exists() or path.with_name(f"{path.name}-wal").exists():
+            raise
+        return _connection(f"{address}?mode=ro&immutable=1")
+
+
+def _connection(address: str) -> sqlite3.Connection:
+    # Transactions are ours to begin. Whoever shares a file between threads does so under a lock.
+    return sqlite3.connect(
+        address, uri=True, isolation_level=None, check_same_thread=False, timeout=_WAIT
+    )
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what is done inside, or nothing of it.
+
+    >>> connection = sqlite3.connect(":memory:", isolation_level=None)
+    >>> with transaction(connection):
+    ...     _ = connection.execute("CREATE TABLE numbers (n)")
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:  # after some failures SQLite has left it already
+            connection.execute("ROLLBACK")
+
+
+def empty_wal(connection: sqlite3.Connection) -> None:
+    """Move all that is in the WAL to the file proper, unless another process is just reading it."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {1000 * _WAIT:.0f}")
+
+
+def disk_is_full(error: sqlite3.Error) -> bool:
+    """Whether that is what SQLite says."""
+    return str(error) == _FULL
+
+
+@contextmanager
+def sound(path: Path) -> Iterator[None]:
+    """Say in one sentence of ours what is wrong with a file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if disk_is_full(error):
+            raise ResourceError(f"{path}: the disk is full") from error
+        # An operational error is of the machine (rights, another process), others are of the file.
+        damaged = not isinstance(error, sqlite3.OperationalError)
+        advice = ": put it back from a backup" if damaged else ""
+        raise DataError(f"{path}: cannot be used ({error}){advice}") from error

@@ -1,0 +1,288 @@
+"""The classifier takes what users have and gives answers in kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    DuplicateNodeError,
+    KeyReusedError,
+    UnknownNodeError,
+)
+from evergraph.online.classifier import ContinualNodeClassifier
+from evergraph.online.inputs import as_edges, as_features, as_ids, as_labels
+from evergraph.topology import S2GC, SGC
+
+X = np.eye(4, dtype=np.float32)
+
+
+def small(**parameters) -> ContinualNodeClassifier:
+    return ContinualNodeClassifier(width=48, **parameters)
+
+
+def started(**parameters) -> ContinualNodeClassifier:
+    model = small(**parameters)
+    return model.partial_fit(
+        ["a", "b", "c", "d"], X, ["x", "x", "y", None], [("a", "b"), ("c", "d")]
+    )
+
+
+def test_numpy_in_numpy_out():
+    model = started()
+    assert model.predict(np.array(["a", "d"])).tolist() == ["x", "y"]
+    assert model.classes_.tolist() == ["x", "y"]
+    probabilities = model.predict_proba(["a", "d"])
+    assert isinstance(probabilities, np.ndarray)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+    assert model.classes_[probabilities.argmax(1)].tolist() == ["x", "y"]
+    np.testing.assert_allclose(model.embed(["a"]), [[0.5**0.5, 0.5**0.5, 0, 0]], rtol=1e-6)
+
+
+def test_pandas_in_pandas_out():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("pqrs"), index=[10, 11, 12, 13])
+    labels = pd.Series([1, 1, 2, None])  # a table with a gap holds floats
+    edges = pd.DataFrame({"target": [11, 13], "weight": [1, 1], "source": [10, 12]})
+    model = small().partial_fit(frame.index, frame, labels, edges)
+    asked = pd.Series([10, 13], index=["first", "second"])
+    predicted = model.predict(asked)
+    assert predicted.to_dict() == {"first": 1, "second": 2}
+    assert model.predict(frame.index).index.equals(frame.index)
+    table = model.predict_proba(asked)
+    assert list(table.columns) == [1, 2]
+    assert list(table.index) == ["first", "second"]
+    assert model.embed(asked).shape == (2, 4)
+    assert model.classes_.dtype == np.int64
+
+
+def test_text_with_gaps_from_pandas():
+    pd = pytest.importorskip("pandas")
+    labels = pd.Series(["x", pd.NA, None, float("nan")], dtype="string")
+    assert as_labels(labels, 4) == ["x", None, None, None]
+    assert as_labels(pd.Categorical(["x", None]), 2) == ["x", None]
+    assert as_labels(pd.array([1, None], dtype="Int64"), 2) == [1, None]
+
+
+def test_torch_in_torch_out():
+    ids, y = torch.arange(4), torch.tensor([0, 0, 5, -1])
+    edges = torch.tensor([[0, 2], [1, 3]])
+    model = small().partial_fit(ids, torch.eye(4), y, edges)
+    assert model.status().labelled == 3
+    assert model.predict(ids).equal(torch.tensor([0, 0, 5, 5]))
+    assert isinstance(model.predict_proba(ids), torch.Tensor)
+    assert isinstance(model.embed(ids), torch.Tensor)
+
+
+def test_a_data_object_holds_everything():
+    data = Data(
+        x=torch.eye(4), edge_index=torch.tensor([[0, 2], [1, 3]]), y=torch.tensor([0, 0, 5, -1])
+    )
+    plain = small().partial_fit(data)
+    named = small().partial_fit(data, ids=["a", "b", "c", "d"])
+    assert plain.predict([0, 3]).tolist() == named.predict(["a", "d"]).tolist() == [0, 5]
+    with pytest.raises(DuplicateNodeError):
+        plain.partial_fit(data)
+    with pytest.raises(DataError, match="ids must be as many as rows of x, not 1 for 4"):
+        small().partial_fit(data, ids=["a"])
+    data.edge_index = torch.tensor([[0], [4]])
+    with pytest.raises(DataError, match="edge 0 joins 0 and 4, but nodes are numbered 0 to 3"):
+        small().partial_fit(data)
+
+
+def test_what_was_given_is_not_kept():
+    x = X.copy()
+    model = small().partial_fit(["a", "b"], x[:2], ["x", "y"])
+    x[:] = 9
+    np.testing.assert_array_equal(model.embed(["a", "b"]), X[:2])
+
+
+def test_labels_that_come_later():
+    model = started().partial_fit(["far"], -X[:1]).label(["far"], ["z"])
+    assert model.predict(["far"]).tolist() == ["z"]
+    assert model.applied_.predicted == 1
+    with pytest.raises(DataError, match="label of node 'c' is missing"):
+        model.label(["d", "c"], ["z", None])
+    with pytest.raises(UnknownNodeError):
+        model.label(["e"], ["z"])
+
+
+def test_only_edges():
+    model = started().partial_fit([], edges=[("a", "c")])
+    assert model.status().edges == 6
+
+
+def test_forget():
+    model, other = started(), started()
+    other.partial_fit(["e"], X[:1], ["y"], [("e", "a")]).forget(["e"])
+    ids = ["a", "b", "c", "d"]
+    np.testing.assert_allclose(other.predict_proba(ids), model.predict_proba(ids), atol=1e-5)
+    assert "e" not in other.learner_.frozen()._ids
+
+
+def test_score():
+    model = started()
+    assert model.score(["a", "b", "d", "c"], ["x", "x", "x", "y"]) == 0.75
+    assert model.score(["a", "b", "d", "c"], ["x", "x", "x", "y"], balanced=True) == pytest.approx(
+        (2 / 3 + 1) / 2
+    )
+
+
+def test_a_key_counts_once():
+    model = small()
+    for _ in range(2):
+        model.partial_fit(["a"], X[:1], ["x"], key="monday")
+        assert model.applied_.seq == 1
+    assert model.status().seq == 1
+    with pytest.raises(KeyReusedError, match="'monday' belongs to delta 1"):
+        model.partial_fit(["b"], X[:1], ["x"], key="monday")
+    with pytest.raises(DuplicateNodeError):
+        model.partial_fit(["a"], X[:1], key="tuesday")
+    model.partial_fit(["b"], X[:1], key="tuesday")  # what was refused did not take the key
+    assert model.status().nodes == 2
+
+
+def test_parameters_in_scikit_learns_manner():
+    model = small(topology=S2GC(hops=3), seed=4)
+    assert model.get_params()["topology"] is model.topology
+    assert ContinualNodeClassifier(**model.get_params()).get_params() == model.get_params()
+    assert model.set_params(seed=5).seed == 5
+    assert "seed=5" in repr(model)
+    with pytest.raises(ConfigurationError, match="no parameter 'sead': it takes topology"):
+        model.set_params(sead=1)
+    with pytest.raises(ConfigurationError, match="seed cannot change once data has come"):
+        started().set_params(seed=1)
+
+
+def test_a_clone_has_seen_nothing():
+    base = pytest.importorskip("sklearn.base")
+    model = started(topology=SGC(hops=1))
+    twin = base.clone(model)
+    assert twin.topology.hops == 1
+    assert twin.topology is not model.topology
+    assert twin.status().nodes == 0
+
+
+def test_a_topology_by_name_and_another_head():
+    model = ContinualNodeClassifier(
+        topology="appnp", head="replay", width=16, head_options={"epochs": 30}
+    )
+    model.partial_fit(["a", "b", "c", "d"], X, ["x", "x", "y", "y"], [("a", "b"), ("c", "d")])
+    assert model.predict(["a", "d"]).tolist() == ["x", "y"]
+    assert not model.status().exact_forgetting
+    with pytest.raises(ConfigurationError, match="head 'method' has no parameter 'width'"):
+        ContinualNodeClassifier(head="method", width=8).status()
+
+
+def test_explain_names_who_speaks():
+    told = started().explain("d")
+    assert told.classes[0] == "y"
+    assert {voice.node for voice in told.voices or ()} == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("abc", "nodes must be a list or an array, not 'abc'"),
+        (5, "nodes must be a list or an array, not 5"),
+        ([1.5], "id in nodes must be text or an integer, not 1.5"),
+        (np.array([True]), "not True"),
+        (torch.tensor([0.5]), "not 0.5"),
+        (torch.tensor(3), "not a single 3"),
+    ],
+)
+def test_ids_that_are_none(values, message):
+    with pytest.raises(DataError, match=message):
+        as_ids(values)
+
+
+def test_ids_of_several_kinds():
+    assert as_ids(np.array([1, 2], dtype=np.uint8)) == [1, 2]
+    assert as_ids(np.array(["a", 1], dtype=object)) == ["a", 1]
+    assert as_ids(range(2)) == [0, 1]
+    assert [type(i) for i in as_ids([np.int64(1), np.str_("a")])] == [int, str]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "features must be given with 2 new nodes"),
+        (np.zeros((3, 2)), r"shape \(3, 2\)"),
+        (np.zeros(2), r"shape \(2,\)"),
+        ([["a"], ["b"]], "features must be a matrix of numbers"),
+        ([[1], [1, 2]], "features must be a matrix of numbers"),
+        (torch.zeros(2, 1, dtype=torch.complex64), "expected real numbers"),
+    ],
+)
+def test_features_that_are_none(values, message):
+    with pytest.raises(DataError, match=message):
+        as_features(values, 2)
+
+
+def test_features_of_several_kinds():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    for values in (
+        [[1, 0], [0, 2]],
+        np.array([[1, 0], [0, 2]], dtype=np.int64),
+        scipy_sparse.csr_matrix([[1.0, 0], [0, 2]]),
+        torch.tensor([[1, 0], [0, 2]]).to_sparse_csr(),
+    ):
+        assert as_features(values, 2).equal(torch.tensor([[1.0, 0], [0, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["x"], "labels must be as many as nodes, not 1 for 2 nodes"),
+        ([0.5, 1.0], "label must be text or an integer, not 0.5"),
+        ([True, False], "not True"),
+        (torch.tensor([0.0, 1.0]), "labels hold torch.float32: expected integers"),
+    ],
+)
+def test_labels_that_are_none(values, message):
+    with pytest.raises(DataError, match=message):
+        as_labels(values, 2)
+
+
+def test_minus_one_is_a_class_but_in_a_tensor():
+    assert as_labels(np.array([-1, 1]), 2) == [-1, 1]
+    assert as_labels(torch.tensor([-1, 1]), 2) == [None, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.zeros((2, 3), dtype=np.int64), r"shape \(2, 3\): expected \[edges, 2\]"),
+        (torch.zeros(3, 2, dtype=torch.int64), r"shape \(3, 2\): expected \[2, edges\]"),
+        ([("a",)], r"an edge must join two nodes, not \('a',\)"),
+        (["ab"], "an edge must join two nodes, not 'ab'"),
+        ([("a", None)], "not None"),
+    ],
+)
+def test_edges_that_are_none(values, message):
+    with pytest.raises(DataError, match=message):
+        as_edges(values)
+
+
+def test_a_folder_keeps_it(tmp_path):
+    path = tmp_path / "kept"
+    with ContinualNodeClassifier.open(path, width=48, topology=SGC(hops=1)) as model:
+        model.partial_fit(["a", "b", "c"], X[:3], ["x", "y", None], [("a", "b")], key="monday")
+        before = model.predict_proba(["a", "b", "c"])
+    with ContinualNodeClassifier.open(path) as again:
+        assert again.get_params()["width"] == 48
+        assert again.topology.hops == 1
+        assert np.array_equal(again.predict_proba(["a", "b", "c"]), before)
+        again.partial_fit(["a", "b", "c"], X[:3], ["x", "y", None], [("a", "b")], key="monday")
+        assert again.status().seq == 1
+        reader = ContinualNodeClassifier.open(path, readonly=True)
+        again.label(["c"], ["z"])
+        assert reader.refresh() == 1
+        assert reader.predict(["c"]).tolist() == ["z"]
+        reader.close()
+    with pytest.raises(ConfigurationError, match="head"):
+        ContinualNodeClassifier.open(path, width=47, topology=SGC(hops=1))

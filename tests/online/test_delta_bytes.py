@@ -1,0 +1,95 @@
+"""A delta comes back from its bytes as it was, and damaged bytes do not come back at all."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError
+from evergraph.online.delta import Delta
+from evergraph.online.delta_bytes import delta_from_bytes, delta_to_bytes, digest_of
+
+# Lone surrogates too: JSON can carry them.
+TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
+IDS = TEXT | st.integers(-(2**63), 2**64 - 1)
+FLOATS = st.floats(width=32, allow_nan=True)
+
+
+@st.composite
+def deltas(draw: st.DrawFn) -> Delta:
+    nodes, dims = draw(st.lists(IDS, max_size=4)), draw(st.integers(0, 3))
+    values = [draw(st.lists(FLOATS, min_size=dims, max_size=dims)) for _ in nodes]
+    return Delta(
+        nodes=nodes,
+        features=torch.tensor(values, dtype=torch.float32).view(len(nodes), dims),
+        labels=draw(st.lists(st.none() | IDS, max_size=4)),
+        edges=draw(st.lists(st.tuples(IDS, IDS), max_size=4)),
+        late=draw(st.lists(st.tuples(IDS, IDS), max_size=3)),
+        forgotten=draw(st.lists(IDS, max_size=3)),
+        key=draw(st.none() | TEXT),
+    )
+
+
+@given(deltas())
+def test_round_trip(delta):
+    data = delta_to_bytes(delta)
+    back = delta_from_bytes(data)
+    for name in ("nodes", "labels", "edges", "late", "forgotten"):
+        assert list(getattr(back, name)) == list(getattr(delta, name))
+        # 1 and True, or 1 and "1", are not one id.
+        assert repr(list(getattr(back, name))) == repr(list(getattr(delta, name)))
+    assert back.key == delta.key
+    assert back.features.dtype == torch.float32
+    assert back.features.shape == delta.features.shape
+    assert back.features.numpy().tobytes() == delta.features.numpy().tobytes()
+    assert delta_to_bytes(back) == data
+
+
+def test_layout_by_hand():
+    data = delta_to_bytes(Delta(nodes=("a",), features=torch.tensor([[1.0, -2.0]]), labels=(7,)))
+    header = (
+        b'{"edges":[],"forgotten":[],"key":null,"labels":[7],"late":[],"nodes":["a"],"shape":[1,2]}'
+    )
+    body = len(header).to_bytes(4, "little") + header + bytes.fromhex("0000803f000000c0")
+    assert data == b"\x01" + hashlib.sha256(body).digest() + body
+    assert digest_of(data) == hashlib.sha256(body).digest()
+
+
+@given(deltas(), st.data())
+def test_no_changed_byte_is_taken(delta, data):
+    written = bytearray(delta_to_bytes(delta))
+    place = data.draw(st.integers(0, len(written) - 1))
+    written[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(DataError, match=r"^a delta('s checksum is wrong| is written in layout)"):
+        delta_from_bytes(bytes(written))
+
+
+@given(deltas(), st.data())
+def test_no_shorter_bytes_are_taken(delta, data):
+    written = delta_to_bytes(delta)
+    with pytest.raises(DataError):
+        delta_from_bytes(written[: data.draw(st.integers(0, len(written) - 1))])
+
+
+def test_another_layout_says_what_to_do():
+    data = b"\x02" + delta_to_bytes(Delta())[1:]
+    with pytest.raises(DataError, match=r"layout 2, this version .* reads layout 1: open it with"):
+        delta_from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("delta", "sentence"),
+    [
+        (Delta(features=torch.zeros(0, 2, dtype=torch.float64)), r"not float64 \[0, 2\]"),
+        (Delta(features=torch.zeros(2)), r"not float32 \[2\]"),
+        (Delta(forgotten=(b"a",)), r"must be strings or integers, not b'a' \(bytes\)"),
+        (Delta(key=3), "key must be text, not 3"),
+    ],
+)
+def test_what_would_not_come_back_the_same_is_refused(delta, sentence):
+    with pytest.raises(DataError, match=sentence):
+        delta_to_bytes(delta)

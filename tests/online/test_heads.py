@@ -1,0 +1,241 @@
+"""Heads learn, follow and forget; the analytic one as if it had been given the rest at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.methods.analytic import SHARPNESS
+from evergraph.online.heads import AnalyticHead, MethodHead, OnlineHead, ReplayHead, heads
+from evergraph.topology import SGC
+
+DIMS = 4
+CORNERS = torch.eye(DIMS)
+
+
+def begun(head: OnlineHead) -> OnlineHead:
+    head.begin(DIMS, topology=SGC(), scaling="unit", generator=seeded(0, "head"))
+    return head
+
+
+def vectors(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, DIMS, generator=seeded(seed, "vectors"))
+
+
+def analytic(width: int = 32) -> AnalyticHead:
+    head = begun(AnalyticHead(width=width))
+    assert isinstance(head, AnalyticHead)
+    return head
+
+
+def ridge(features: torch.Tensor, labels: torch.Tensor, share: float) -> torch.Tensor:
+    """V, written down from the definition: scatter within classes pooled, every mean once."""
+    features = features.double()
+    classes = labels.unique().tolist()
+    means = torch.stack([features[labels == c].mean(0) for c in classes])
+    within = torch.cat([features[labels == c] - means[c] for c in classes])
+    matrix = len(classes) / len(labels) * within.t() @ within + means.t() @ means
+    matrix += share * matrix.diagonal().mean() * torch.eye(len(matrix))
+    return torch.linalg.solve(matrix, means.t()).float()
+
+
+def test_analytic_is_the_ridge_of_all_nodes():
+    head, x = analytic(), vectors(9)
+    labels = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
+    for rows in (slice(0, 4), slice(4, 9)):
+        head.learn(torch.arange(9)[rows], x[rows], labels[rows])
+    head.settle()
+    expand = head.scorer().expansion
+    expected = SHARPNESS * expand(x) @ ridge(expand(x), labels, 0.01)
+    torch.testing.assert_close(head.scores(torch.arange(9), x), expected, atol=1e-3, rtol=1e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_analytic_knows_only_what_is_left(data):
+    """Learned, moved and forgotten in any order: scores are those of learning the end state."""
+    head, plain = analytic(), analytic()
+    known: dict[int, tuple[torch.Tensor, int]] = {}
+    for step in range(data.draw(st.integers(1, 12))):
+        node = data.draw(st.integers(0, 5))
+        one, now = torch.tensor([node]), vectors(1, seed=step)
+        if node not in known:
+            label = data.draw(st.integers(0, 2))
+            head.learn(one, now, torch.tensor([label]))
+            known[node] = now, label
+        elif data.draw(st.booleans()):
+            before, label = known[node]
+            head.move(one, before, now, torch.tensor([label]))
+            known[node] = now, label
+        else:
+            before, label = known.pop(node)
+            head.forget(one, before, torch.tensor([label]))
+    for one in (head, plain):
+        one.grow(3)
+    if known:
+        x = torch.cat([vector for vector, _ in known.values()])
+        labels = torch.tensor([label for _, label in known.values()])
+        plain.learn(torch.tensor([*known]), x, labels)
+    head.settle()
+    plain.settle()
+    asked, ids = vectors(5, seed=99), torch.arange(5)
+    difference = head.scores(ids, asked) - plain.scores(ids, asked)
+    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
+
+
+def test_forgetting_nearly_all_leaves_no_trace_of_them():
+    """With sums in float32 the difference would be a thousand times as large: see ``precise``."""
+    many, few = analytic(), analytic()
+    x, labels = vectors(20_000), torch.arange(20_000) % 2
+    ids = torch.arange(20_000)
+    many.learn(ids, x, labels)
+    many.forget(ids[4:], x[4:], labels[4:])
+    few.learn(ids[:4], x[:4], labels[:4])
+    many.settle()
+    few.settle()
+    asked = vectors(50, seed=1)
+    difference = many.scores(ids[:50], asked) - few.scores(ids[:50], asked)
+    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
+
+
+def test_forgetting_everything_is_knowing_nothing():
+    head, x = analytic(), vectors(3)
+    ids, labels = torch.arange(3), torch.tensor([0, 1, 0])
+    head.learn(ids, x, labels)
+    head.forget(ids, x, labels)
+    head.settle()
+    assert not bool(head.statistics_.gram_.any())
+    assert head.scores(ids, x).abs().max() == 0
+
+
+def test_slopes_are_exact_with_relu():
+    head, x = analytic(), vectors(6)
+    head.learn(torch.arange(6), x, torch.tensor([0, 1, 2, 0, 1, 2]))
+    head.settle()
+    scorer = head.scorer()
+    slopes = scorer.slopes(x[0])
+    assert slopes is not None
+    torch.testing.assert_close(slopes @ x[0], scorer(torch.tensor([0]), x[:1])[0])
+    fourier = begun(AnalyticHead(width=8, activation="fourier"))
+    assert fourier.scorer().slopes(x[0]) is None
+
+
+def test_a_scorer_never_changes():
+    head, x = analytic(), vectors(4)
+    ids, labels = torch.arange(4), torch.tensor([0, 1, 0, 1])
+    head.learn(ids, x, labels)
+    head.settle()
+    scorer = head.scorer()
+    before = scorer(ids, x)
+    head.forget(ids[:2], x[:2], labels[:2])
+    head.settle()
+    assert scorer(ids, x).equal(before)
+    assert not head.scores(ids, x).equal(before)
+
+
+def test_replay_stores_follows_and_drops():
+    head = begun(ReplayHead(width=8, budget=2, epochs=1))
+    assert isinstance(head, ReplayHead)
+    x, labels = vectors(6), torch.tensor([0, 0, 0, 1, 1, 1])
+    head.grow(2)
+    head.learn(torch.arange(6), x, labels)
+    head.settle()
+    memory = head.tem.memory
+    kept = memory.nodes_.tolist()
+    assert [n < 3 for n in kept] == [True, True, False, False]  # two of each class
+    head.move(torch.tensor([5, kept[0]]), x[:2], x[:2] + 1, torch.tensor([1, 0]))
+    assert memory.embeddings_[0].equal(x[1] + 1)
+    head.forget(torch.tensor(kept[:1]), x[:1], labels[:1])
+    assert memory.nodes_.tolist() == kept[1:]
+
+
+def test_replay_does_not_learn_what_was_forgotten_at_once():
+    head = begun(ReplayHead(width=8, epochs=1))
+    assert isinstance(head, ReplayHead)
+    head.grow(2)
+    head.learn(torch.tensor([3, 4]), vectors(2), torch.tensor([0, 1]))
+    head.forget(torch.tensor([3]), vectors(1), torch.tensor([0]))
+    head.settle()
+    assert head.tem.memory.nodes_.tolist() == [4]
+
+
+def test_replay_learns_a_class_that_comes_later():
+    head = begun(ReplayHead(width=32, epochs=40))
+    for label in range(3):
+        head.grow(label + 1)
+        ids = torch.arange(8) + 8 * label
+        near = CORNERS[label] + 0.1 * vectors(8, seed=label)
+        head.learn(ids, near, torch.full((8,), label))
+        head.settle()
+    assert head.scores(torch.arange(3), CORNERS[:3]).argmax(1).tolist() == [0, 1, 2]
+
+
+def ring(nodes: int) -> Graph:
+    around = torch.arange(nodes)
+    return Graph.from_edges(
+        torch.stack([around, around.roll(1)]),
+        features=CORNERS[around * 2 // nodes] + 0.1 * vectors(nodes),
+        labels=torch.full((nodes,), -1),
+        undirected=True,
+    )
+
+
+@pytest.mark.parametrize("method", ["joint", "analytic"])
+def test_method_is_fitted_on_the_graph_it_sees(method):
+    head = begun(MethodHead(method=method, epochs=None if method == "analytic" else 10))
+    positions = torch.arange(24) + 5  # five nodes have gone
+    head.see(ring(24), positions)
+    head.grow(2)
+    asked = torch.arange(0, 24, 2)
+    head.learn(positions[asked], vectors(12), asked * 2 // 24)
+    head.settle()
+    answers = head.scores(positions, vectors(24)).argmax(1)
+    assert (answers == torch.arange(24) * 2 // 24).float().mean() > 0.8
+
+
+def test_method_forgets_by_fitting_anew():
+    heads_ = [begun(MethodHead(method="joint", epochs=2)) for _ in range(2)]
+    ids, labels = torch.arange(24), torch.arange(24) * 2 // 24
+    for head, kept in zip(heads_, (slice(None), slice(4, None)), strict=True):
+        head.see(ring(24), ids)
+        head.grow(2)
+        head.learn(ids[kept], vectors(24)[kept], labels[kept])
+    heads_[0].settle()
+    heads_[0].forget(ids[:4], vectors(4), labels[:4])
+    for head in heads_:
+        head.settle()
+    first, second = (head.scores(ids, vectors(24)) for head in heads_)
+    assert first.equal(second)
+
+
+@pytest.mark.parametrize("name", heads.names())
+def test_restored_heads_go_on_with_the_same_bits(name):
+    options = {"analytic": {"width": 16}, "replay": {"width": 8}, "method": {"epochs": 2}}
+    one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))
+    ids, x, labels = torch.arange(24), vectors(24), torch.arange(24) * 2 // 24
+    one.see(ring(24), ids)
+    one.grow(2)
+    one.learn(ids[::2], x[::2], labels[::2])
+    one.settle()
+    twin.restore({key: value.clone() for key, value in one.state().items()})
+    assert twin.num_classes == 2
+    assert twin.scores(ids, x).equal(one.scores(ids, x))
+    for head in (one, twin):
+        head.see(ring(24), ids)
+        head.grow(3)
+        head.move(ids[:2], x[:2], x[:2] + 1, labels[:2])
+        head.learn(ids[1::2], x[1::2], torch.full((12,), 2))
+        head.settle()
+    assert twin.scores(ids, x).equal(one.scores(ids, x))
+    assert one.scores(ids, x).shape == (24, 3)
+    assert one.nbytes > 0
+
+
+def test_an_unknown_head_lists_the_known():
+    with pytest.raises(UnknownNameError, match="choose one of analytic, method, replay"):
+        heads.make("analitic")

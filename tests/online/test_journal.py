@@ -1,0 +1,153 @@
+"""The journal: nothing missing, nothing twice, nothing half written."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError, KeyReusedError, ResourceError
+from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
+from evergraph.online.acknowledged import Acknowledged, acknowledged_in
+from evergraph.online.delta import Delta
+from evergraph.online.delta_bytes import delta_to_bytes
+from evergraph.online.journal import FILE, STEP, Journal
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / FILE
+
+
+@pytest.fixture
+def journal(path):
+    opened = Journal(path)
+    yield opened
+    opened.close()
+
+
+def data(number: int, size: int = 1) -> bytes:
+    return delta_to_bytes(Delta(nodes=(number,), features=torch.full((1, size), float(number))))
+
+
+def test_waits_for_the_disk(journal):
+    settings = {
+        name: journal._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "auto_vacuum")
+    }
+    full, incremental = 2, 2
+    assert settings == {
+        "journal_mode": "wal",
+        "synchronous": full,
+        "secure_delete": 1,
+        "auto_vacuum": incremental,
+    }
+
+
+def test_deltas_come_back_in_order_after_opening_again(path):
+    journal = Journal(path)
+    for number in range(1, 6):
+        journal.append(number, data(number))
+    journal.close()
+    again = Journal(path)
+    assert (again.first(), again.last()) == (1, 5)
+    assert list(again.after(2)) == [(number, data(number)) for number in (3, 4, 5)]
+    assert again.size_after(3) == len(data(4)) + len(data(5))
+    again.close()
+
+
+def test_a_gap_is_named(journal, path):
+    for number in (1, 2, 3, 4):
+        journal.append(number, data(number))
+    journal._connection.execute("DELETE FROM deltas WHERE seq = 3")
+    with pytest.raises(DataError, match=r"journal.sqlite: delta 3 is missing, the next one is 4:"):
+        list(journal.after(0))
+
+
+def test_a_key_is_known_with_what_came_of_it(path):
+    journal = Journal(path)
+    journal.append(1, data(1), key="\udc80\0")
+    assert journal.known("other", data(1)) is None
+    assert journal.known("\udc80\0", data(1)).result is None
+    journal.keep_result("\udc80\0", "one")
+    assert journal.known("\udc80\0", data(1)).result == "one"  # before it is written
+    journal.close()
+    again = Journal(path)
+    known = again.known("\udc80\0", data(1))
+    assert (known.seq, known.result) == (1, "one")
+    with pytest.raises(KeyReusedError, match="belongs to delta 1, which had other contents"):
+        again.known("\udc80\0", data(2))
+    again.close()
+
+
+def test_a_result_is_written_with_the_next_delta(journal, path):
+    journal.append(1, data(1), key="a")
+    journal.keep_result("a", "one")
+    reader = Journal(path, readonly=True)
+    assert reader.known("a", data(1)).result is None
+    journal.append(2, data(2))
+    assert reader.known("a", data(1)).result == "one"
+    reader.close()
+
+
+def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
+    third = STEP // 4 // 3 + 1  # float32: three of these make a step
+    for seq in range(1, 6):
+        journal.append(seq, data(seq, third), key=str(seq))
+    assert journal.drop(4)  # a few at a time
+    assert journal.first() == 4
+    assert not journal.drop(4)
+    assert not journal.drop(4)
+    assert [seq for seq, _ in journal.after(4)] == [5]
+    assert journal.known("1", data(1, third)).seq == 1
+    journal.tidy()
+    assert path.with_name(f"{FILE}-wal").stat().st_size == 0
+    assert path.stat().st_size < 1.5 * len(data(5, third))
+    assert data(5, third)[-1000:] in path.read_bytes()
+    assert data(4, third)[-1000:] not in path.read_bytes()
+
+
+def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
+    journal.append(1, data(1), key="a")
+    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
+        journal.append(2, data(2, 5000), key="b")
+    assert journal.last() == 1
+    assert journal.known("b", data(2, 5000)) is None
+    journal._connection.execute("PRAGMA max_page_count = 100000")
+    journal.append(2, data(2, 5000), key="b")
+    assert [seq for seq, _ in journal.after(0)] == [1, 2]
+
+
+def test_a_file_that_is_no_journal_is_named(path):
+    path.write_bytes(b"no database, only words" * 100)
+    with pytest.raises(DataError, match=r"journal.sqlite: cannot be used \(file is not a database"):
+        Journal(path)
+
+
+def test_a_reader_follows_and_writes_nothing(journal, path):
+    reader = Journal(path, readonly=True)
+    assert reader.last() == 0
+    journal.append(1, data(1))
+    assert reader.last() == 1
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader.append(2, data(2))
+    reader.close()
+
+
+def test_the_number_of_acknowledged_deltas(tmp_path):
+    path = tmp_path / ACKNOWLEDGED
+    assert acknowledged_in(path) == 0
+    noted = Acknowledged(path)
+    assert acknowledged_in(path) == 0
+    noted.note(2)
+    noted.note(10)
+    assert acknowledged_in(path) == 10
+    noted.close()
+    path.write_bytes(b"\0" * 21)  # what a power cut may leave of a new file
+    assert acknowledged_in(path) == 0
+    path.write_bytes(b"twelve")
+    with pytest.raises(DataError, match="acknowledged: must hold a number, not b'twelve'"):
+        acknowledged_in(path)

@@ -1,0 +1,68 @@
+"""Writers that are killed lose nothing they acknowledged, and nothing is applied twice."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+FATAL = [
+    ("evergraph.online.snapshot:save_file", 1),
+    *(("evergraph.online.snapshot:sync", call) for call in range(1, 6)),
+    ("evergraph.online.snapshot_shelf:remove_snapshot", 1),
+    ("evergraph.online.journal:Journal.drop", 2),
+    ("evergraph.online.journal:Journal.tidy", 2),
+    ("evergraph.online.learner:OnlineLearner.apply", 4),  # in the journal, not in the learner
+    ("evergraph.online.journal:Journal.append", 3),
+    ("evergraph.online.acknowledged:Acknowledged.note", 3),
+    ("evergraph.online.recovery:read_snapshot", 1),
+]
+
+
+@pytest.fixture
+def kills(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    threads = torch.get_num_threads()
+    yield importlib.import_module("benchmarks.kills")
+    torch.set_num_threads(threads)
+
+
+def test_twenty_kills_at_random_moments(kills, tmp_path):
+    found = kills.kill_often(tmp_path / "folder", 20)
+    assert [f for f in found if f.lost or f.twice or f.other_bits] == []
+    assert sum(f.acknowledged for f in found) > 20
+
+
+def test_kills_at_every_step(kills, tmp_path):
+    killer = kills.Killer(tmp_path / "folder", every=2)
+    killer.kill_at("evergraph.online.journal:Journal.tidy", 3)  # some snapshots to begin with
+    for function, call in FATAL:
+        found = killer.kill_at(function, call)
+        assert (found.lost, found.twice, found.other_bits) == (0, 0, False), (function, call)
+    assert killer.acknowledged > len(FATAL)
+
+
+def test_a_kill_while_the_folder_is_made(kills, tmp_path):
+    for place, function in enumerate(
+        (
+            "evergraph.online.opening:Journal",
+            "evergraph.online.opening:store_parameters",
+            "evergraph.online.format_file:sync",
+        )
+    ):
+        killer = kills.Killer(tmp_path / f"folder-{place}")
+        killer.kill_at(function, 1)
+        found = killer.kill_at("evergraph.online.learner:OnlineLearner.apply", 2)
+        assert (found.acknowledged, found.unsaid, found.other_bits) == (1, 1, False)
+
+
+def test_a_lost_delta_would_be_found(kills, tmp_path):
+    killer = kills.Killer(tmp_path / "folder")
+    killer.kill_at("evergraph.online.learner:OnlineLearner.apply", 3)
+    assert killer._look(9).lost == 6
+    assert killer._look(1).twice == 1
+    killer._twin.apply(kills.delta(4))  # as if the folder had lost it
+    assert killer._look(3).other_bits

@@ -1,0 +1,137 @@
+"""Snapshots come back as they were or say which file is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.online import snapshot
+from evergraph.online.snapshot import read_snapshot, snapshots_in, write_snapshot
+from evergraph.online.snapshot_shelf import SnapshotShelf
+
+STATE = {
+    "floats": torch.tensor([[0.1, float("nan")], [-0.0, 3.0]]),
+    "doubles": torch.tensor([1 / 3], dtype=torch.float64),
+    "numbers": torch.tensor([2**62]),
+    "flags": torch.tensor([True, False]),
+    "none": torch.zeros(0, 5),
+    "scalar": torch.tensor(7),
+}
+ABOUT = {"names": ["a", "\udc80", 3], "share": 0.1}
+
+
+def write(folder, seq, about=ABOUT):
+    return write_snapshot(folder, seq, STATE, json.dumps(about).encode())
+
+
+def test_comes_back_bit_for_bit(tmp_path):
+    path = write(tmp_path, 12)
+    assert path == tmp_path / "snapshot-12"
+    assert sorted(p.name for p in path.iterdir()) == [
+        "about.json", "manifest.json", "state.safetensors",
+    ]  # fmt: skip
+    back = read_snapshot(path)
+    assert (back.seq, back.about) == (12, ABOUT)
+    assert back.state.keys() == STATE.keys()
+    for name, value in STATE.items():
+        assert back.state[name].dtype == value.dtype
+        assert back.state[name].shape == value.shape
+        assert back.state[name].numpy().tobytes() == value.numpy().tobytes()
+
+
+def test_what_was_read_does_not_hang_on_the_file(tmp_path):
+    path = write(tmp_path, 1)
+    back = read_snapshot(path)
+    back.state["numbers"] += 1
+    (path / snapshot.STATE).write_bytes(b"")
+    assert back.state["doubles"].item() == 1 / 3
+    assert back.state["numbers"].item() == 2**62 + 1
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "about.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["a byte", "cut short", "gone"])
+def test_damage_is_named(tmp_path, name, damage):
+    path = write(tmp_path, 3) / name
+    content = bytearray(path.read_bytes())
+    if damage == "a byte":
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    elif damage == "cut short":
+        path.write_bytes(content[:-1])
+    else:
+        path.unlink()
+    with pytest.raises(DataError) as error:
+        read_snapshot(path.parent)
+    assert "snapshot-3/" in str(error.value)
+    if name != "manifest.json":  # which, damaged, may accuse a file that is sound
+        assert str(error.value).startswith(f"{path}: ")
+
+
+def test_a_renamed_snapshot_is_not_another_one(tmp_path):
+    write(tmp_path, 3).rename(tmp_path / "snapshot-4")
+    with pytest.raises(DataError, match=r"snapshot-4/manifest.json: belongs to snapshot-3"):
+        read_snapshot(tmp_path / "snapshot-4")
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    path = write(tmp_path, 3) / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 1"):
+        read_snapshot(path.parent)
+
+
+def test_newest_first_by_number(tmp_path):
+    for seq in (9, 100, 20):
+        write(tmp_path, seq)
+    (tmp_path / "snapshot-x").mkdir()
+    (tmp_path / ".aside-7").mkdir()
+    assert [seq for seq, _ in snapshots_in(tmp_path)] == [100, 20, 9]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "sync", full)
+    with pytest.raises(ResourceError, match="the disk is full"):
+        write(tmp_path, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["snapshot-1"]
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(snapshot, "sync", lambda path: synced.append((path.name, named())))
+
+    def named():
+        return (tmp_path / "snapshot-5").exists()
+
+    write(tmp_path, 5)
+    before = [".aside-5", "about.json", "manifest.json", "state.safetensors"]
+    assert sorted(name for name, there in synced if not there) == before
+    assert synced[-1] == (tmp_path.name, True)
+
+
+def test_the_last_two_good_ones_are_kept(tmp_path):
+    shelf = SnapshotShelf(tmp_path, 0)
+    kept = []
+    for seq in (3, 5, 8):
+        shelf.add(seq, STATE, b"{}")
+        kept.append((shelf.newest, shelf.safe_to_drop, [s for s, _ in snapshots_in(tmp_path)]))
+    assert kept == [(3, 0, [3]), (5, 3, [5, 3]), (8, 5, [8, 5])]
+
+
+def test_a_damaged_one_makes_way_and_counts_for_nothing(tmp_path):
+    for seq in (3, 5):
+        write(tmp_path, seq)
+    (tmp_path / "snapshot-5" / "about.json").write_text("[]")
+    shelf = SnapshotShelf(tmp_path, 3)  # what a recovery found whole
+    assert shelf.safe_to_drop == 0
+    shelf.add(5, STATE, b"{}")
+    assert read_snapshot(tmp_path / "snapshot-5").about == {}
+    assert (shelf.newest, shelf.safe_to_drop) == (5, 3)
