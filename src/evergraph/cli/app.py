@@ -15,10 +15,13 @@ from rich.console import Console
 from evergraph.cli.bench_command import bench_command
 from evergraph.cli.import_command import import_command
 from evergraph.cli.info_command import info_command
+from evergraph.cli.ingest_command import ingest_command
 from evergraph.cli.list_command import list_command
+from evergraph.cli.predict_command import predict_command
 from evergraph.cli.report_command import report_command
 from evergraph.cli.reproduce_command import reproduce_command
 from evergraph.cli.run_command import run_command
+from evergraph.cli.serve_command import serve_command
 from evergraph.core.errors import EXIT_CODE, EvergraphError
 
 LESSON = """\
@@ -34,6 +37,7 @@ LESSON = """\
   [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
+  [cyan]evergraph serve papers[/cyan]            a learner that lives with its graph, over HTTP
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
 """
@@ -46,6 +50,9 @@ app.command("import")(import_command)
 app.command("list")(list_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
+app.command("serve")(serve_command)
+app.command("ingest")(ingest_command)
+app.command("predict")(predict_command)
 
 
 @app.callback(invoke_without_command=True)

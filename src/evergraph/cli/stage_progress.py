@@ -20,6 +20,7 @@ STAGES = {
     "edges": "reading edges",
     "sort": "sorting edges",
     "checksum": "summing up",
+    "ingest": "taking in",
 }
 
 

@@ -1,0 +1,74 @@
+"""``evergraph serve``: a learner behind HTTP."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from evergraph.cli.learner_target import open_folder
+from evergraph.cli.options import parse_settings
+from evergraph.cli.progress import spinner
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.sizes import parse_size
+
+
+def serve_command(
+    path: Path = typer.Argument(..., help="The learner's folder; made if there is none."),
+    host: str = typer.Option("127.0.0.1", help="Where to listen."),
+    port: int = typer.Option(8000, help="0 takes a free one.", min=0, max=65535),
+    token_file: Path | None = typer.Option(
+        None, help="Lines 'read TOKEN' or 'write TOKEN'; needed for any host but this one."
+    ),
+    topology: str | None = typer.Option(None, help="Of a new learner.  [default: sgc]"),
+    hops: int | None = typer.Option(None, help="How far embeddings of a new learner look."),
+    head: str | None = typer.Option(None, help="Of a new learner.  [default: analytic]"),
+    settings: list[str] = typer.Option([], "--set", help="Such as head.width=2048."),
+    body_limit: str = typer.Option("32MB", help="The largest body of a request."),
+    rate: float = typer.Option(1000.0, help="Requests in a second, per token or address."),
+    timeout: float = typer.Option(30.0, help="Seconds that a request may take."),
+    threads: int = typer.Option(1, help="Of torch: the other cores answer.", min=1),
+) -> None:
+    """Serve a learner until SIGTERM or Ctrl-C; what was acknowledged then is on the disk.
+
+    A page at / shows what it knows. Without a token file this machine alone may ask and teach.
+    """
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise ConfigurationError(
+            "serving needs FastAPI and uvicorn, which are missing: pip install 'evergraph[serve]'"
+        )
+    from evergraph.server.listening import bind, check_address, listen
+    from evergraph.server.tokens import read_tokens
+
+    check_address(host, has_tokens=token_file is not None)
+    tokens = None if token_file is None else read_tokens(token_file)
+    bound = bind(host, port)
+    given = _given(topology, hops, head, parse_settings(settings))
+    with spinner("loading torch and the learner"):
+        from evergraph.server.app import create_app
+        from evergraph.server.limits import Limits
+
+        limits = Limits(
+            body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
+        )
+        folder = open_folder(path, given, readonly=False)
+        app = create_app(folder, tokens=tokens, limits=limits)
+    listen(app, bound, threads=threads)
+
+
+def _given(
+    topology: str | None, hops: int | None, head: str | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of the learner that were typed."""
+    parts: dict[str, dict[str, Any]] = {
+        "topology": {"name": topology, "hops": hops},
+        "head": {"name": head},
+    }
+    given: dict[str, Any] = dict(settings)
+    for name, values in parts.items():
+        kept = {key: value for key, value in values.items() if value is not None}
+        if kept:
+            given[name] = given.get(name, {}) | kept
+    return given

@@ -1,0 +1,145 @@
+"""Deltas as Arrow tables: many numbers in few bytes.
+
+A body is Arrow IPC streams one behind the other, each one table. Its columns say what it is:
+
+    id, features or other numeric columns, label if known    new nodes
+    source, target                                           edges
+    id, label                                                labels that came late
+    id                                                       nodes to forget
+
+``features`` is a list of floats of one length; without it, every column but id and label is a
+feature. Ids and labels are strings or integers; a label may be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.datasets.table_columns import (
+    as_integers,
+    check_filled,
+    column,
+    ids,
+    is_number,
+    is_text,
+)
+from evergraph.datasets.table_columns import features as numeric_columns
+from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.server.arrow_tables import tables_in
+from evergraph.server.refusal import RefusedError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def delta_from_arrow(body: bytes, *, key: str | None = None) -> Delta:
+    """Return the delta that a body holds."""
+    import pyarrow as pa
+
+    parts: dict[str, Any] = {}
+    for table in tables_in(body):
+        try:
+            part = _part(table)
+        except (pa.ArrowException, ValueError) as error:
+            said = str(error).split("\n")[0][:200]
+            raise RefusedError(422, f"an Arrow table cannot be read ({said})") from None
+        if twice := parts.keys() & part.keys():
+            raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
+        parts |= part
+    return Delta(**parts, key=key)
+
+
+def arrow_from_delta(delta: Delta) -> bytes:
+    """Return a delta as bytes that ``delta_from_arrow`` reads.
+
+    >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
+    >>> delta_from_arrow(sent).features
+    tensor([[1., 1.]])
+    """
+    import pyarrow as pa
+
+    tables: list[dict[str, Any]] = []
+    if delta.nodes:
+        rows = np.ascontiguousarray(delta.features.numpy(), dtype=np.float32)
+        wide = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+        tables.append({"id": list(delta.nodes), "label": list(delta.labels), "features": wide})
+    if delta.edges:
+        source, target = zip(*delta.edges, strict=True)
+        tables.append({"source": list(source), "target": list(target)})
+    if delta.late:
+        known, labels = zip(*delta.late, strict=True)
+        tables.append({"id": list(known), "label": list(labels)})
+    if delta.forgotten:
+        tables.append({"id": list(delta.forgotten)})
+    return b"".join(_stream(pa.table(table)) for table in tables)
+
+
+def _stream(table: pyarrow.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _part(table: pyarrow.Table) -> dict[str, Any]:
+    """Return what one table is of a delta."""
+    names = list(table.column_names)
+    if len(set(names)) < len(names):
+        raise DataError(f"the columns of an Arrow table must differ, and are {names[:8]}")
+    if {"source", "target"} <= set(names):
+        ends = [_ids(table, name) for name in ("source", "target")]
+        return {"edges": tuple(zip(*ends, strict=True))}
+    if "id" not in names:
+        raise DataError(
+            f"an Arrow table must have the column id, or source and target, not {names[:8]}"
+        )
+    if names == ["id"]:
+        return {"forgotten": _ids(table, "id")}
+    if set(names) == {"id", "label"}:
+        late = _labels(table)
+        check_filled(column(table, "label"), "label")
+        return {"late": tuple(zip(_ids(table, "id"), late, strict=True))}
+    return {"nodes": _ids(table, "id"), "features": _features(table), "labels": _labels(table)}
+
+
+def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
+    return tuple(ids(table, name).to_pylist())
+
+
+def _labels(table: pyarrow.Table) -> Sequence[Label | None]:
+    """Return classes as they are written, None where there is none."""
+    if "label" not in table.column_names:
+        return (None,) * int(table.num_rows)
+    values = column(table, "label")
+    if is_text(values.type):
+        return tuple(value or None for value in values.to_pylist())
+    return tuple(as_integers(values, "label").to_pylist())
+
+
+def _features(table: pyarrow.Table) -> Tensor:
+    """Return the numbers of new nodes.  -> float32 [rows, dims]"""
+    import pyarrow as pa
+
+    others = [name for name in table.column_names if name not in ("id", "label")]
+    if others != ["features"] or is_number(table.schema.field("features").type):
+        return numeric_columns(table, others)
+    values = column(table, "features")
+    if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
+        raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")
+    check_filled(values, "features")
+    flat = values.flatten()
+    if not is_number(flat.type) or flat.null_count:
+        raise DataError(f"column 'features' holds {values.type}: expected numbers without gaps")
+    widths = np.unique(values.value_lengths().to_numpy(zero_copy_only=False))
+    if len(widths) > 1:
+        raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
+    numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
+    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)

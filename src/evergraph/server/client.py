@@ -1,0 +1,106 @@
+"""Talking to a service from another process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.server.media import ARROW, JSON
+
+if TYPE_CHECKING:
+    from evergraph.online.delta import Delta, NodeId
+
+TRIES = 8
+LONGEST = 20.0  # seconds between two tries
+
+
+class Client:
+    """A service somewhere else.
+
+    What was refused for being busy is sent again after a while. A change is sent with its key, so
+    that one whose answer was lost counts once.
+
+    Args:
+        url: where it listens, such as ``http://127.0.0.1:8000``.
+        token: of its token file, if it has one.
+        seconds: how long to wait for an answer.
+    """
+
+    def __init__(self, url: str, *, token: str | None = None, seconds: float = 60.0) -> None:
+        self.url = url.rstrip("/")
+        self.token = token
+        self.seconds = seconds
+
+    def submit(self, delta: Delta) -> dict[str, Any]:
+        """Send a change and return what became of it."""
+        from evergraph.server.arrow_delta import arrow_from_delta
+
+        headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
+        return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
+
+    def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
+        """Return the predictions for nodes, in their order."""
+        answer = self._ask("/v1/predictions", json.dumps({"ids": list(ids)}).encode(), JSON, {})
+        found: list[dict[str, Any]] = answer["predictions"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Return what the learner knows."""
+        return self._ask("/v1/status", None, JSON, {})
+
+    def _ask(
+        self, path: str, body: bytes | None, kind: str, headers: dict[str, str]
+    ) -> dict[str, Any]:
+        if self.token is not None:
+            headers = headers | {"Authorization": f"Bearer {self.token}"}
+        request = Request(self.url + path, body, {"Content-Type": kind} | headers)
+        for again in range(TRIES):
+            wait = min(LONGEST, 0.25 * 2**again)
+            try:
+                with urlopen(request, timeout=self.seconds) as answer:
+                    found: dict[str, Any] = json.load(answer)
+                    return found
+            except HTTPError as error:
+                with error:
+                    sentence = _sentence(error.read())
+                if error.code not in (429, 503) or again == TRIES - 1:
+                    raise _refused(error.code, f"{self.url}: {sentence}") from None
+            except (URLError, HTTPException, OSError) as error:
+                if again == TRIES - 1 or _is_nobody(error):
+                    raise ResourceError(f"{self.url}: no service answers ({error})") from error
+            time.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+
+def is_url(text: str) -> bool:
+    """Whether a target is a service, not a folder.
+
+    >>> is_url("http://127.0.0.1:8000"), is_url("runs/learner")
+    (True, False)
+    """
+    return urlsplit(text).scheme in ("http", "https")
+
+
+def _sentence(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace") or "no reason given"
+
+
+def _refused(status: int, sentence: str) -> Exception:
+    if status in (401, 403):
+        return ConfigurationError(sentence)
+    return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)
+
+
+def _is_nobody(error: Exception) -> bool:
+    """Whether there is no such service at all, so that waiting does not help."""
+    return isinstance(getattr(error, "reason", error), (ConnectionRefusedError, ValueError))

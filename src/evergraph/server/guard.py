@@ -1,0 +1,77 @@
+"""Who is let in: known tokens, not too often, and no page of another site."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from evergraph.server.buckets import Buckets
+from evergraph.server.refusal import RefusedError
+
+if TYPE_CHECKING:
+    from evergraph.server.limits import Limits
+    from evergraph.server.tokens import Scope, Tokens
+
+HERE = ("127.0.0.1", "localhost", "[::1]")
+BEARER = HTTPBearer(auto_error=False, description="A token of the service's token file.")
+
+
+Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+
+
+class Guard:
+    """Lets requests pass or refuses them, before their body is read.
+
+    Without tokens only this machine is served, under its own names: a page of another site can
+    make its name point here, but then the browser still sends that name.
+    """
+
+    def __init__(self, tokens: Tokens | None, limits: Limits) -> None:
+        self._tokens = tokens
+        self._buckets = Buckets(rate=limits.rate, burst=limits.burst)
+
+    def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
+        """Return a check that a caller may ``scope``."""
+
+        async def check(request: Request, given: Given) -> None:
+            self._admit(request, given, scope)
+
+        return check
+
+    def _admit(
+        self, request: Request, given: HTTPAuthorizationCredentials | None, needed: Scope
+    ) -> None:
+        address = request.client.host if request.client is not None else "?"
+        if self._tokens is None:
+            self._slow_down(address)
+            self._check_host(request)
+            return
+        held = None if given is None else self._tokens.scope_of(given.credentials)
+        # Who guesses is counted by address, who is known by the token.
+        self._slow_down(address if held is None or given is None else given.credentials)
+        if given is None:
+            raise RefusedError(
+                401, "a token is needed: send the header 'Authorization: Bearer TOKEN'"
+            )
+        if held is None:
+            raise RefusedError(401, "the token is not one of this service")
+        if needed == "write" and held != "write":
+            raise RefusedError(403, "the token may read, and this needs one that may write")
+
+    def _slow_down(self, caller: str) -> None:
+        wait = self._buckets.take(caller)
+        if wait:
+            rate = self._buckets.rate
+            raise RefusedError(
+                429, f"at most {rate:g} requests a second are served to you", retry_after=wait
+            )
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
+            raise RefusedError(
+                403, f"without tokens the service answers to localhost, not to {host!r}"
+            )

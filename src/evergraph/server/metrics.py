@@ -1,0 +1,67 @@
+"""What the service did, in Prometheus' text format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Counts requests by route and status, and how long they took.
+
+    >>> metrics = Metrics()
+    >>> metrics.observe("/v1/status", 200, 0.002)
+    >>> print(metrics.text({"nodes": ("Nodes known.", 3)}).split("evergraph_request_seconds")[0])
+    # HELP evergraph_nodes Nodes known.
+    # TYPE evergraph_nodes gauge
+    evergraph_nodes 3
+    # HELP evergraph_requests_total Requests answered.
+    # TYPE evergraph_requests_total counter
+    evergraph_requests_total{route="/v1/status",status="200"} 1
+    # HELP
+    """
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._within: Counter[tuple[str, float]] = Counter()
+        self._seconds: Counter[str] = Counter()
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests[route, status] += 1
+        self._seconds[route] += seconds  # type: ignore[assignment]
+        bound = next((bound for bound in BOUNDS if seconds <= bound), float("inf"))
+        self._within[route, bound] += 1
+
+    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """Return all counts, and ``gauges``: a name to what it means and its value."""
+        lines = [
+            line
+            for name, (meaning, value) in gauges.items()
+            for line in (*_head(name, meaning, "gauge"), f"evergraph_{name} {value}")
+        ]
+        lines += _head("requests_total", "Requests answered.", "counter")
+        lines += [
+            f'evergraph_requests_total{{route="{route}",status="{status}"}} {count}'
+            for (route, status), count in sorted(self._requests.items())
+        ]
+        lines += _head("request_seconds", "Seconds until the answer.", "histogram")
+        lines += [line for route in sorted(self._seconds) for line in self._histogram(route)]
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self, route: str) -> list[str]:
+        lines, total = [], 0
+        for bound in (*BOUNDS, float("inf")):
+            total += self._within[route, bound]
+            edge = "+Inf" if bound == float("inf") else f"{bound:g}"
+            lines.append(f'evergraph_request_seconds_bucket{{route="{route}",le="{edge}"}} {total}')
+        lines.append(f'evergraph_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}')
+        lines.append(f'evergraph_request_seconds_count{{route="{route}"}} {total}')
+        return lines
+
+
+def _head(name: str, meaning: str, kind: str) -> tuple[str, str]:
+    return f"# HELP evergraph_{name} {meaning}", f"# TYPE evergraph_{name} {kind}"

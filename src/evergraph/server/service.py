@@ -1,0 +1,152 @@
+"""The learner as the routes see it: one writer, and readers that never wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from evergraph.core.errors import UnknownNodeError
+from evergraph.server.in_time import in_thread
+from evergraph.server.node_reply import node_reply
+from evergraph.server.refusal import RefusedError
+from evergraph.server.writer import Writer
+
+if TYPE_CHECKING:
+    from evergraph.online.applied import Applied
+    from evergraph.online.delta import Delta, NodeId
+    from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.server.limits import Limits
+
+GAUGES = {
+    "nodes": "Nodes in the graph.",
+    "edges": "Entries of the adjacency.",
+    "classes": "Classes met.",
+    "labelled": "Nodes whose class is known.",
+    "memory": "Bytes of graph, embeddings and head.",
+    "predicted": "Labels predicted before they were learned.",
+    "seq": "Deltas applied.",
+    "waiting": "Changes that wait to be learned.",
+    "deltas_since": "Deltas since the last snapshot.",
+    "bytes_since": "Their bytes in the journal.",
+}
+
+
+class Service:
+    """Changes go through one thread and the journal; predictions read the last whole delta.
+
+    Args:
+        folder: open for writing; closed with the service.
+        limits: how much one request may ask for.
+    """
+
+    def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
+        self.folder = folder
+        self.limits = limits
+        self._view = folder.learner.frozen()
+        self._writer = Writer(places=limits.queue)
+
+    async def change(self, delta: Delta) -> Applied:
+        """Have a delta learned, and return once it is on the disk and known.
+
+        Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
+        even if nobody waits for the answer any more.
+        """
+        future = self._writer.call(partial(self._submit, delta))
+        try:
+            with anyio.fail_after(self.limits.seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            late = f"this took longer than {self.limits.seconds:g} s"
+            if future.cancel():
+                raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
+            again = "send it again with the same key to see what became of it"
+            raise RefusedError(
+                503, f"{late}, and is still going on: {again}", retry_after=5
+            ) from None
+
+    def _submit(self, delta: Delta) -> Applied:
+        applied = self.folder.submit(delta)
+        self._view = self.folder.learner.frozen()  # shared from the first node on
+        return applied
+
+    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> dict[str, Any]:
+        """Return the classes of nodes, as of the last whole delta."""
+        return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
+
+    def _predict(self, ids: Sequence[NodeId], every_class: bool) -> dict[str, Any]:
+        page, positions, vectors = self._view.taken(ids)
+        shares = page.scores(positions, vectors).softmax(1)
+        best = shares.max(1)
+        rows = [
+            {"id": node, "label": page.classes[number], "probability": share}
+            for node, number, share in zip(
+                ids, best.indices.tolist(), best.values.tolist(), strict=True
+            )
+        ]
+        if not every_class:
+            return {"seq": page.status.seq, "predictions": rows}
+        for row, values in zip(rows, shares.tolist(), strict=True):
+            row["probabilities"] = values
+        return {"seq": page.status.seq, "classes": list(page.classes), "predictions": rows}
+
+    def status(self) -> dict[str, Any]:
+        """Return what the learner knows, and how its folder does."""
+        folder = asdict(self.folder.status())
+        kept = {name: folder[name] for name in ("snapshot", "stopped", "snapshot_error")}
+        known = asdict(self._view.status)
+        names = list(self._view.classes)
+        return known | {"names": names, "waiting": self._writer.waiting} | kept
+
+    def gauges(self) -> dict[str, tuple[str, float]]:
+        """Return the numbers that a monitor follows."""
+        values = asdict(self.folder.status()) | self.status()
+        told = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
+        right = round((values["accuracy"] or 0.0) * values["predicted"])
+        return told | {
+            "right": ("How many of these predictions were right.", right),
+            "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
+        }
+
+    async def history(self) -> dict[str, Any]:
+        """Return how good predictions were before their labels came."""
+        return await in_thread(self._view.history, self.limits.seconds)
+
+    async def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
+        """Return what is known of a node, and why it is taken for what it is."""
+        return await in_thread(partial(self._node, text, integer, limit), self.limits.seconds)
+
+    def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:
+        learner, number = self.folder.learner, _whole(text)
+        if integer and number is None:
+            raise RefusedError(
+                422, f"an integer id must be a whole number of 64 bits, not {text!r}"
+            )
+        try:
+            return node_reply(learner, number if integer and number is not None else text, limit)
+        except UnknownNodeError:
+            if integer or number is None:
+                raise
+            return node_reply(learner, number, limit)
+
+    def close(self) -> None:
+        """Finish the changes that wait, and close the folder."""
+        self._writer.close()
+        self.folder.close()
+
+
+def _whole(text: str) -> int | None:
+    """Return the integer id that a text writes, None where it writes none.
+
+    >>> _whole("7"), _whole("07"), _whole("seven")
+    (7, None, None)
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if str(number) == text and -(2**63) <= number < 2**63 else None

@@ -1,0 +1,121 @@
+"""A service around a small learner, asked as a client asks it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner_folder import LearnerFolder
+from evergraph.server.app import create_app
+from evergraph.server.limits import Limits
+from evergraph.server.listening import bind
+from evergraph.server.tokens import Tokens
+
+HERE = "http://127.0.0.1:8000"
+# Two groups of three, one unlabelled node in each; "a" is joined to "c", 1 to 3.
+FIRST: dict[str, Any] = {
+    "nodes": ["a", "b", "c", 1, 2, 3],
+    "features": [[1.0, 0.0], [0.9, 0.1], [0.8, 0.0], [0.0, 1.0], [0.1, 0.9], [0.0, 0.8]],
+    "labels": ["x", "x", None, "y", "y", None],
+    "edges": [["a", "c"], ["a", "b"], [1, 3]],
+    "key": "first",
+}
+Serve = Callable[..., TestClient]
+
+
+def make() -> OnlineLearner:
+    return OnlineLearner(head=AnalyticHead(width=32))
+
+
+def taken(client: TestClient, **headers: str) -> str:
+    """Return what the service knows and predicts, in a few characters."""
+    status = client.get("/v1/status", headers=headers).json()
+    asked = {"ids": FIRST["nodes"], "all": True}
+    told = client.post("/v1/predictions", json=asked, headers=headers).json()
+    kept = {name: value for name, value in status.items() if name != "waiting"}
+    return hashlib.sha256(json.dumps([kept, told], sort_keys=True).encode()).hexdigest()
+
+
+@pytest.fixture(scope="session")
+def first() -> dict[str, Any]:
+    """The first delta."""
+    return FIRST
+
+
+@pytest.fixture(scope="session")
+def learner() -> Callable[[], OnlineLearner]:
+    """Makes a learner as the service has one."""
+    return make
+
+
+@pytest.fixture(scope="session")
+def fingerprint() -> Callable[..., str]:
+    """Returns what a service knows and predicts, in a few characters."""
+    return taken
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service that has learned ``FIRST``, for many requests; it raises what would be a 500."""
+    folder = LearnerFolder.open(tmp_path_factory.mktemp("lasting") / "learner", make=make)
+    app = create_app(folder, limits=Limits(rate=1e6, burst=10**6))
+    with TestClient(app, base_url=HERE) as client:
+        client.post("/v1/deltas", json=FIRST)
+        yield client
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Return what starts a service on a learner of its own, to be ended by the test or after it."""
+    with ExitStack() as all_of_them:
+
+        def begin(
+            *, tokens: Tokens | None = None, name: str = "learner", **limits: Any
+        ) -> TestClient:
+            folder = LearnerFolder.open(tmp_path / name, make=make)
+            app = create_app(folder, tokens=tokens, limits=Limits(**limits))
+            client = TestClient(app, base_url=HERE, raise_server_exceptions=False)
+            this_one = all_of_them.enter_context(ExitStack())
+            this_one.enter_context(client)
+            client.folder, client.stop = folder, this_one.close
+            return client
+
+        yield begin
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Callable[[FastAPI], str]]:
+    """Return what has an application listen on a free port, and where that is."""
+    with ExitStack() as servers:
+
+        def begin(app: FastAPI) -> str:
+            bound = bind("127.0.0.1", 0)
+            bound.listen()
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+            thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+            thread.start()
+            servers.callback(thread.join)
+            servers.callback(setattr, server, "should_exit", True)
+            return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+        yield begin
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    """A service that has learned ``FIRST``."""
+    service = serve()
+    assert service.post("/v1/deltas", json=FIRST).status_code == 200
+    return service

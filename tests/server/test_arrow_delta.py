@@ -1,0 +1,110 @@
+"""Deltas as Arrow tables."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import EvergraphError
+from evergraph.online.delta import Delta
+from evergraph.server.arrow_delta import arrow_from_delta, delta_from_arrow
+
+NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
+NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)
+
+
+def stream(columns: dict[str, Any], **options: Any) -> bytes:
+    table, sink = pa.table(columns), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, **options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())
+@settings(deadline=None, max_examples=40)
+def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, random: Any) -> None:
+    delta = Delta(
+        nodes=tuple(ids),
+        features=torch.rand(len(ids), width, generator=torch.Generator().manual_seed(len(ids))),
+        labels=tuple(random.choice([None, "x", "y"]) for _ in ids),
+        edges=tuple((random.choice(ids), random.choice(ids)) for _ in range(3)),
+        late=tuple((node, "z") for node in ids[:2]),
+        forgotten=tuple(ids[:1]) if forget else (),
+    )
+    read = delta_from_arrow(arrow_from_delta(delta), key="k")
+    assert read.features.equal(delta.features)
+    assert read.key == "k"
+    for name in ("nodes", "labels", "edges", "late", "forgotten"):
+        assert tuple(getattr(read, name)) == tuple(getattr(delta, name)), name
+
+
+def test_columns_say_what_a_table_is() -> None:
+    body = stream({"id": ["a"], "height": [1], "width": [2.5]})
+    body += stream({"target": ["a"], "source": ["b"], "since": [2020]})
+    body += stream({"id": ["b"], "label": [7]}) + stream({"id": ["c"]})
+    delta = delta_from_arrow(body)
+    assert (delta.nodes, delta.features.tolist(), delta.labels) == (("a",), [[1.0, 2.5]], (None,))
+    assert (delta.edges, delta.late, delta.forgotten) == ((("b", "a"),), (("b", 7),), ("c",))
+
+
+def test_lists_of_any_kind_and_categories() -> None:
+    for kind in (pa.list_(pa.float64()), pa.list_(pa.float32(), 2), pa.list_(pa.int16())):
+        body = stream({"id": [1, 2], "features": pa.array([[1, 2], [3, 4]], kind)})
+        assert delta_from_arrow(body).features.tolist() == [[1, 2], [3, 4]]
+    named = pa.array(["x", None]).dictionary_encode()
+    body = stream({"id": pa.array(["a", "b"]).dictionary_encode(), "label": named, "f": [0, 1]})
+    assert delta_from_arrow(body).labels == ("x", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"nonsense", "no Arrow IPC stream"),
+        (stream({"id": ["a"], "f": [1.0]})[:-40], "no Arrow IPC stream"),
+        (stream({"name": ["a"]}), "must have the column id, or source and target"),
+        (stream({"id": [1.5], "f": [1.0]}), "expected strings or integers"),
+        (stream({"id": ["a", None], "f": [1, 2]}), "row 2 has no value in column 'id'"),
+        (stream({"id": ["a"], "f": ["high"]}), "expected numbers"),
+        (
+            stream({"id": ["a"], "label": pa.array([None], pa.string())}),
+            "no value in column 'label'",
+        ),
+        (stream({"id": ["a", "b"], "features": [[1.0], [1.0, 2.0]]}), "rows of one width"),
+        (stream({"id": ["a"], "features": [[None]]}), "without gaps|expected numbers"),
+        (stream({"id": ["a"]}) + stream({"id": ["b"]}), "one table of forgotten, not two"),
+        (stream({"id": ["a"]}) * 9, "not two"),
+    ],
+)
+def test_what_is_wrong_is_said(body: bytes, said: str) -> None:
+    with pytest.raises(EvergraphError, match=said):
+        delta_from_arrow(body)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_packed_buffers_are_refused(codec: str, encoded: bool) -> None:
+    ids = pa.array(["a" * 50] * 100)
+    columns = {"id": ids.dictionary_encode() if encoded else ids, "f": [0.0] * 100}
+    plain, packed = (
+        stream(columns),
+        stream(columns, options=pa.ipc.IpcWriteOptions(compression=codec)),
+    )
+    assert len(delta_from_arrow(plain).nodes) == 100
+    with pytest.raises(EvergraphError, match="not packed"):
+        delta_from_arrow(packed)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=150)
+def test_damaged_bytes_never_do_anything_but_refuse(data: Any) -> None:
+    body = bytearray(stream({"id": ["a", "b"], "label": ["x", None], "features": [[1.0], [2.0]]}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(EvergraphError):  # and nothing else
+        delta_from_arrow(bytes(body))

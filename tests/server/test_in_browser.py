@@ -1,0 +1,235 @@
+"""The page in a real browser: Debian's chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import torch
+
+from evergraph.online.delta import Delta
+from evergraph.online.learner_folder import LearnerFolder
+from evergraph.server.app import create_app
+from evergraph.server.tokens import Tokens
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="no chromium and chromedriver: apt-get install chromium chromium-driver",
+)
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+CLASSES = ("biology", "<b>physics</b>", "history", "law", 5)
+READ = "r" * 20
+
+
+def deltas(count: int) -> Iterator[Delta]:
+    """Papers that cite papers of their own field; the field is known of four in five."""
+    generator = np.random.default_rng(0)
+    known: list[tuple[str, int]] = []
+    for number in range(count):
+        fields = generator.integers(min(2 + number // 4, len(CLASSES)), size=12)
+        new = [(f"p{number}-{i}", int(field)) for i, field in enumerate(fields)]
+        known += new
+        noise = generator.normal(scale=0.6, size=(12, len(CLASSES)))
+        places = [[p for p, other in known if other == field] for _, field in new]
+        yield Delta(
+            nodes=tuple(node for node, _ in new),
+            features=torch.from_numpy((np.eye(len(CLASSES))[fields] + noise).astype(np.float32)),
+            labels=tuple(None if i % 5 == 0 else CLASSES[f] for i, (_, f) in enumerate(new)),
+            edges=tuple(
+                (node, str(generator.choice(near)))
+                for (node, _), near in zip(new, places, strict=True)
+                for _ in range(2)
+            ),
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(learner: Any, tmp_path_factory: pytest.TempPathFactory) -> LearnerFolder:
+    opened = LearnerFolder.open(tmp_path_factory.mktemp("page") / "learner", make=learner)
+    for delta in deltas(24):
+        opened.submit(delta)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def url(folder: LearnerFolder, live: Any) -> str:
+    return str(live(create_app(folder)))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def wait(chromium: Any) -> Callable[[str], Any]:
+    """Return what waits until some JavaScript is true, and returns it."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def until(script: str) -> Any:
+        return WebDriverWait(chromium, 20, 0.05).until(
+            lambda driver: driver.execute_script(f"return {script}"), script
+        )
+
+    return until
+
+
+@pytest.fixture
+def show(chromium: Any, url: str, wait: Any) -> Callable[..., Any]:
+    def opened(*, width: int = 1400, scheme: str = "light", at: str = url) -> Any:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        chromium.get_log("performance"), chromium.get_log("browser")
+        chromium.get(at + "/")
+        if at == url:
+            wait("document.querySelector('.dot.live') && document.querySelector('td')")
+        return chromium
+
+    return opened
+
+
+def look_up(browser: Any, wait: Any, node: str) -> None:
+    field = browser.find_element("id", "node")
+    field.clear()
+    field.send_keys(node)
+    browser.find_element("css selector", "#lookup button").click()
+    wait("document.getElementById('lookup-said').textContent !== 'looking…'")
+
+
+def texts(browser: Any, selector: str) -> list[str]:
+    return [found.text for found in browser.find_elements("css selector", selector)]
+
+
+def test_nothing_is_asked_elsewhere_and_the_console_is_quiet(
+    show: Any, wait: Any, url: str
+) -> None:
+    browser = show()
+    look_up(browser, wait, "p3-1")
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
+    assert {urlsplit(found).netloc for found in urls} == {urlsplit(url).netloc}
+    asked = {urlsplit(found).path for found in urls}
+    assert {"/", "/page.css", "/page.js", "/v1/status", "/v1/history", "/v1/nodes/p3-1"} <= asked
+    assert browser.get_log("browser") == []
+
+
+def test_numbers_curves_and_confusion_are_those_of_the_learner(
+    show: Any, folder: LearnerFolder
+) -> None:
+    browser, learner = show(), folder.learner
+    status, history = learner.status(), learner.history()
+    tiles = dict(zip(texts(browser, "#tiles dt"), texts(browser, "#tiles dd"), strict=True))
+    assert tiles["Nodes"].startswith(f"{status.nodes}\n")
+    assert tiles["Classes"].startswith("5\nnewest: ")
+    assert tiles["Right before told"].startswith(f"{100 * status.accuracy:.1f} %")
+    paths = browser.find_elements("css selector", "#accuracy path")
+    assert [p.get_attribute("d").count("L") + 1 for p in paths] == [len(history["curve"])] * 2
+    cells = [int(text) if text != "·" else 0 for text in texts(browser, "#confusion td")]
+    assert cells == [count for row in history["confusion"] for count in row]
+    # Names are text, whatever they look like.
+    assert any(text.startswith("<b>physics") for text in texts(browser, "#confusion th"))
+    assert browser.find_elements("css selector", "#confusion b") == []
+
+
+def test_a_node_is_looked_up_drawn_and_explained(
+    show: Any, wait: Any, folder: LearnerFolder
+) -> None:
+    browser = show()
+    look_up(browser, wait, "p9-0")
+    why, near = folder.learner.explain("p9-0"), folder.learner.neighbourhood("p9-0")
+    assert browser.find_element("css selector", ".verdict").text == (
+        f"p9-0 is taken for {why.classes[0]}"
+    )
+    assert len(browser.find_elements("css selector", "#network circle")) == len(near.nodes)
+    assert len(browser.find_elements("css selector", "#network line")) == len(near.edges)
+    loudest = texts(browser, "#why .bars:last-of-type button")
+    assert loudest == [str(voice.node) for voice in why.voices[:8]]
+    browser.find_elements("css selector", "#why .bars:last-of-type button")[1].click()
+    wait(f"document.querySelector('.verdict').textContent.startsWith('{loudest[1]} ')")
+    look_up(browser, wait, "nobody")
+    assert browser.find_element("id", "lookup-said").text == "node 'nobody' is not in the graph"
+    assert not browser.find_element("id", "found").is_displayed()
+    browser.get_log("browser")  # the browser notes the 404
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_wider_than_the_window(width: int, show: Any, wait: Any) -> None:
+    browser = show(width=width)
+    look_up(browser, wait, "p9-0")
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.card, .tiles > div, svg, p, input, .bars li')]"
+        ".map(box => box.getBoundingClientRect().right)"
+    )
+    assert len(boxes) > 20
+    assert max(boxes) <= width
+    circles = browser.execute_script(
+        "const box = document.querySelector('#network svg').getBoundingClientRect();"
+        "return [...document.querySelectorAll('#network circle')].map(c => {"
+        "const r = c.getBoundingClientRect();"
+        "return r.left >= box.left && r.right <= box.right && r.top >= box.top})"
+    )
+    assert all(circles)
+
+
+def test_the_dark_scheme_is_dark(show: Any) -> None:
+    def brightness(scheme: str) -> list[float]:
+        found = show(scheme=scheme).execute_script(
+            "const style = getComputedStyle(document.body);"
+            "return [style.backgroundColor, style.color]"
+        )
+        return [sum(map(int, text.strip("rgba()").split(",")[:3])) / 3 for text in found]
+
+    background, ink = brightness("dark")
+    assert (background < 40, ink > 200) == (True, True)
+    background, ink = brightness("light")
+    assert (background > 220, ink < 80) == (True, True)
+
+
+def test_the_page_follows_what_is_learned(show: Any, wait: Any, url: str) -> None:
+    from urllib.request import Request, urlopen
+
+    browser = show()
+    nodes = int(texts(browser, "#tiles dd")[0].split("\n")[0])
+    body = {"nodes": ["fresh"], "features": [[0.0] * 4 + [1.0]], "labels": ["newest of all"]}
+    sent = Request(
+        f"{url}/v1/deltas", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    urlopen(sent).close()
+    wait("document.querySelector('#confusion').textContent.includes('newest of al')")
+    assert texts(browser, "#tiles dd")[0].startswith(f"{nodes + 1}\n")
+
+
+def test_a_token_is_asked_for(
+    show: Any, wait: Any, live: Any, learner: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    closed = LearnerFolder.open(tmp_path_factory.mktemp("closed") / "learner", make=learner)
+    browser = show(at=live(create_app(closed, tokens=Tokens((("read", READ),)))))
+    wait("!document.getElementById('token-form').hidden")
+    browser.find_element("id", "token").send_keys(READ)
+    browser.find_element("css selector", "#token-form button").click()
+    wait("document.querySelector('.dot.live')")
+    assert not browser.find_element("id", "token-form").is_displayed()
+    assert texts(browser, "#tiles dd")[0].startswith("0\n")

@@ -1,0 +1,89 @@
+"""The OpenAPI document is true: schemathesis asks the service whatever the document allows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+
+from evergraph.online.learner_folder import LearnerFolder
+from evergraph.server.app import create_app
+from evergraph.server.limits import Limits
+from evergraph.server.payloads import DeltaBody
+from evergraph.server.tokens import Tokens
+
+schemathesis: Any = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    negative_data_rejection,
+    positive_data_acceptance,
+)
+
+TOKEN = "w" * 20
+AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
+ROUTES = {
+    "/v1/deltas": "POST",
+    "/v1/labels": "POST",
+    "/v1/forget": "POST",
+    "/v1/predictions": "POST",
+    "/v1/status": "GET",
+    "/v1/history": "GET",
+    "/v1/nodes/{node}": "GET",
+    "/healthz": "GET",
+    "/metrics": "GET",
+}
+
+
+@pytest.fixture(scope="module")
+def document(learner: Any, first: Any, live: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a service that asks for a token, and listens, says of itself."""
+    folder = LearnerFolder.open(tmp_path_factory.mktemp("guarded") / "learner", make=learner)
+    folder.submit(DeltaBody(**first).delta())
+    tokens = Tokens((("write", TOKEN),))
+    app = create_app(folder, tokens=tokens, limits=Limits(rate=1e6, burst=10**6))
+    return schemathesis.openapi.from_url(f"{live(app)}/openapi.json", wait_for_schema=10)
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
+@pytest.mark.parametrize("path", ROUTES)
+def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> None:
+    answered = set()
+
+    @given(document[path][ROUTES[path]].as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=30,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: Any) -> None:
+        answer = case.call(headers=AUTHORISED)
+        answered.add(answer.status_code)
+        # Widths and known ids are no matter of a schema, so what fits it may be refused.
+        without = [positive_data_acceptance]
+        if case.headers:  # on their way headers lose blanks, which may mend them
+            without.append(negative_data_rejection)
+        case.validate_response(answer, headers=AUTHORISED, excluded_checks=without)
+
+    with suppress(Unsatisfiable):  # nothing can be wrong with a route that takes nothing
+        ask()
+    assert all(status < 500 for status in answered)
+
+
+def test_the_document_names_every_route_its_bodies_and_its_refusals(document: Any) -> None:
+    paths = document.raw_schema["paths"]
+    assert {(path, *map(str.upper, methods)) for path, methods in paths.items()} == set(
+        ROUTES.items()
+    )
+    deltas = paths["/v1/deltas"]["post"]
+    assert set(deltas["requestBody"]["content"]) == {
+        "application/json",
+        "application/vnd.apache.arrow.stream",
+    }
+    example = deltas["requestBody"]["content"]["application/json"]["schema"]["example"]
+    assert example["nodes"] == ["paper-1", "paper-2"]
+    refusals = {"401", "403", "404", "409", "413", "415", "422", "429", "503", "507"}
+    assert refusals <= set(deltas["responses"])
+    assert deltas["security"]

@@ -1,0 +1,269 @@
+"""Whatever is refused has its status and one sentence, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from evergraph.core.errors import ResourceError
+from evergraph.server.media import ARROW
+from evergraph.server.tokens import Tokens
+
+NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}
+DEEP = "[" * 5000 + "]" * 5000
+JSON = {"Content-Type": "application/json"}
+READ, WRITE = "r" * 20, "w" * 20
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("predictions", {"ids": ["nobody"]}, 404, "node 'nobody' is not in the graph"),
+        ("predictions", {"ids": ["1"]}, 404, "node '1' is not in the graph"),
+        ("predictions", {"ids": [True]}, 422, "ids[0]: must be a string"),
+        ("predictions", {"ids": [""]}, 422, "ids[0]: must be a string of 1 to 1024 characters"),
+        ("predictions", {"ids": [2**63]}, 422, "ids[0]: must be"),
+        ("predictions", {}, 422, "ids: field required"),
+        ("predictions", {"ids": ["a"], "every": 1}, 422, "every: extra inputs"),
+        ("forget", {"ids": ["nobody"]}, 404, "'nobody'"),
+        ("forget", {"ids": ["a", "a"]}, 409, "'a' comes twice"),
+        ("forget", {"ids": []}, 422, "ids: "),
+        ("labels", {"labels": [["nobody", "x"]]}, 404, "'nobody'"),
+        ("labels", {"labels": [["a", None]]}, 422, "labels[0][1]: must be"),
+        ("labels", {"labels": [["a"]]}, 422, "labels[0]"),
+        ("deltas", {"nodes": ["a"], "features": [[1, 2]]}, 409, "node 'a' is in the graph already"),
+        ("deltas", {"nodes": ["n", "n"], "features": [[1, 2], [1, 2]]}, 409, "'n' comes twice"),
+        ("deltas", {"nodes": ["n"], "features": [[1, 2, 3]]}, 422, "3 columns"),
+        ("deltas", {"nodes": ["n"], "features": []}, 422, "features"),
+        ("deltas", {"nodes": ["n", "m"], "features": [[1, 2], [1]]}, 422, "rows of one width"),
+        ("deltas", {"nodes": ["n"], "features": [[1, 1e39]]}, 422, "must be finite"),
+        ("deltas", {"nodes": ["n"], "features": [[1, "2"]]}, 422, "features[0][1]"),
+        ("deltas", {"nodes": ["n"], "features": [[1, 2]], "labels": ["x", "y"]}, 422, "labels"),
+        ("deltas", NEW | {"edges": [["n", "nowhere"]]}, 422, "'nowhere' is not in the graph"),
+        ("deltas", NEW | {"late": [["nobody", "x"]]}, 404, "'nobody'"),
+        ("deltas", NEW | {"key": "first"}, 409, "the key 'first' belongs to delta 1"),
+        ("deltas", NEW | {"key": ""}, 422, "key: "),
+        ("deltas", {}, 422, "a delta must bring"),
+        ("deltas", [], 422, "body: input should be an object"),
+    ],
+)
+def test_bad_contents(
+    client: TestClient, fingerprint: Any, path: str, body: Any, status: int, said: str
+) -> None:
+    before = fingerprint(client)
+    answer = client.post(f"/v1/{path}", json=body)
+    refused(answer, status, said)
+    assert fingerprint(client) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "said"),
+    [
+        (b"{", JSON, 422, "body: invalid JSON"),
+        (b"\xff\xfe", JSON, 422, "body: "),
+        (DEEP.encode(), JSON, 422, "body: "),
+        (b'{"nodes": ["\\ud800"], "features": [[1, 1]]}', JSON, 422, "body: "),
+        (b'{"nodes": ["n"], "features": [[NaN, 1]]}', JSON, 422, "features[0][0]: "),
+        (b'{"nodes": ["n"], "features": [[1e999, 1]]}', JSON, 422, "features[0][0]: "),
+        (json.dumps(NEW).encode(), {"Content-Type": "text/plain"}, 415, "not 'text/plain'"),
+        (json.dumps(NEW).encode(), {}, 415, "content-type must be application/json or "),
+        (b"nonsense", {"Content-Type": ARROW}, 422, "no Arrow IPC stream"),
+        (b"", {"Content-Type": ARROW}, 422, "a delta must bring"),
+        (json.dumps(NEW).encode(), JSON | {"Idempotency-Key": "k" * 201}, 422, "1 to 200"),
+        (json.dumps(NEW).encode(), JSON | {"Idempotency-Key": "a b"}, 422, "not 'a b'"),
+        (json.dumps(NEW | {"key": "a"}).encode(), JSON | {"Idempotency-Key": "b"}, 422, "key must"),
+    ],
+)
+def test_bad_bytes_and_headers(
+    client: TestClient,
+    fingerprint: Any,
+    content: bytes,
+    headers: dict[str, str],
+    status: int,
+    said: str,
+) -> None:
+    before = fingerprint(client)
+    refused(client.post("/v1/deltas", content=content, headers=headers), status, said)
+    assert fingerprint(client) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/v1/nodes/nobody", 404, "node 'nobody' is not in the graph"),
+        ("/v1/nodes/a?integer=true", 422, "an integer id must be a whole number"),
+        ("/v1/nodes/a?limit=0", 422, "limit: "),
+        ("/v1/nodes/a?limit=many", 422, "limit: "),
+        ("/v2/status", 404, "there is nothing at /v2/status"),
+        ("/v1/deltas", 405, "/v1/deltas does not take GET"),
+    ],
+)
+def test_bad_paths(client: TestClient, path: str, status: int, said: str) -> None:
+    refused(client.get(path), status, said)
+
+
+def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
+    empty = serve()
+    refused(empty.post("/v1/predictions", json={"ids": ["a"]}), 404, "'a'")
+    empty.post("/v1/deltas", json=NEW)
+    refused(empty.post("/v1/predictions", json={"ids": ["n"]}), 409, "no class is known yet")
+    refused(empty.get("/v1/nodes/n"), 409, "no class is known yet")
+
+
+def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
+    service = serve(body=1000, nodes=3)
+    assert service.post("/v1/deltas", json=first | {"key": "k" * 100}).status_code == 413
+    sent = []
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100_000):
+            sent.append(1000)
+            yield b" " * 1000
+
+    said = "the body must have at most 1000 bytes"
+    refused(service.post("/v1/deltas", content=endless(), headers=JSON), 413, said)
+    declared = JSON | {"Content-Length": str(100_000_000)}
+    refused(
+        service.post("/v1/deltas", content=b"{}", headers=declared), 413, f"{said}, not 100000000"
+    )
+    four = {"nodes": [1, 2, 3, 4], "features": [[1.0]] * 4}
+    refused(service.post("/v1/deltas", json=four), 413, "at most 3 nodes, not 4")
+    refused(service.post("/v1/predictions", json={"ids": [1] * 4}), 413, "at most 3 nodes, not 4")
+    assert service.get("/v1/status").json()["seq"] == 0
+
+
+def test_tokens(serve: Any, first: Any) -> None:
+    service = serve(tokens=Tokens((("read", READ), ("write", WRITE))))
+    read, write = ({"Authorization": f"Bearer {token}"} for token in (READ, WRITE))
+    refused(service.post("/v1/deltas", json=first), 401, "a token is needed")
+    wrong = {"Authorization": f"Bearer {READ}x"}
+    answer = service.post("/v1/deltas", json=first, headers=wrong)
+    refused(answer, 401, "not one of this service")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    refused(service.post("/v1/deltas", json=first, headers=read), 403, "may read")
+    for path in ("/v1/labels", "/v1/forget"):
+        refused(service.post(path, json={}, headers=read), 403, "may read")
+    assert service.get("/v1/status", headers=read).json()["seq"] == 0
+    assert service.post("/v1/deltas", json=first, headers=write).status_code == 200
+    for headers in (read, write):
+        asked = service.post("/v1/predictions", json={"ids": ["a"]}, headers=headers)
+        assert asked.status_code == 200
+    for path in ("/v1/status", "/v1/history", "/v1/nodes/a", "/metrics"):
+        refused(service.get(path), 401, "a token is needed")
+        assert service.get(path, headers=read).status_code == 200
+    for path in ("/", "/page.js", "/healthz", "/openapi.json"):
+        assert service.get(path).status_code == 200
+    refused(service.get("/v1/status", headers={"Authorization": f"Basic {READ}"}), 401, "a token")
+
+
+def test_without_tokens_other_names_of_this_machine_are_refused(client: TestClient) -> None:
+    answer = client.get("/v1/status", headers={"Host": "evil.example"})
+    refused(answer, 403, "answers to localhost, not to 'evil.example'")
+    assert client.get("/v1/status", headers={"Host": "localhost:9"}).status_code == 200
+
+
+def test_too_many_requests(serve: Any) -> None:
+    service = serve(rate=0.01, burst=3)
+    assert [service.get("/v1/status").status_code for _ in range(3)] == [200] * 3
+    answer = service.get("/v1/status")
+    refused(answer, 429, "at most 0.01 requests a second")
+    assert 90 <= int(answer.headers["retry-after"]) <= 100
+    assert service.get("/healthz").status_code == 200
+
+
+def test_guessing_does_not_use_up_the_rate_of_who_holds_a_token(serve: Any) -> None:
+    service = serve(tokens=Tokens((("read", READ),)), rate=0.01, burst=2)
+    guesses = [service.get("/v1/status").status_code for _ in range(3)]
+    assert guesses == [401, 401, 429]
+    assert service.get("/v1/status", headers={"Authorization": f"Bearer {READ}"}).status_code == 200
+
+
+def test_a_full_disk_is_507(
+    client: TestClient, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(client)
+
+    def full(_: object) -> None:
+        raise ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client.folder, "submit", full)
+        refused(client.post("/v1/deltas", json=NEW), 507, "the disk is full")
+    assert fingerprint(client) == before
+
+
+def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = serve(queue=1, seconds=0.5)
+    begun, gate, submit = Event(), Event(), service.folder.submit
+    answers: dict[str, Any] = {}
+
+    def slow(delta: Any) -> Any:
+        begun.set()
+        assert gate.wait(20)
+        return submit(delta)
+
+    monkeypatch.setattr(service.folder, "submit", slow)
+
+    def send(name: str) -> None:
+        body = {"nodes": [name], "features": [[1.0]], "key": name}
+        answers[name] = service.post("/v1/deltas", json=body)
+
+    threads = [Thread(target=send, args=(name,)) for name in ("running", "waiting")]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    while not service.get("/v1/status").json()["waiting"]:
+        pass
+    send("third")
+    for thread in threads:
+        thread.join()
+    gate.set()
+    refused(answers["third"], 503, "1 changes are waiting already")
+    refused(answers["waiting"], 503, "and nothing was changed")
+    refused(answers["running"], 503, "still going on: send it again with the same key")
+    assert all("retry-after" in answer.headers for answer in answers.values())
+    while service.get("/v1/status").json()["waiting"]:
+        pass  # what was dropped has a place until its turn
+    send("running")
+    assert answers["running"].json() == {
+        "seq": 1, "new_nodes": 1, "classes": 0, "recomputed": 1, "predicted": 0, "right": 0,
+    }  # fmt: skip
+    assert service.get("/v1/status").json()["nodes"] == 1
+
+
+def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, gate = serve(seconds=0.2), Event()
+    service.post("/v1/deltas", json=first)
+    monkeypatch.setattr(service.folder.learner, "explain", lambda *_, **__: gate.wait(20))
+    refused(service.get("/v1/nodes/a"), 503, "the answer took longer than 0.2 s")
+    gate.set()
+
+
+def test_what_should_not_happen_is_one_sentence_and_a_reference_in_the_log(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client.folder.learner, "neighbourhood", lambda *_, **__: 1 / 0)
+    with caplog.at_level(logging.ERROR):
+        answer = client.get("/v1/nodes/a")
+    refused(answer, 500, "its reference in the log is ")
+    reference = answer.json()["error"].split()[-1]
+    assert any(reference in record.message and record.exc_info for record in caplog.records)
+    assert "division" not in answer.text
+
+
+def refused(answer: Any, status: int, said: str) -> None:
+    """Check a refusal: its status, and a body of one sentence."""
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+    sentence = answer.json()["error"]
+    assert said in sentence
+    assert "\n" not in sentence
+    assert 0 < len(sentence) <= 600

@@ -1,0 +1,148 @@
+"""What the service does when everything is well."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import torch
+from fastapi.testclient import TestClient
+
+from evergraph.online.delta import Delta
+from evergraph.server.arrow_delta import arrow_from_delta
+from evergraph.server.media import ARROW
+
+
+def test_a_delta_is_learned_and_told_as_the_learner_itself_would(
+    client: TestClient, learner: Any, first: Any
+) -> None:
+    learned = learner()
+    learned.apply(
+        Delta(
+            nodes=tuple(first["nodes"]),
+            features=torch.tensor(first["features"]),
+            labels=tuple(first["labels"]),
+            edges=tuple(map(tuple, first["edges"])),
+        )
+    )
+    classes, shares = learned.predict_proba(["c", 3])
+    told = client.post("/v1/predictions", json={"ids": ["c", 3], "all": True}).json()
+    assert (told["seq"], told["classes"]) == (1, list(classes))
+    for row, expected, label in zip(told["predictions"], shares.tolist(), "xy", strict=True):
+        assert row["probabilities"] == expected
+        assert (row["label"], row["probability"]) == (label, max(expected))
+    status = client.get("/v1/status").json()
+    assert (status["nodes"], status["edges"], status["labelled"]) == (6, 6, 4)
+    assert (status["names"], status["seq"], status["waiting"]) == (["x", "y"], 1, 0)
+
+
+def test_json_and_arrow_teach_the_same(serve: Any) -> None:
+    words = {"nodes": ["a", "b"], "features": [[1, 0], [0.25, 1]], "labels": ["x", "y"]}
+    edges = {"edges": [["a", "b"]]}
+    delta = Delta(
+        nodes=("a", "b"),
+        features=torch.tensor(words["features"], dtype=torch.float32),
+        labels=("x", "y"),
+        edges=(("a", "b"),),
+    )
+    sent = {"content": arrow_from_delta(delta), "headers": {"Content-Type": ARROW}}
+    asked = {"ids": ["a", "b"], "all": True}
+    one, two = serve(name="one"), serve(name="two")
+    assert one.post("/v1/deltas", json=words | edges).json()["seq"] == 1
+    assert two.post("/v1/deltas", **sent).json()["new_nodes"] == 2
+    told, also = (c.post("/v1/predictions", json=asked).json() for c in (one, two))
+    assert told == also
+
+
+def test_labels_come_late_and_nodes_are_forgotten(client: TestClient) -> None:
+    told = client.post("/v1/labels", json={"labels": [["c", "x"], [3, "x"]]}).json()
+    assert (told["predicted"], told["right"], told["seq"]) == (2, 1, 2)  # 3 was taken for y
+    history = client.get("/v1/history").json()
+    assert [point["asked"] for point in history["curve"]] == [2]
+    assert (history["newest"], history["confusion"]) == (["x", "y"], [[1, 1, 0], [0, 0, 0]])
+    assert client.post("/v1/forget", json={"ids": [3, "b"]}).json()["seq"] == 3
+    status = client.get("/v1/status").json()
+    assert (status["nodes"], status["labelled"], status["accuracy"]) == (4, 4, 0.5)
+    assert client.get("/v1/nodes/b").status_code == 404
+
+
+def test_the_same_key_counts_once(client: TestClient, first: Any, fingerprint: Any) -> None:
+    before = fingerprint(client)
+    again = client.post("/v1/deltas", json=first)
+    assert (again.status_code, again.json()["seq"], again.json()["new_nodes"]) == (200, 1, 6)
+    assert fingerprint(client) == before
+    headers = {"Idempotency-Key": "late"}
+    body = {"labels": [["c", "z"]]}
+    told = client.post("/v1/labels", json=body, headers=headers).json()
+    assert client.post("/v1/labels", json=body | {"key": "late"}).json() == told
+    assert client.get("/v1/status").json()["seq"] == 2
+
+
+def test_a_node_is_explained_exactly(client: TestClient) -> None:
+    told = client.get("/v1/nodes/c").json()
+    assert (told["label"], told["known"], told["whole"]) == ("x", None, True)
+    near = {n["id"]: (n["hops"], n["label"]) for n in told["neighbours"]}
+    assert near == {"c": (0, None), "a": (1, "x"), "b": (2, "x")}
+    joined = [{told["neighbours"][end]["id"] for end in edge} for edge in told["edges"]]
+    assert sorted(map(sorted, joined)) == [["a", "b"], ["a", "c"]]
+    for place, score in enumerate(told["scores"]):
+        spoken = sum(voice["says"][place] for voice in told["voices"])
+        total = spoken + told["others"][place] + told["rest"][place]
+        assert total == pytest.approx(score, abs=1e-4)
+        assert told["rest"][place] == pytest.approx(0, abs=1e-4)
+
+
+def test_ids_of_both_kinds_are_found(client: TestClient) -> None:
+    assert client.get("/v1/nodes/1").json()["id"] == 1
+    body = {"nodes": ["1", "a/b?", "ü"], "features": [[1, 0], [1, 0], [1, 0]]}
+    assert client.post("/v1/deltas", json=body).status_code == 200
+    assert client.get("/v1/nodes/1").json()["id"] == "1"
+    assert client.get("/v1/nodes/1", params={"integer": True}).json()["id"] == 1
+    assert client.get("/v1/nodes/a%2Fb%3F").json()["id"] == "a/b?"
+    assert client.get("/v1/nodes/%C3%BC").json()["id"] == "ü"
+
+
+def test_predictions_answer_while_a_delta_is_being_learned(
+    client: TestClient, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(client)
+    begun, gate, answers = Event(), Event(), []
+    learn = client.folder.learner.apply
+
+    def slow(delta: Delta) -> Any:
+        begun.set()
+        assert gate.wait(20)
+        return learn(delta)
+
+    monkeypatch.setattr(client.folder.learner, "apply", slow)
+    body = {"nodes": ["new"], "features": [[0.0, 1.0]], "labels": ["z"]}
+    sender = Thread(target=lambda: answers.append(client.post("/v1/deltas", json=body)))
+    sender.start()
+    assert begun.wait(20)
+    assert fingerprint(client) == before
+    gate.set()
+    sender.join()
+    assert answers[0].json()["seq"] == 2
+    assert fingerprint(client) != before
+    assert client.post("/v1/predictions", json={"ids": ["new"]}).json()["seq"] == 2
+
+
+def test_what_was_acknowledged_is_there_after_a_stop(
+    serve: Any, first: Any, fingerprint: Any
+) -> None:
+    service = serve()
+    service.post("/v1/deltas", json=first)
+    before = fingerprint(service)
+    service.stop()
+    assert fingerprint(serve()) == before
+
+
+def test_every_answer_has_safe_headers(client: TestClient) -> None:
+    for path in ("/", "/v1/status", "/nothing"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'self';")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/docs").status_code == 404  # it would load scripts from elsewhere
