@@ -47,13 +47,17 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/reach.py
 	$(BIN)/python benchmarks/reach_at_scale.py
+	$(BIN)/python benchmarks/retraining.py
+	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/twins.py
 

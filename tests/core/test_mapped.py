@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from evergraph.core import mapped
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.core.mapped import create_array, disk_is_enough, map_array, page_out
+from evergraph.core.mapped import (
+    create_array,
+    disk_is_enough,
+    give_memory_back,
+    map_array,
+    page_out,
+)
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 2), (0,), (4, 0)])
@@ -107,3 +115,14 @@ def test_pages_of_a_small_array_are_not_swept_out(
     monkeypatch.setattr(mapped, "RESIDENT", 1000)
     map_array(tmp_path / "a.npy")[torch.zeros(3, dtype=torch.int64)]
     assert swept != []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what is held")
+def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "large.npy", (1 << 24,), torch.float32)  # 64 MB
+    array += 1.0
+    before: int = psutil.Process().memory_info().rss
+    give_memory_back()
+    after: int = psutil.Process().memory_info().rss
+    assert before - after > 50_000_000
+    assert float(array.sum()) == 1 << 24

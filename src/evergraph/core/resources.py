@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.errors import ResourceError
-from evergraph.core.mapped import create_array
+from evergraph.core.mapped import create_array, give_memory_back
 from evergraph.core.sizes import shown
 
 # Of the memory that is free when work begins, unless a limit is given.
@@ -55,6 +55,11 @@ class Resources:
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(FREE_SHARE * (free + held))
 
+    def tidy(self) -> None:
+        """Give back what is held for nothing, where a limit counts it."""
+        if self.memory is not None:
+            give_memory_back()
+
     def fits(self, size: int) -> bool:
         """Whether an array of so many bytes may stay in memory."""
         left = self.left
@@ -70,6 +75,7 @@ class Resources:
         size = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
         if self.fits(size):
             return torch.empty(shape, dtype=dtype)
+        self.tidy()
         folder = self.scratch if self.scratch is not None else Path(tempfile.gettempdir())
         with tempfile.TemporaryDirectory(dir=folder, prefix="evergraph-") as aside:
             return create_array(Path(aside, "array.npy"), shape, dtype)

@@ -56,6 +56,7 @@ def encode_within(
     -> float32 [nodes, dims]
     """
     device = torch.device(device)
+    resources.tidy()
     whole = _size(topology, graph, graph.num_features)
     fits = whole + _reserve(graph) <= resources.left_on(device)
     if by is None and fits and not _worth_sharing(graph, resources):
