@@ -381,3 +381,12 @@ def test_parameters_make_the_same_learner():
     assert (twin.topology.hops, twin.head.budget, twin.seed) == (3, 7, 5)  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="scaling"):
         OnlineLearner(scaling="length")  # type: ignore[arg-type]
+
+
+def test_memory_counts_graph_embeddings_and_head() -> None:
+    learner = OnlineLearner(head=AnalyticHead(width=16))
+    learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
+    before = learner.status().memory
+    learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
+    # features, one hop, the embedding; alive; three numbers for its list; an entry each way
+    assert learner.status().memory - before == 3 * 8 * 4 + 1 + 3 * 8 + 2 * 4

@@ -47,6 +47,11 @@ class GrowingArray:
         """The same view as a tensor."""
         return torch.from_numpy(self.array)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the rows take, the room for more left out."""
+        return self.array.nbytes
+
     def extend(self, rows: int) -> None:
         """Add rows of zeros."""
         length = self._length + rows

@@ -69,6 +69,12 @@ class GrowingGraph:
         return self._into.num_entries
 
     @property
+    def nbytes(self) -> int:
+        """How many bytes nodes and edges take."""
+        lists = {id(part): part.nbytes for part in (self._into, self._out_of)}  # one if undirected
+        return self._features.nbytes + self._alive.nbytes + sum(lists.values())
+
+    @property
     def alive(self) -> Tensor:
         """Which positions hold a node.  bool [num_nodes], a view until the graph grows"""
         return self._alive.tensor

@@ -47,6 +47,11 @@ class HopStates:
         self._states = [GrowingArray(state.shape[1]) for state in states[1:-1]]
         return self.topology.assemble(states).shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the hops take."""
+        return sum(array.nbytes for array in self._arrays().values())
+
     def update(self, graph: GrowingGraph, change: Change) -> tuple[Tensor, Tensor]:
         """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
         for array in self._arrays().values():

@@ -38,6 +38,11 @@ class Knowledge:
         self.labels = NodeLabels()
         self.classes = IdTable()
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes graph, embeddings and head take."""
+        return self.graph.nbytes + self.embeddings.nbytes + self.head.nbytes
+
     def grow(
         self,
         features: Tensor,

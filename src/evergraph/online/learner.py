@@ -198,7 +198,7 @@ class OnlineLearner:
             classes=0 if knowledge is None else len(knowledge.classes),
             labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
             features=0 if knowledge is None else knowledge.graph.num_features,
-            memory=0 if knowledge is None else self.head.nbytes,
+            memory=0 if knowledge is None else knowledge.nbytes,
             predicted=self._prequential.asked,
             accuracy=self._prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,

@@ -79,6 +79,11 @@ class LiveEmbeddings:
         """How long an embedding is."""
         return self._source.dims
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes embeddings and the hops between take."""
+        return self._embeddings.nbytes + self._source.nbytes
+
     def update(self, graph: GrowingGraph, change: Change) -> Moved:
         """Follow a change of the graph, right after it was made."""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))

@@ -45,6 +45,12 @@ class NeighbourLists:
     def __len__(self) -> int:
         return len(self._counts)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes lists and the columns in them take, the room for more left out."""
+        columns = (self._starts, self._counts, self._rooms)
+        return sum(c.nbytes for c in columns) + self._pool.itemsize * self.num_entries
+
     def extend(self, rows: int) -> None:
         """Add empty rows."""
         for column in (self._starts, self._counts, self._rooms):

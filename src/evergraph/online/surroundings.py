@@ -32,6 +32,11 @@ class Surroundings:
         )
         self.dims = topology.encode(lonely).shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """Nothing is kept."""
+        return 0
+
     def update(self, graph: GrowingGraph, change: Change) -> tuple[Tensor, Tensor]:
         """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
         changed = change.new
