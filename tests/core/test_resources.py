@@ -36,9 +36,9 @@ def test_without_a_limit_what_is_free_counts() -> None:
 
 
 def test_only_arrays_that_leave_room_stay_in_memory() -> None:
-    resources = Resources(memory=held() + GB)
-    assert resources.fits(int(0.5 * ARRAY_SHARE * GB))
-    assert not resources.fits(int(2 * ARRAY_SHARE * GB))
+    resources = Resources(memory=3 * held() + 4 * GB)
+    assert resources.fits(int(0.5 * ARRAY_SHARE * resources.left))
+    assert not resources.fits(int(2 * ARRAY_SHARE * resources.left))
 
 
 def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
