@@ -103,3 +103,26 @@ def test_info_refuses_what_is_not_whole(call: Any, tables: tuple[str, str]) -> N
     os.truncate("g/features.npy", 150)
     assert "features.npy: has 150 bytes instead of" in call("info", "g", expect=2)[1]
     assert "not e.csv" in call("info", "e.csv", "--verify", expect=2)[1]
+
+
+def test_a_graph_of_which_no_task_can_be_made_is_shown_all_the_same(
+    call: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label,x\na,u,1\nb,u,2\nc,v,3\n")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    call("import", "edges.csv", "nodes.csv", "--out", "graph")
+    facts = json.loads(call("info", "graph", "--json")[0])
+    assert (facts["tasks"], facts["edges"], facts["class_sizes"]) == (0, 0, {"0": 2, "1": 1})
+
+
+@pytest.mark.parametrize(
+    "command", [["import", "edges.csv", "nodes.csv", "--out"], ["serve", "--port", "0"]]
+)
+def test_a_place_that_cannot_be_written_is_one_sentence(
+    call: Any, tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label,x\na,u,1\n")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    (tmp_path / "file").write_text("")
+    _, said = call(*command, "file/below", expect=2)
+    assert "cannot be written (Not a directory)" in said

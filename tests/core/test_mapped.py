@@ -82,8 +82,11 @@ def test_a_full_disk_is_said_when_the_array_is_made(
 
 
 def test_other_failures_of_the_disk_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), disk_is_enough(tmp_path):
+    sentence = r"cannot be written \(no\)$"
+    with pytest.raises(ResourceError, match=sentence), disk_is_enough(tmp_path):
         raise PermissionError(errno.EACCES, "no")
+    with pytest.raises(InterruptedError), disk_is_enough(tmp_path):
+        raise InterruptedError(errno.EINTR, "another matter")
 
 
 @pytest.mark.parametrize("resident", [0, 1 << 18, 1 << 28])

@@ -56,7 +56,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
 
     from evergraph.datasets import load
     from evergraph.graphs import homophily
-    from evergraph.streams import order_classes
+    from evergraph.streams.class_order import arrange_classes, group_classes
 
     graph = load(dataset, undirected=False)
     both_ways = graph.to_undirected()
@@ -71,7 +71,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "unlabelled_nodes": int((graph.labels < 0).sum()),
         "homophily": round(homophily(both_ways), 4),
         "homophily_as_listed": round(homophily(graph), 4),
-        "tasks": len(order_classes(sizes, per_task=classes_per_task)),
+        "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # maybe none
         "classes_per_task": classes_per_task,
         "class_sizes": {str(label): size for label, size in enumerate(sizes.tolist())},
     }

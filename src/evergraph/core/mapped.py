@@ -187,10 +187,12 @@ def give_memory_back() -> None:
 
 @contextmanager
 def disk_is_enough(path: Path) -> Iterator[None]:
-    """Say in one sentence that the disk is full, where it is."""
+    """Say in one sentence that the disk is full, or that nothing may be written there."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise ResourceError(f"{path}: the disk is full ({error.strerror})") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(f"{path}: the disk is full ({error.strerror})") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
+            raise ResourceError(f"{path}: cannot be written ({error.strerror})") from error
+        raise

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from evergraph.core.checks import check_integer
+from evergraph.core.closing import Closing
 from evergraph.core.engine import LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
 from evergraph.core.parcel import pack, unpack
@@ -31,7 +31,7 @@ from evergraph.core.ray_cluster import (
 IN_FLIGHT = 2
 
 
-class RayEngine:
+class RayEngine(Closing):
     """Gives work to Ray's worker processes.
 
     Results come in the order of the items and are the same ones that ``LocalEngine`` gives. A
@@ -112,17 +112,6 @@ class RayEngine:
     def close(self) -> None:
         """End Ray if it was started here, or leave the cluster."""
         self._finalizer()
-
-    def __enter__(self) -> RayEngine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[()]]:
         """Arrive in a worker as the engine of one process: workers give out no work."""

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.online.delta import Delta, Label, NodeId
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from evergraph.online.learner_folder import LearnerFolder
 
 
-class ContinualNodeClassifier:
+class ContinualNodeClassifier(Closing):
     """Classifies the nodes of a graph that grows, and forgets nothing but what it is told to.
 
     Nodes have the user's own ids, text or integers. They come with ``partial_fit``, with or
@@ -253,17 +253,6 @@ class ContinualNodeClassifier:
         """Close the folder, if there is one; another process may open it then."""
         if self._kept is not None:
             self._kept.close()
-
-    def __enter__(self) -> ContinualNodeClassifier:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _pairs(nodes: list[NodeId], labels: list[Label | None]) -> list[tuple[NodeId, Label]]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from evergraph.core.checks import check_integer, check_number
+from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.online.applied import Applied
 from evergraph.online.delta import Delta
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner
 
 
-class LearnerFolder:
+class LearnerFolder(Closing):
     """A folder of one learner, opened to write, by one process at a time, or to read, by many.
 
     A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
@@ -147,14 +147,3 @@ class LearnerFolder:
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
-
-    def __enter__(self) -> LearnerFolder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
