@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from evergraph.graphs.kernels.row_ranges import spread
 
 # Pieces a thread: a thread that met cheap rows takes the next piece while another is busy.
 _PIECES = 8
@@ -52,7 +53,5 @@ def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any)
         return
     inner = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces)
     ends = np.unique(np.concatenate([[0], inner, [len(total)]])).tolist()
-    with ThreadPoolExecutor(threads) as pool:
-        work = compiled(loop)
-        for done in [pool.submit(work, *arrays, *piece) for piece in pairwise(ends)]:
-            done.result()
+    fast = compiled(loop)
+    spread(lambda part: fast(*arrays, part.start, part.stop), starmap(slice, pairwise(ends)))
