@@ -15,7 +15,7 @@ from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
 from evergraph.methods import methods
-from evergraph.nn import RandomFeatures, backbones
+from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
@@ -141,23 +141,3 @@ def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> 
     )
     reports = list(learn_stream(make(name, epochs=8), GraphStream(lonely)))
     assert reports[0].rows["local"]["balanced"][0] > 0.8
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-@pytest.mark.parametrize("name", methods.names())
-def test_a_gpu_learns_what_a_cpu_learns(name: str, small_graph: Graph) -> None:
-    stream = GraphStream(small_graph, setting="task-il")
-    answers = []
-    for device in ("cpu", "cuda"):
-        trainer = Trainer(epochs=8, batch_size=None, device=device)
-        backbone = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
-        options = SMALL.get(name, {})
-        learner = methods.make(
-            name, backbone=backbone, trainer=trainer, generator=seeded(0), **options
-        )
-        for index in range(len(stream)):
-            learner.fit_task(stream.open(index, cumulative=learner.cumulative))
-        exam = stream.exams(2, "global")[0]
-        answers.append(learner.predict(exam.graph, exam.nodes, exam.tasks))
-    assert (answers[0] == answers[1]).float().mean() > 0.9

@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.kernels import room
 from evergraph.graphs.smoother import Smoother
 
@@ -38,9 +39,7 @@ def propagate(
             [11.]])
     """
     if add is None and out is None and scale == 1.0 and stays_sparse(features):
-        written = matrix.matrix if isinstance(matrix, Smoother) else matrix
-        sparse: Tensor = torch.sparse.mm(written, features)
-        return sparse
+        return sparse_product(matrix.matrix if isinstance(matrix, Smoother) else matrix, features)
     features, add = densify(features), None if add is None else densify(add)
     if isinstance(matrix, Smoother):
         return matrix.product(features, add=add, scale=scale, add_scale=add_scale, out=out)
@@ -51,6 +50,30 @@ def propagate(
     if add is None:  # with beta = 0 what stood in the buffer is never read
         return torch.addmm(out, matrix, features, beta=0, alpha=scale, out=out)
     return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
+
+
+def sparse_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return the product of two CSR matrices, as CSR.
+
+    On a CPU torch has it from MKL alone, which builds for ARM come without: SciPy multiplies there.
+
+    >>> turn = torch.tensor([[0., 1.], [2., 0.]]).to_sparse_csr()
+    >>> sparse_product(turn, turn).to_dense()
+    tensor([[2., 0.],
+            [0., 2.]])
+    """
+    if left.device.type != "cpu" or torch.backends.mkl.is_available():
+        product: Tensor = torch.sparse.mm(left, right)
+        return product
+    found = _scipy(left) @ _scipy(right)
+    found.sort_indices()
+    parts = (torch.from_numpy(part) for part in (found.indptr, found.indices, found.data))
+    return csr_tensor(*parts, found.shape)
+
+
+def _scipy(matrix: Tensor) -> scipy.sparse.csr_matrix:
+    parts = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
+    return scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=matrix.shape)
 
 
 def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
@@ -103,9 +126,7 @@ def densify(features: Tensor) -> Tensor:
         return features
     if features.device.type != "cpu":
         return features.to_dense()
-    parts = (features.values(), features.col_indices(), features.crow_indices())
-    matrix = scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=features.shape)
-    return torch.from_numpy(matrix.toarray())  # about four times as fast as ``to_dense``
+    return torch.from_numpy(_scipy(features).toarray())  # about four times as fast as ``to_dense``
 
 
 def step_out(

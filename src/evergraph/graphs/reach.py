@@ -35,14 +35,37 @@ def reach_blocks(
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
     that none expands more than ``block_walks`` walks; an N x N matrix never exists.
     """
+    for block, balls in ball_blocks(graph, nodes, hops=hops, block_walks=block_walks):
+        members = next(balls)
+        for members in balls:  # noqa: B007  (the last one counts; those before it may go)
+            pass
+        yield block, members
+
+
+def ball_blocks(
+    graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
+) -> Iterator[tuple[slice, Iterator[scipy.sparse.csr_matrix]]]:
+    """Yield, block by block, what each of ``nodes`` reaches within 0, 1, ..., ``hops``.
+
+    As ``reach_blocks``, with a matrix for every distance on the way: each is one step from the one
+    before, so all of them together cost what the last one does. The adjacency is copied from its
+    device once, whatever the number of blocks.
+    """
     wanted = nodes.cpu().numpy()
     walks = walk_counts(graph, hops=hops)[nodes.to(graph.device)].cpu().numpy()
     adjacency = pattern(graph.indptr, graph.indices)
     for block in cut(walks, block_walks):
-        members = adjacency[wanted[block]] if hops else _identity_rows(wanted[block], adjacency)
-        for _ in range(hops - 1):
-            members = step_out(members, adjacency)
-        yield block, members
+        yield block, _balls(wanted[block], adjacency, hops)
+
+
+def _balls(
+    nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix, hops: int
+) -> Iterator[scipy.sparse.csr_matrix]:
+    members = _identity_rows(nodes, adjacency)
+    yield members
+    for hop in range(hops):
+        members = step_out(members, adjacency) if hop else adjacency[nodes]
+        yield members
 
 
 def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:

@@ -40,7 +40,7 @@ def searched_sizes(
     costs: what the search from each costs.  [nodes]
     """
     engine = (resources or Resources()).engine
-    rows = RowSweep.of(graph.to("cpu"))
+    rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
     pieces = engine.workers * _BLOCKS if engine.workers > 1 else 1
     blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
     shared = {"rows": rows, "nodes": nodes.cpu(), "hops": hops, "costs": costs}

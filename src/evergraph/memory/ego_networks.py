@@ -37,16 +37,20 @@ def ego_networks(
 
     Each node met keeps those of its neighbours that rank lowest; all of them with
     ``neighbours=None``. A kept edge works both ways where the graph's does. Nodes that several
-    ego-subnetworks share are kept once. All centres go outward together, a hop at a time.
+    ego-subnetworks share are kept once. All centres go outward together, a hop at a time, on the
+    device that holds the graph; ``rank`` is given entries there.
     """
-    kept = torch.zeros(graph.num_edges, dtype=torch.bool)
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    device = graph.device
+    centres = centres.to(device)
+    kept = torch.zeros(graph.num_edges, dtype=torch.bool, device=device)
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=device)
     met[centres] = True
     layer = met.nonzero().flatten()
     for _ in range(hops):
         owners, entries = row_entries(graph.indptr, layer)
         if neighbours is not None:
-            entries = entries[first_of_each_row(owners, rank(entries), neighbours)]
+            ranks = rank(entries).to(device)
+            entries = entries[first_of_each_row(owners, ranks, neighbours)]
         kept[entries] = True
         found = torch.zeros_like(met)
         found[graph.indices[entries].long()] = True
@@ -60,6 +64,7 @@ def ego_networks(
 
 def isolated(graph: Graph, centres: Tensor) -> EgoNetworks:
     """Return the centres alone, with the edges among them."""
+    centres = centres.to(graph.device)
     nodes = centres.sort().values
     return EgoNetworks(graph.subgraph(nodes), torch.searchsorted(nodes, centres), 0)
 
@@ -70,4 +75,4 @@ def _reverse(graph: Graph) -> Tensor:
     keys = rows * graph.num_nodes + columns  # ascending, since rows and columns are
     wanted = columns * graph.num_nodes + rows
     places = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
-    return torch.where(keys[places] == wanted, places, torch.arange(len(keys)))
+    return torch.where(keys[places] == wanted, places, torch.arange(len(keys), device=keys.device))

@@ -35,7 +35,9 @@ class SubgraphMemory:
         sampler: which nodes to keep.
 
     Attributes:
-        graph_: what is kept of all earlier graphs, side by side; None while there is nothing.
+        graph_: what is kept of all earlier graphs, side by side; None while there is nothing. It
+            stays in main memory, whatever device the tasks' graphs are on: a replaying method
+            moves it once a task, and a restored memory is where the original was.
         centres_: positions in ``graph_`` of the nodes chosen.  int64 [chosen]
         labels_: their classes.  int64 [chosen]
         ranks_: what the sampler gave them: a class that comes back is chosen from anew.
@@ -111,9 +113,9 @@ class SubgraphMemory:
 
     def _lay_beside(self, kept: EgoNetworks) -> None:
         before = 0 if self.graph_ is None else self.graph_.num_nodes
-        graphs = [kept.graph] if self.graph_ is None else [self.graph_, kept.graph]
-        self.graph_ = disjoint_union(graphs)
-        self.centres_ = torch.cat([self.centres_, kept.centres + before])
+        new = kept.graph.to("cpu")
+        self.graph_ = disjoint_union([new] if self.graph_ is None else [self.graph_, new])
+        self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + before])
 
     @property
     def usage(self) -> MemoryUsage:

@@ -199,12 +199,13 @@ class Analytic(WholeTaskLearner):
             entries = self.ledger_.part(part)
             places = torch.searchsorted(task.ids, entries.ids)
             moved = growth.changed[places]
-            rows = places[moved].to(self.device)
+            rows = places[moved]
             labels = entries.labels[moved].to(self.device)
             weights = entries.weights[moved].to(self.device)
             statistics = self._statistics_of(part)
-            statistics.remove(self._blocks(before[rows], part), labels, weights)
-            statistics.add(self._blocks(growth.embeddings[rows], part), labels, weights)
+            was, now = (self.backbone.taken(e, rows) for e in (before, growth.embeddings))
+            statistics.remove(self._blocks(was, part), labels, weights)
+            statistics.add(self._blocks(now, part), labels, weights)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:

@@ -52,8 +52,8 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), everyone)
     sight = graph.subgraph(around)
     rows = _spaced(len(old))
-    after = backbone.embeddings.encode(sight)[old[rows].to(backbone.device)]
-    before = backbone.embeddings.encode(sight.subgraph(old))[rows.to(backbone.device)]
+    after = backbone.taken(backbone.embeddings.encode(sight), old[rows])
+    before = backbone.taken(backbone.embeddings.encode(sight.subgraph(old)), rows)
     return Drift(before, after, len(old) / everyone)
 
 

@@ -93,7 +93,7 @@ class ReplayingLearner(RememberingLearner):
         """Return the task's training nodes and everything stored."""
         if self.memory.graph_ is None:
             return super().examples(task)
-        graph = disjoint_union([task.graph, self.memory.graph_])
+        graph = disjoint_union([task.graph, self.memory.graph_.to(task.graph.device)])
         inputs = self.backbone.prepare(graph)
         rows = torch.cat([task.train, self.memory.centres_ + task.graph.num_nodes])
         inputs, places = self.backbone.narrowed(inputs, rows.to(self.device))

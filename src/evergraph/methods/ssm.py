@@ -52,7 +52,7 @@ class SSM(ReplayingLearner):
         """Return ego-subnetworks in which every node has a few neighbours, drawn at random."""
 
         def rank(entries: Tensor) -> Tensor:
-            times = exponential(len(entries), generator=self.generator)
+            times = exponential(len(entries), generator=self.generator).to(entries.device)
             if self.choice == "random":
                 return times
             return times / graph.degrees[graph.indices[entries].long()].clamp_min(1)

@@ -114,7 +114,7 @@ class TEM(BackboneLearner):
         grown = self.growing_.update(task, self.backbone)
         if grown is not None and len(self.memory):
             places = torch.searchsorted(task.ids, self.memory.nodes_)
-            self.memory.embeddings_ = grown[0].embeddings[places.to(self.device)]
+            self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
 
     def _correct(self, task: Task) -> None:
         """Move what is stored as the old nodes in sight have moved."""

@@ -111,9 +111,10 @@ class GraphStream:
             seed=seed,
         )
         self.tasks = arrival.new_classes
-        self.splits = split_tasks(graph.labels, arrival, shares=split, seed=seed)
+        labels = graph.labels.cpu()
+        self.splits = split_tasks(labels, arrival, shares=split, seed=seed)
         self._owner = arrival.owner  # [all nodes]
-        self._labels = self._renumber(graph.labels)  # [all nodes]
+        self._labels = self._renumber(labels)  # [all nodes]
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)

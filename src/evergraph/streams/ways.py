@@ -59,7 +59,8 @@ def arrange(
     >>> arrange(graph, by="time", tasks=2).new_classes
     [(0,), (1,)]
     """
-    labels = graph.labels
+    # Who arrives when is worked out in main memory, wherever the graph itself is.
+    labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
     if by == "class":
@@ -68,7 +69,7 @@ def arrange(
     if not classes:
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
-        return by_time(labels, graph.time, classes=classes, tasks=tasks)
+        return by_time(labels, time, classes=classes, tasks=tasks)
     # As many as by class, although a class left over alone arrives here.
     tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
     return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)

@@ -80,7 +80,7 @@ class EmbeddingCache:
         if graph in self._grown:
             return self._grown[graph]
         start = time.perf_counter()
-        growth = grown_embeddings(self, graph.to(self.device), known=known, old=old)
+        growth = grown_embeddings(self, graph, known=known, old=old)
         self._kept[graph], self._grown[graph] = growth.embeddings, growth
         if self.device.type == "cuda":
             torch.cuda.synchronize()

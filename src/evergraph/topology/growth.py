@@ -66,8 +66,8 @@ def encode_nodes(topology: Encoder, graph: Graph, nodes: Tensor) -> Tensor:
     One hop more than the encoder looks is taken along: the degrees of the outermost nodes count.
     """
     around = covered_nodes(graph, nodes, hops=topology.hops + 1).nonzero().flatten()
-    places = torch.searchsorted(around, nodes.cpu()).to(graph.device)
-    return topology.encode(graph.subgraph(around))[places]
+    embeddings = topology.encode(graph.subgraph(around))
+    return embeddings[torch.searchsorted(around, nodes.cpu()).to(embeddings.device)]
 
 
 def grown_embeddings(topology: Encoder, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
@@ -75,6 +75,9 @@ def grown_embeddings(topology: Encoder, graph: Graph, *, known: Tensor, old: Ten
 
     known: embeddings in the graph before.  float32 [old, dims]; old: positions of its nodes in
     ``graph``, ascending; the others are new.  int64 [old]
+
+    What is known may be on one device and what is computed on another, since either may be too
+    large for a GPU: all embeddings come back where the known ones are.
     """
     is_new = torch.ones(graph.num_nodes, dtype=torch.bool)
     is_new[old.cpu()] = False
@@ -82,5 +85,6 @@ def grown_embeddings(topology: Encoder, graph: Graph, *, known: Tensor, old: Ten
     places = changed.nonzero().flatten()
     embeddings = known.new_empty(graph.num_nodes, known.shape[1])
     embeddings[old.to(known.device)] = known
-    embeddings[places.to(known.device)] = encode_nodes(topology, graph, places)
+    anew = encode_nodes(topology, graph, places)
+    embeddings[places.to(known.device)] = anew.to(known.device)
     return Growth(embeddings, changed)

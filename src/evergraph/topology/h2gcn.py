@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.propagation import densify
-from evergraph.graphs.reach import reach_blocks
+from evergraph.graphs.reach import ball_blocks
 from evergraph.topology.base import TopologyEncoder, topologies
 
 
@@ -43,32 +45,21 @@ class H2GCN(TopologyEncoder):
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         features = densify(graph.features)
-        rings = [_ring_means(graph, features, hop) for hop in range(1, self.hops + 1)]
+        rings = [torch.empty_like(features) for _ in range(self.hops)]
+        for rows, balls in ball_blocks(graph, torch.arange(graph.num_nodes), hops=self.hops):
+            for ring, (inner, outer) in zip(rings, pairwise(balls), strict=True):
+                ring[rows] = propagate(_averaging(inner, outer).to(features.device), features)
         return torch.cat([features, *rings], dim=1)
 
 
-def _ring_means(graph: Graph, features: Tensor, hop: int) -> Tensor:
-    """Return Ā_hop X.  [nodes, features]"""
-    means = torch.empty_like(features)
-    for rows, within in reach_blocks(graph, torch.arange(graph.num_nodes), hops=hop):
-        ring = _without_inner(graph, rows, within, hop)
-        sizes = np.diff(ring.indptr)
-        matrix = csr_tensor(
-            torch.from_numpy(ring.indptr.astype(np.int32)),
-            torch.from_numpy(ring.indices.astype(np.int32)),
-            torch.from_numpy(np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)),
-            ring.shape,
-        )
-        means[rows] = propagate(matrix.to(features.device), features)
-    return means
-
-
-def _without_inner(
-    graph: Graph, rows: slice, within: scipy.sparse.csr_matrix, hop: int
-) -> scipy.sparse.csr_matrix:
-    """Return ``within`` less the nodes that are nearer than ``hop``."""
-    nodes = torch.arange(rows.start, rows.stop)
-    inner = [block for _, block in reach_blocks(graph, nodes, hops=hop - 1)]
-    ring = within.astype(np.int8) - scipy.sparse.vstack(inner, format="csr").astype(np.int8)
+def _averaging(inner: scipy.sparse.csr_matrix, outer: scipy.sparse.csr_matrix) -> Tensor:
+    """Return the mean over what is in ``outer`` and not in ``inner``.  [rows, nodes]"""
+    ring = outer.astype(np.int8) - inner.astype(np.int8)
     ring.eliminate_zeros()
-    return ring
+    sizes = np.diff(ring.indptr)
+    return csr_tensor(
+        torch.from_numpy(ring.indptr.astype(np.int32)),
+        torch.from_numpy(ring.indices.astype(np.int32)),
+        torch.from_numpy(np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)),
+        ring.shape,
+    )

@@ -1,0 +1,48 @@
+"""A GPU contract: everything registered runs on a device, on graphs that are there already.
+
+Run with ``pytest -m gpu`` on a machine with a CUDA device; elsewhere all of it is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph
+from evergraph.topology.column_blocks import LEAST_RESERVE
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, and skip it where there is no device."""
+    absent = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            item.add_marker(absent)
+
+
+@pytest.fixture
+def on_gpu(small_graph: Graph) -> Graph:
+    """The small graph with its arrays on the device."""
+    return small_graph.to("cuda")
+
+
+@pytest.fixture
+def little_room(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return what leaves a few columns' room on the device: the small graph is then streamed."""
+    left_on, little = Resources.left_on, LEAST_RESERVE + small_graph.indices.nbytes + 10_000
+
+    def leave() -> None:
+        monkeypatch.setattr(
+            Resources,
+            "left_on",
+            lambda self, where: little if where.type == "cuda" else left_on(self, where),
+        )
+
+    return leave

@@ -1,0 +1,100 @@
+"""Graphs, streams, reach and embeddings on a GPU give what they give on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from evergraph.core.resources import Resources
+from evergraph.graphs import (
+    Graph,
+    covered_nodes,
+    forman_curvature,
+    homophily,
+    ollivier_curvature,
+    reach,
+    reach_sizes,
+)
+from evergraph.graphs.propagation import propagate, sparse_product
+from evergraph.streams import GraphStream
+from evergraph.topology import EmbeddingCache, topologies
+
+
+def sparse(graph: Graph) -> Graph:
+    """Return the graph with few features other than 0, and those sparse."""
+    features = graph.features.where(graph.features.abs() > 2.3, 0.0)
+    return graph.with_features(features.to_sparse_csr())
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", topologies.names())
+def test_every_topology(name: str, hops: int, small_graph: Graph, on_gpu: Graph) -> None:
+    topology = topologies.make(name, hops=hops)
+    expected, found = topology.encode(small_graph), topology.encode(on_gpu)
+    assert found.device.type == "cuda"
+    assert found.cpu().allclose(expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_every_topology_of_sparse_features(name: str, small_graph: Graph) -> None:
+    topology, graph = topologies.make(name), sparse(small_graph)
+    found = topology.encode(graph.to("cuda")).cpu()
+    assert found.allclose(topology.encode(graph), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_embeddings_that_do_not_fit_the_device(
+    name: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
+) -> None:
+    expected = EmbeddingCache(topologies.make(name))(small_graph)
+    little_room()
+    for graph in (small_graph, on_gpu):
+        cache = EmbeddingCache(topologies.make(name), device="cuda", resources=Resources())
+        assert cache(graph).cpu().allclose(expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stream_is_cut_alike(small_graph: Graph, on_gpu: Graph) -> None:
+    time = torch.arange(small_graph.num_nodes) % 5
+    for by in ("class", "time", "blurred"):
+        ours, theirs = (
+            GraphStream(Graph(**(vars(graph) | {"time": time.to(graph.device)})), by=by)  # type: ignore[arg-type]
+            for graph in (small_graph, on_gpu)
+        )
+        assert ours.tasks == theirs.tasks
+        for first, second in zip(ours.splits, theirs.splits, strict=True):
+            assert first.train.equal(second.train)
+        task, other = ours.open(1), theirs.open(1)
+        assert other.graph.device.type == "cuda"
+        assert task.graph.indices.equal(other.graph.indices.cpu())
+        assert task.train_labels.equal(other.train_labels)
+
+
+def test_reach_and_coverage(small_graph: Graph, on_gpu: Graph) -> None:
+    nodes = torch.arange(0, small_graph.num_nodes, 7)
+    for hops in (0, 1, 2, 3):
+        expected = reach_sizes(small_graph, nodes, hops=hops)
+        assert reach_sizes(on_gpu, nodes, hops=hops).equal(expected)
+        covered = covered_nodes(small_graph, nodes[:5], hops=hops)
+        assert covered_nodes(on_gpu, nodes[:5], hops=hops).equal(covered)
+        for first, second in zip(
+            reach(small_graph, nodes, hops=hops), reach(on_gpu, nodes, hops=hops), strict=True
+        ):
+            assert first.equal(second)
+
+
+def test_curvature_and_homophily(small_graph: Graph, on_gpu: Graph) -> None:
+    assert forman_curvature(on_gpu).cpu().equal(forman_curvature(small_graph))
+    some = torch.arange(0, small_graph.num_edges, 17)
+    there = ollivier_curvature(on_gpu, entries=some.to("cuda"))
+    assert there.cpu().allclose(ollivier_curvature(small_graph, entries=some))
+    assert homophily(on_gpu) == homophily(small_graph)
+
+
+def test_sparse_times_sparse(small_graph: Graph) -> None:
+    few = sparse(small_graph).features
+    square = torch.eye(len(few)).to_sparse_csr()
+    product = sparse_product(square.to("cuda"), few.to("cuda"))
+    assert product.to_dense().cpu().equal(few.to_dense())
+    assert propagate(square.to("cuda"), few.to("cuda")).device.type == "cuda"

@@ -1,0 +1,173 @@
+"""Every registered method on a GPU: it learns what it learns on a CPU, and can be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.seeding import seeded
+from evergraph.experiments.protocol import learn_stream
+from evergraph.graphs import Graph
+from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
+from evergraph.methods import methods
+from evergraph.nn import RandomFeatures, backbones
+from evergraph.streams import GraphStream
+from evergraph.training import Learner, Trainer
+
+# Methods whose default size would only make the tests slow.
+SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
+REFRESHED = ("tem", "analytic", "auto")
+
+
+def make(name: str, device: str, *, seed: int = 0, epochs: int = 8, **options: Any) -> Learner:
+    """Return a learner without dropout, whose draws would differ from device to device."""
+    trainer = Trainer(epochs=epochs, batch_size=None, device=device)
+    if "backbone" not in options:
+        options["backbone"] = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
+    if name == "analytic":
+        options["backbone"] = RandomFeatures(width=128)
+    options = SMALL.get(name, {}) | options
+    return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)
+
+
+def fitted(learner: Learner, stream: GraphStream, tasks: Sequence[int]) -> Learner:
+    """Return a learner that has learned some tasks."""
+    for index in tasks:
+        learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+    return learner
+
+
+def answers(learner: Learner, stream: GraphStream) -> torch.Tensor:
+    """Return the classes that a learner gives the test nodes of everything."""
+    exam = stream.exams(len(stream) - 1, "global")[0]
+    return learner.predict(exam.graph, exam.nodes, exam.tasks)
+
+
+def agreement(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Return the share of equal answers."""
+    return float((first == second).float().mean())
+
+
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+@pytest.mark.parametrize("edges", ["within", "all"])
+@pytest.mark.parametrize("name", methods.names())
+def test_learns_what_a_cpu_learns(
+    name: str, edges: Any, setting: Any, small_graph: Graph, on_gpu: Graph
+) -> None:
+    found = []
+    for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
+        stream = GraphStream(graph, setting=setting, edges=edges)
+        learner = fitted(make(name, device), stream, range(len(stream)))
+        found.append(answers(learner, stream))
+    assert agreement(*found) > 0.9
+
+
+@pytest.mark.parametrize("by", ["time", "blurred"])
+@pytest.mark.parametrize("name", methods.names())
+def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -> None:
+    times = torch.randint(3, (small_graph.num_nodes,), generator=seeded(0, "time"))
+    graph = Graph(**(vars(small_graph) | {"time": times})).to("cuda")
+    stream = GraphStream(graph, by=by, tasks=3)
+    options = {"memory": SubgraphMemory()} if name == "er-gnn" else {}
+    reports = list(learn_stream(make(name, "cuda", epochs=16, **options), stream))
+    rows = reports[-1].rows["global"]["plain"]
+    assert sum(rows) / len(rows) > 0.6
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_restored_learner_goes_on_as_one_that_was_never_stopped(name: str, on_gpu: Graph) -> None:
+    stream = GraphStream(on_gpu)
+    whole = fitted(make(name, "cuda"), stream, [0, 1])
+    saved = {key: value.clone() for key, value in whole.state().items()}
+    assert {value.device.type for value in saved.values()} == {"cpu"}
+    resumed = make(name, "cuda", seed=99)  # another seed: everything must come from the state
+    resumed.restore(saved, stream.label_space(1))
+    for learner in (whole, resumed):
+        fitted(learner, stream, [2])
+    assert whole.state().keys() == resumed.state().keys()
+    for key, value in whole.state().items():  # sums on a GPU may end in other last bits
+        assert value.double().allclose(resumed.state()[key].double(), rtol=1e-3, atol=1e-3), key
+    assert agreement(answers(whole, stream), answers(resumed, stream)) > 0.97
+
+
+@pytest.mark.parametrize("backbone", backbones.names())
+@pytest.mark.parametrize("name", ["finetune", "ssm"])
+def test_every_backbone(name: str, backbone: str, small_graph: Graph, on_gpu: Graph) -> None:
+    if backbone == "random-features" and name != "finetune":
+        pytest.skip("nothing of it is trained by replay")
+    found = []
+    for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
+        stream = GraphStream(graph, setting="task-il")
+        learner = make(name, device, backbone=backbones.make(backbone, dropout=0.0))
+        found.append(answers(fitted(learner, stream, range(len(stream))), stream))
+    assert agreement(*found) > 0.85
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat", "sage"])
+def test_neighbours_are_drawn_on_the_device(backbone: str, on_gpu: Graph) -> None:
+    stream = GraphStream(on_gpu)
+    model = backbones.make(backbone, fanout=(5, 5))
+    trainer = Trainer(epochs=8, batch_size=32, device="cuda")
+    learner = methods.make("finetune", backbone=model, trainer=trainer, generator=seeded(0))
+    reports = list(learn_stream(learner, stream))
+    assert reports[0].rows["local"]["balanced"][0] > 0.8
+
+
+@pytest.mark.parametrize("name", samplers.names())
+def test_every_sampler_of_embeddings_stores_what_it_stores_on_a_cpu(
+    name: str, small_graph: Graph, on_gpu: Graph
+) -> None:
+    kept = []
+    for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
+        stream = GraphStream(graph)
+        memory = EmbeddingMemory(budget=10, sampler=samplers.make(name))
+        fitted(make("tem", device, epochs=1, memory=memory), stream, range(len(stream)))
+        kept.append(memory)
+    ours, theirs = (set(memory.nodes_.tolist()) for memory in kept)
+    assert len(ours) == len(theirs) == 60
+    # Where many are equally good, the last bits of embeddings decide among them.
+    assert len(ours & theirs) >= (45 if name != "influence" else 20)
+
+
+@pytest.mark.parametrize("name", samplers.names())
+def test_every_sampler_of_nodes_stores_and_restores(name: str, on_gpu: Graph) -> None:
+    stream = GraphStream(on_gpu)
+    memory = SubgraphMemory(budget=10, sampler=samplers.make(name))
+    learner = fitted(make("ssm", "cuda", epochs=1, memory=memory), stream, [0, 1])
+    assert len(memory) == 40
+    again = make("ssm", "cuda", memory=SubgraphMemory(budget=10, sampler=samplers.make(name)))
+    again.restore(learner.state(), stream.label_space(1))
+    fitted(again, stream, [2])
+    assert answers(again, stream).shape == answers(learner, stream).shape
+
+
+@pytest.mark.parametrize("curvature", ["forman", "ollivier"])
+def test_curvature_chooses_the_same_neighbours(
+    curvature: str, small_graph: Graph, on_gpu: Graph
+) -> None:
+    graphs = []
+    for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
+        learner = make("sem", device, epochs=1, curvature=curvature)
+        fitted(learner, GraphStream(graph), [0])
+        graphs.append(learner.memory.graph_)  # type: ignore[attr-defined]
+    assert graphs[0].indices.equal(graphs[1].indices)
+    assert graphs[1].device.type == "cpu"
+
+
+@pytest.mark.parametrize("refresh", ["embeddings", "corrected"])
+@pytest.mark.parametrize("fits", [True, False])
+@pytest.mark.parametrize("name", REFRESHED)
+def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
+    name: str, fits: bool, refresh: str, small_graph: Graph, little_room: Callable[[], None]
+) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        if device == "cuda" and not fits:
+            little_room()
+        stream = GraphStream(small_graph, edges="all", device=device)
+        learner = make(name, device, refresh=refresh)
+        found.append(answers(fitted(learner, stream, range(len(stream))), stream))
+    assert agreement(*found) > 0.9
