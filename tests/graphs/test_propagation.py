@@ -155,3 +155,15 @@ def test_inner_products_at_the_entries_equal_those_of_the_dense_product(
 def test_a_pattern_without_entries_has_no_inner_products() -> None:
     nothing = torch.zeros(2, 3).to_sparse_csr()
     assert sample_product(nothing, torch.ones(2, 4), torch.ones(3, 4)).shape == (0,)
+
+
+def test_sparse_features_are_multiplied_without_mkl_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = torch.tensor([[0.0, 2.0], [1.0, 1.0]]).to_sparse_csr()
+    features = torch.zeros(2, 100)
+    features[0, 7], features[1, 9] = 3.0, 5.0
+    for present in {torch.backends.mkl.is_available(), False}:  # builds for ARM have none
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda there=present: there)
+        product = propagate(matrix, features.to_sparse_csr())
+        assert product.layout == torch.sparse_csr
+        assert product.to_dense().nonzero().tolist() == [[0, 9], [1, 7], [1, 9]]
+        assert product.values().tolist() == [10.0, 3.0, 5.0]

@@ -67,8 +67,8 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
         return product
     found = _scipy(left) @ _scipy(right)
     found.sort_indices()
-    parts = (torch.from_numpy(part) for part in (found.indptr, found.indices, found.data))
-    return csr_tensor(*parts, found.shape)
+    indptr, indices, values = map(torch.from_numpy, (found.indptr, found.indices, found.data))
+    return csr_tensor(indptr, indices, values, found.shape)
 
 
 def _scipy(matrix: Tensor) -> scipy.sparse.csr_matrix:
