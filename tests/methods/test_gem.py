@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
 from evergraph.methods.gem import project
-from evergraph.nn import GCN
+from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream
+from evergraph.topology import Identity
 from evergraph.training.batches import EVERYTHING
 
 
@@ -104,3 +105,55 @@ def test_gem_counts_its_gradients_and_its_nodes(make: Any, small_graph: Graph) -
     assert learner.usage.gradients == 2 * values
     assert learner.usage.samples == 4 * 3 * small_graph.num_features
     assert learner.usage.floats == learner.usage.gradients + learner.usage.samples
+
+
+UNEQUAL = (8, 3, 3, 3, 3, 3)  # nodes of each class; 6, 1, 1, 1, 1 and 1 to train on
+
+
+def hindsight(make: Any, *, setting: Any, margin: float = 0.0) -> Any:
+    """Return a linear GEM without a weight in it at its third task, everything stored.
+
+    Node v has the features e_y of its class y. Of class 0 six nodes are stored, of classes 1, 2
+    and 3 one each: nine in all, seven of task 0 and two of task 1.
+    """
+    labels = torch.arange(6).repeat_interleave(torch.tensor(UNEQUAL))
+    graph = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long), features=torch.eye(6)[labels], labels=labels
+    )
+    plain = PDGNN(topology=Identity(), hidden=(), bias=False, dropout=0.0, scaling="none")
+    learner = make("gem", backbone=plain, margin=margin)
+    stream = GraphStream(graph, setting=setting)
+    for index in range(2):
+        learner.fit_task(stream.open(index))
+    learner.begin_task(stream.open(2))
+    (weights,) = learner.named_parameters().values()  # [classes, features]
+    with torch.no_grad():
+        weights.zero_()
+    return learner
+
+
+@pytest.mark.parametrize(("setting", "chance"), [("class-il", 1 / 6), ("task-il", 1 / 2)])
+def test_an_old_tasks_gradient_is_that_of_its_own_weighted_mean_loss(
+    make: Any, setting: Any, chance: float
+) -> None:
+    """Without weights every class is equally likely: ∂l(e_y)/∂W_ky = chance - [k = y].
+
+    Both classes of a task count half, however many nodes are stored of either or of other tasks.
+    """
+    found = hindsight(make, setting=setting)._old_gradients().reshape(2, 6, 6)
+    for task in range(2):
+        own = slice(2 * task, 2 * task + 2)
+        wanted = torch.zeros(6, 6)
+        asked = slice(None) if setting == "class-il" else own
+        wanted[asked, own] = chance / 2
+        wanted[range(2 * task, 2 * task + 2), range(2 * task, 2 * task + 2)] -= 1 / 2
+        torch.testing.assert_close(found[task], wanted)
+
+
+def test_a_step_that_harms_one_old_task_and_helps_another_is_bent(make: Any) -> None:
+    """g_0 and g_1 have no feature in common: only what goes against g_1 is taken off."""
+    learner = hindsight(make, setting="task-il")
+    helped, harmed = learner._old_gradients()
+    learner.set_gradient(2 * helped - 3 * harmed)
+    learner.adjust_gradients()
+    torch.testing.assert_close(learner.gradient(), 2 * helped)

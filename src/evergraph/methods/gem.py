@@ -55,13 +55,17 @@ class GradientMemoryLearner(RememberingLearner):
         super().end_task(task)
 
     def stored_loss(self, scores: Tensor, rows: Tensor) -> Tensor:
-        """Return the loss of some stored nodes.  [rows, classes] -> []"""
+        """Return the weighted mean loss of some stored nodes.  [rows, classes] -> []
+
+        Of these nodes alone: ``Examples`` scales weights for a mean over all that is stored.
+        """
         assert self._stored is not None
         stored = self._stored
+        weights = stored.weights[rows]
         return masked_cross_entropy(
             scores,
             stored.targets[rows],
-            weights=stored.weights[rows],
+            weights=weights * (len(weights) / weights.sum()),
             allowed=None if stored.allowed is None else stored.allowed[rows],
         )
 
@@ -91,8 +95,8 @@ class GEM(GradientMemoryLearner):
     """Allows only steps that raise no earlier task's loss (Lopez-Paz and Ranzato 2017).
 
     The gradient g becomes the nearest g̃ with ⟨g̃, g_τ⟩ ≥ 0 for the gradient g_τ of every earlier
-    task on its stored nodes. The dual is min_v ½‖Gᵀv + g‖² with v ≥ margin, a non-negative least
-    squares problem with one unknown a task, solved by SciPy.
+    task's class-balanced mean loss over its own stored nodes. The dual is min_v ½‖Gᵀv + g‖² with
+    v ≥ margin, a non-negative least squares problem with one unknown a task, solved by SciPy.
 
     Args:
         margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
