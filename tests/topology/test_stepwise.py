@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.graphs import Graph, Smoother, normalised, smoother
-from evergraph.topology import MixHop, Stepwise, topologies
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.live_embeddings import LiveEmbeddings
+from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
 from evergraph.topology.stepwise import coefficients
 
@@ -98,6 +101,37 @@ def test_units_are_torchs() -> None:
     rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
     rows[3] = 0
     torch.testing.assert_close(unit_rows(rows), normalize(rows, dim=1))
+    assert unit_rows(rows, together=True).equal(normalize(rows, dim=1))
+    assert unit_rows(rows[:, :0]).shape == unit_rows(rows[:, :0], together=True).shape == (50, 0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("exponent", [-125, -60, 66, 124])
+def test_any_finite_row_comes_to_length_one(exponent: int, together: bool) -> None:
+    rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).clamp(-4, 4)
+    rows[3] = 0
+    mixed = rows.clone()
+    mixed[::2] *= 2.0**exponent  # ordinary rows beside extreme ones
+    unit = unit_rows(mixed, together=together)
+    assert unit[1::2].equal(unit_rows(rows, together=together)[1::2])
+    torch.testing.assert_close(unit, normalize(rows, dim=1))
+
+
+@pytest.mark.parametrize("factor", [2.0**66, 2.0**-60])  # 7e19 and 9e-19
+@pytest.mark.parametrize("topology", [SGC(), MixHop(keep=(0, 2), unit=True)])
+def test_unit_embeddings_do_not_know_the_unit_of_the_features(
+    topology: TopologyEncoder, factor: float
+) -> None:
+    graph = random_graph(1, undirected=True)
+    other = replace(graph, features=graph.features * factor)
+    wanted = EmbeddingCache(topology).encode(graph)
+    torch.testing.assert_close(EmbeddingCache(topology).encode(other), wanted)
+    assert float(wanted.norm(dim=1).min()) > 0.9
+    live = LiveEmbeddings(topology, num_features=3)
+    grown = GrowingGraph(num_features=3)
+    rows = torch.repeat_interleave(torch.arange(12), graph.indptr.diff())
+    live.update(grown, grown.add(other.features, torch.stack([rows, graph.indices.long()])))
+    torch.testing.assert_close(live.of(torch.arange(12)), wanted)
 
 
 def test_blocks_multiply_every_row() -> None:

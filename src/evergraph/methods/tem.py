@@ -20,6 +20,7 @@ from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_exa
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import PDGNN, Backbone
 from evergraph.streams import Task
+from evergraph.topology.rowwise import unit_rows
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
@@ -124,7 +125,7 @@ class TEM(BackboneLearner):
             return
         moved = drifted(self.memory.embeddings_.to(self.device), drift)
         unit = self.backbone.scaling == "unit"
-        self.memory.embeddings_ = torch.nn.functional.normalize(moved, dim=1) if unit else moved
+        self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and everything stored."""

@@ -8,7 +8,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+
+from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
 
@@ -45,7 +46,7 @@ class Expansion:
     def __call__(self, embeddings: Tensor) -> Tensor:
         """Return φ(e).  [n, dims] -> [n, width]"""
         if self.centre is not None:
-            embeddings = normalize(embeddings - self.centre, dim=1)
+            embeddings = unit_rows(embeddings - self.centre, together=True)
         scale = math.sqrt(2 / self.width)
         if self.activation == "relu":
             return torch.relu_(embeddings @ self.matrix).mul_(scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from evergraph.online.delta import Label, NodeId
@@ -62,13 +63,14 @@ def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Te
     weights: w, [nodes]; features: X, [nodes, dims]; slopes: g, [classes, dims]; unit: whether the
     embedding is divided by its length.
 
-    >>> import torch
     >>> said(torch.tensor([1., 2.]), torch.tensor([[3.], [1.]]), torch.tensor([[2.]]),
     ...      unit=False)
     tensor([[6.],
             [4.]])
+    >>> said(torch.ones(1), torch.tensor([[3e-30, 4e-30]]), torch.tensor([[1., 0.]]), unit=True)
+    tensor([[0.6000]])
     """
     flows = weights.double()[:, None] * features  # [nodes, dims]
     if unit:
-        flows = flows / flows.sum(0).norm().clamp_min(1e-12)
+        flows = flows / flows.sum(0).norm().clamp_min(torch.finfo(flows.dtype).tiny)
     return (flows @ slopes.double().t()).float()

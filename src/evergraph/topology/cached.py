@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_choice
 from evergraph.core.mapped import is_mapped, page_out, put
@@ -18,6 +17,7 @@ from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import Growth, grown_embeddings
+from evergraph.topology.rowwise import unit_rows
 
 Scaling = Literal["unit", "none"]
 Storage = Literal["float32", "float16"]
@@ -111,7 +111,7 @@ class EmbeddingCache:
         return kept
 
     def _scaled(self, rows: Tensor) -> Tensor:
-        return normalize(rows, dim=1) if self.scaling == "unit" else rows
+        return unit_rows(rows, together=True) if self.scaling == "unit" else rows
 
     def _room(self, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
         if embeddings.device.type == "cpu":

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
@@ -69,7 +68,8 @@ class MixHop(Stepwise, TopologyEncoder):
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
         columns = [densify(steps[hop]) for hop in self.kept]
-        return torch.cat([normalize(c, dim=1) if self.unit else c for c in columns], dim=1)
+        unit = self.unit
+        return torch.cat([unit_rows(c, together=True) if unit else c for c in columns], dim=1)
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
         """Return the hops kept, side by side."""

@@ -13,19 +13,43 @@ import torch
 from torch import Tensor
 
 BLOCK = 64  # rows of every product: one shape, whatever is asked for
-LEAST_LENGTH = 1e-12  # what shorter rows are divided by, as torch's ``normalize`` does
+LEAST_LENGTH = 1e-12  # of rows whose values can be squared without loss
 
 
-def unit_rows(rows: Tensor) -> Tensor:
+def unit_rows(rows: Tensor, *, together: bool = False) -> Tensor:
     """Return rows divided by their lengths; rows of zeros stay.  [n, dims] -> [n, dims]
 
-    >>> unit_rows(torch.tensor([[3., 4.], [0., 0.]]))
+    The one way to unit length. Rows so long or so short that their squares overflow or vanish are
+    divided by their largest value first: any finite row comes out of length 1.
+
+    together: on any device and by several threads, where bits may depend on other rows.
+
+    >>> unit_rows(torch.tensor([[3., 4.], [0., 0.], [3e30, 4e30], [3e-30, 4e-30]]))
     tensor([[0.6000, 0.8000],
-            [0.0000, 0.0000]])
+            [0.0000, 0.0000],
+            [0.6000, 0.8000],
+            [0.6000, 0.8000]])
     """
+    measure = _lengths_together if together else _lengths_apart
+    lengths = measure(rows)
+    unit = rows / lengths.clamp_min(LEAST_LENGTH)
+    extreme = ~((lengths >= LEAST_LENGTH) & lengths.isfinite()).flatten()
+    if bool(extreme.any()) and rows.shape[1]:
+        peaks = rows[extreme].abs().amax(1, keepdim=True)
+        scaled = rows[extreme] / peaks.masked_fill(peaks == 0, 1.0)
+        unit[extreme] = scaled / measure(scaled).clamp_min(1.0)
+    return unit
+
+
+def _lengths_together(rows: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return lengths
+
+
+def _lengths_apart(rows: Tensor) -> Tensor:
     values = rows.numpy()
-    lengths = np.sqrt(np.add.reduce(values * values, axis=1, keepdims=True))
-    return torch.from_numpy(values / np.maximum(lengths, np.float32(LEAST_LENGTH)))
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.sqrt(np.add.reduce(values * values, axis=1, keepdims=True)))
 
 
 def block_product(rows: Tensor, matrix: Tensor) -> Tensor:

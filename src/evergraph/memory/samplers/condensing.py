@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.topology.rowwise import unit_rows
 
 # Candidates whose features are held at a time.
 BLOCK = 4096
@@ -81,7 +82,7 @@ def _descended(
         longest = slope.norm(dim=1).max().clamp_min(1e-12)
         vectors = vectors.detach() - lr * (1 - step / steps) * slope / longest
         if unit:
-            vectors = vectors / vectors.norm(dim=1, keepdim=True).clamp_min(1e-12)
+            vectors = unit_rows(vectors, together=True)
     return vectors
 
 
