@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DivergedError
 from evergraph.graphs import Graph
 from evergraph.nn import GAT, GCN, PDGNN, backbones
 from evergraph.streams import GraphStream
@@ -192,3 +193,19 @@ def test_twp_without_anything_to_attend_with_is_refused_in_one_sentence(
     ):
         make("twp", backbone=backbones.make(name))
     make("twp", backbone=PDGNN(), topology_strength=0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "strength"),
+    [("ewc", "strength (now 100000)"), ("mas", "strength (now 10000)"), ("twp", "loss_strength")],
+)
+def test_importance_beyond_all_numbers_is_said(
+    make: Any, small_graph: Graph, name: str, strength: str
+) -> None:
+    """Features of 1e30 make squared gradients overflow, and the penalty of the next task with it."""
+    stream = GraphStream(replace(small_graph, features=1e30 * small_graph.features))
+    learner = make(name, backbone=GCN(hidden=8))
+    learner.fit_task(stream.open(0))
+    with pytest.raises(DivergedError, match=f"training of {name} on task 1 ended") as caught:
+        learner.fit_task(stream.open(1))
+    assert strength in str(caught.value)

@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.errors import ConfigurationError, DeviceError, UnknownNameError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DeviceError,
+    DivergedError,
+    UnknownNameError,
+)
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.streams import GraphStream, Task
@@ -134,3 +139,35 @@ def test_unknown_devices_and_absent_gpus_are_said() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(DeviceError, match="no CUDA device"):
             Trainer(device="cuda")
+
+
+class Astray(Line):
+    """Fits y = w · x to a point at infinity: the loss alone, or its slope as well, overflows."""
+
+    name = "astray"
+
+    def __init__(self, *, strength: float, slope: bool, trainer: Trainer) -> None:
+        super().__init__(trainer=trainer)
+        self.strength = strength
+        self.slope = slope
+
+    def loss(self, batch: Batch) -> Tensor:
+        part = self.weights.w.sum() * (self.strength if self.slope else 1.0)
+        return part + self.strength
+
+
+@pytest.mark.parametrize("slope", [False, True])
+def test_training_that_goes_astray_is_said_and_keeps_nothing(
+    slope: bool, small_graph: Graph
+) -> None:
+    trainer = Trainer(epochs=2, lr=0.5, device="cpu")
+    learner = Astray(strength=float("inf"), slope=slope, trainer=trainer)
+    with pytest.raises(DivergedError) as caught:
+        learner.fit_task(GraphStream(small_graph).open(0))
+    assert str(caught.value) == (
+        "training of astray on task 0 ended in numbers that are not finite: lower lr (now 0.5) or "
+        "strength (now inf), or scale the features down"
+    )
+    assert bool(learner.weights.w.isfinite().all()) is not slope
+    assert "end" not in learner.calls
+    assert not trainer.state()

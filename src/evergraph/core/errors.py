@@ -12,6 +12,7 @@
     │   └── KeyReusedError      a delta has the key of another one
     ├── ResultsError            a results folder holds something else than expected
     ├── TaskClosedError         a learner reached for a task that is over
+    ├── DivergedError           training ended in numbers that are not finite
     ├── DeviceError             the device asked for is not there
     ├── LockedError             another process writes to a learner's folder
     ├── StoppedError            a learner's folder takes no more deltas
@@ -92,6 +93,10 @@ class ResultsError(EvergraphError):
 
 class TaskClosedError(EvergraphError):
     """A learner reached for the data of a task that is over."""
+
+
+class DivergedError(EvergraphError):
+    """Training ended in a loss or in weights that are not finite."""
 
 
 class DeviceError(EvergraphError):

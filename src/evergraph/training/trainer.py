@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import choose_device, denormals_flushed
+from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
@@ -105,7 +107,8 @@ class Trainer:
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
         optimiser = self._optimiser(parameters)
-        step = self._step(learner, optimiser)
+        last: list[Tensor] = []
+        step = self._step(learner, optimiser, last)
         for epoch in range(self.epochs):
             self._set_rate(optimiser, epoch)
             for batch in batches(
@@ -114,17 +117,40 @@ class Trainer:
                 step(batch)
             if self.on_epoch is not None:
                 self.on_epoch(task.index, epoch)
+        self._check_finite(learner, task, [*last, *parameters.values()])
         self._keep_moments(optimiser, parameters)
         learner.end_task(task)
 
+    def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
+        """Raise if training went astray; once a task, since looking at a GPU means waiting for it.
+
+        What is not finite stays so: steps after the one that went wrong mend nothing.
+        """
+        if bool(torch.stack([value.detach().isfinite().all() for value in values]).all()):
+            return
+        kind = type(learner)
+        strengths = [n for n in inspect.signature(kind).parameters if n.endswith("strength")]
+        lower = " or ".join(
+            f"{name} (now {getattr(owner, name):g})"
+            for owner, name in [(self, "lr"), *((learner, name) for name in strengths)]
+        )
+        raise DivergedError(
+            f"training of {getattr(kind, 'name', kind.__name__)} on task {task.index} ended in "
+            f"numbers that are not finite: lower {lower}, or scale the features down"
+        )
+
     def _step(
-        self, learner: Trainable, optimiser: torch.optim.Optimizer
+        self, learner: Trainable, optimiser: torch.optim.Optimizer, last: list[Tensor]
     ) -> Callable[[Batch], None]:
+        """Return what does a step and leaves its loss in ``last``."""
+
         def step(batch: Batch) -> None:
             optimiser.zero_grad(set_to_none=True)
-            learner.loss(batch).backward()
+            loss = learner.loss(batch)
+            loss.backward()
             learner.adjust_gradients()
             optimiser.step()
+            last[:] = [loss.detach()]
 
         if self.device.type != "cuda" or learner.draws_from is None:
             return step
