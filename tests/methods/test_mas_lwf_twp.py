@@ -202,7 +202,7 @@ def test_twp_without_anything_to_attend_with_is_refused_in_one_sentence(
 def test_importance_beyond_all_numbers_is_said(
     make: Any, small_graph: Graph, name: str, strength: str
 ) -> None:
-    """Features of 1e30 make squared gradients overflow, and the penalty of the next task with it."""
+    """Features of 1e30 make squared gradients overflow, and so the penalty of the next task."""
     stream = GraphStream(replace(small_graph, features=1e30 * small_graph.features))
     learner = make(name, backbone=GCN(hidden=8))
     learner.fit_task(stream.open(0))
