@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, covered_nodes
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage, coverage_ratio, samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
 
@@ -186,8 +186,8 @@ def test_a_budget_that_is_none_is_refused(budget: float) -> None:
 def test_usage_counts_floats_of_embeddings_and_bytes_of_everything() -> None:
     memory = EmbeddingMemory(budget=3)
     memory.store(candidates_of([0] * 5 + [1]), {0: 5, 1: 1}, generator=generator())
-    # four rows: 4 floats of 4 bytes; a label, a node and a rank of 8 bytes; and two counters
-    assert memory.usage == MemoryUsage(samples=4 * 4, bytes=4 * (16 + 24) + 16)
+    # four rows: 4 floats of 4 bytes; a label, a node and a rank of 8 bytes; and one counter
+    assert memory.usage == MemoryUsage(samples=4 * 4, bytes=4 * (16 + 24) + 8)
     assert memory.usage.bytes == sum(t.nbytes for t in memory.state().values())
 
 
@@ -270,4 +270,75 @@ def test_only_the_tasks_own_nodes_count_in_a_graph_of_everything() -> None:
     path = candidates_of([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
     memory.store(path.take(torch.tensor([2])), {1: 2}, generator=generator())
     memory.measure(path.graph, torch.arange(4), torch.tensor([2, 3]), hops=1)
-    assert memory.covered_.tolist() == [2, 2]
+    assert memory.coverage_ratio == 2 / 2  # of the two new ones both; 1 is of another task
+
+
+def test_what_a_dropped_node_covered_is_covered_no_longer() -> None:
+    """0 covers 0, 1 and 2 of the first task, 3 covers 2 and 3; then class 0 comes back, better."""
+    memory = EmbeddingMemory(budget=1, sampler=Fixed([0.5, 9.0, 9.0, 0.5]))
+    first = candidates_of([0, 0, 1, 1], [(0, 1), (0, 2), (2, 3)])
+    memory.store(first, {0: 2, 1: 2}, generator=generator())
+    memory.measure(first.graph, torch.arange(4), torch.arange(4), hops=1)
+    assert (kept(memory), memory.coverage_ratio) == ({0, 3}, 4 / 4)
+    memory.sampler = Fixed([0.25])
+    second = replace(candidates_of([0]), known_as=torch.tensor([4]))
+    memory.store(second, {0: 3}, generator=generator())
+    assert kept(memory) == {3, 4}
+    assert memory.coverage_ratio == 2 / 4  # 2, which 0 covered as well, and 3
+    memory.measure(second.graph, torch.tensor([4]), torch.tensor([0]), hops=1)
+    assert memory.coverage_ratio == 3 / 5
+
+
+class Fixed(UniformSampler):
+    """Gives candidates the ranks it was made with."""
+
+    def __init__(self, ranks: list[float]) -> None:
+        self.ranks = torch.tensor(ranks, dtype=torch.float64)
+
+    def rank(
+        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
+    ) -> Tensor:
+        return self.ranks
+
+
+tasks_of_classes = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 2), min_size=6, max_size=6),
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=7),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tasks=tasks_of_classes,
+    hops=st.integers(0, 2),
+    budget=st.integers(0, 4),
+    seed=st.integers(0, 1000),
+)
+def test_coverage_is_that_of_what_is_stored_now(
+    tasks: list[tuple[list[int], Pairs]], hops: int, budget: int, seed: int
+) -> None:
+    memory, draws = EmbeddingMemory(budget=budget), generator(seed)
+    for index, (labels, pairs) in enumerate(tasks):
+        ids = torch.arange(6 * index, 6 * index + 6)
+        candidates = replace(candidates_of(labels, pairs, hops=hops), known_as=ids)
+        memory.store(candidates, sizes_of(labels), generator=draws)
+        memory.measure(candidates.graph, ids, torch.arange(6), hops=hops)
+        covered = 0
+        for earlier, (_, joined) in enumerate(tasks[: index + 1]):
+            places = memory.nodes_[memory.nodes_ // 6 == earlier] % 6
+            covered += int(covered_nodes(graph_of(joined, 6), places, hops=hops).sum())
+        assert memory.coverage_ratio == pytest.approx(covered / (6 * (index + 1)))
+
+
+def test_a_state_from_before_who_covers_whom_was_kept_is_taken_back() -> None:
+    state = filled().state()
+    ratio = filled().coverage_ratio
+    old = {name: value for name, value in state.items() if not name.startswith("coverage.")}
+    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
+    memory.restore(old | {"covered": torch.tensor([round(6 * ratio), 6])})
+    assert memory.coverage_ratio == pytest.approx(ratio)
+    assert 0 < ratio < 1

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph, covered_nodes
+from evergraph.graphs import Graph
 from evergraph.memory.budget import Budget, check_budget, class_budgets
+from evergraph.memory.coverage_record import CoverageRecord
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 from evergraph.memory.samplers.base import best_per_class
 from evergraph.memory.usage import MemoryUsage
 
 logger = logging.getLogger(__name__)
+
+_KEPT = ("embeddings", "labels", "nodes", "ranks")
 
 
 class EmbeddingMemory:
@@ -41,7 +44,7 @@ class EmbeddingMemory:
         self.labels_ = torch.empty(0, dtype=torch.int64)
         self.nodes_ = torch.empty(0, dtype=torch.int64)
         self.ranks_ = torch.empty(0, dtype=torch.float64)
-        self.covered_ = torch.zeros(2, dtype=torch.int64)  # nodes covered, nodes met
+        self.coverage_ = CoverageRecord()
 
     def __len__(self) -> int:
         return len(self.labels_)
@@ -98,21 +101,33 @@ class EmbeddingMemory:
         self.labels_, self.ranks_ = labels[keep], every_rank[keep]
 
     def measure(self, graph: Graph, ids: Tensor, own: Tensor, *, hops: int) -> None:
-        """Count how many of a task's nodes its stored embeddings cover.
+        """Take down which of a task's nodes its stored embeddings cover.
 
         ids: which node each node of ``graph`` is; own: positions in it of the task's nodes.
         """
-        new = ids[own.cpu()]
-        chosen = self.nodes_[torch.isin(self.nodes_, new)]
-        places = torch.searchsorted(ids, chosen)
-        covered = covered_nodes(graph, places, hops=hops)[own.cpu()]
-        self.covered_ = self.covered_ + torch.tensor([int(covered.sum()), len(own)])
+        new = torch.isin(self.nodes_, ids[own.cpu()])
+        record = self.coverage_.pruned(self.nodes_)
+        self.coverage_ = record.with_task(graph, ids, own, self._races(new), hops=hops)
+
+    def _races(self, new: Tensor) -> list[Tensor]:
+        """Return some stored nodes in the order in which they stay, class by class."""
+        if not self.sampler.mergeable:  # nothing is ever dropped, so any order will do
+            return [self.nodes_[new]]
+        rows = [
+            (new & (self.labels_ == label)).nonzero().flatten()
+            for label in self.labels_[new].unique()
+        ]
+        return [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
 
     @property
     def coverage_ratio(self) -> float:
-        """R_c: the share of all nodes met that lie in a stored node's ego-subnetwork, 0..1."""
-        covered, met = self.covered_.tolist()
-        return covered / met if met else 0.0
+        """R_c: the share of all nodes met that lie in a stored node's ego-subnetwork, 0..1.
+
+        Of what is stored now, each ego-subnetwork as it was when its node was stored, and in it
+        the nodes of the same task.
+        """
+        met = self.coverage_.met
+        return self.coverage_.covered(self.nodes_) / met if met else 0.0
 
     @property
     def usage(self) -> MemoryUsage:
@@ -122,10 +137,27 @@ class EmbeddingMemory:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything stored, by name."""
-        names = ("embeddings", "labels", "nodes", "ranks", "covered")
-        return {name: getattr(self, f"{name}_") for name in names}
+        record = self.coverage_
+        return {name: getattr(self, f"{name}_") for name in _KEPT} | {
+            "coverage.met": torch.tensor(record.met),
+            "coverage.sizes": record.sizes,
+            "coverage.groups": record.groups,
+            "coverage.coverers": record.coverers,
+        }
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
-        for name, value in state.items():
-            setattr(self, f"{name}_", value)
+        for name in _KEPT:
+            setattr(self, f"{name}_", state[name])
+        self.coverage_ = _record(state)
+
+
+def _record(state: dict[str, Tensor]) -> CoverageRecord:
+    if "coverage.met" in state:
+        parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
+        return CoverageRecord(int(state["coverage.met"]), *parts)
+    # Early states have two numbers only: nodes covered and nodes met.
+    logger.warning("this state does not say who covers whom: what was covered counts as covered")
+    covered, met = state["covered"].tolist()
+    nodes = state["nodes"]
+    return CoverageRecord(met, torch.tensor([covered]), torch.zeros_like(nodes), nodes)
