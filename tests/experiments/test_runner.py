@@ -215,3 +215,10 @@ def test_a_blurred_run_stopped_anywhere_resumes_to_the_same_result(
         run(config, out=tmp_path / "out", observer=stop_after(tasks))
     resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
     assert comparable(resumed) == comparable(run(config).to_dict())
+
+
+def test_results_from_before_classes_of_two_were_dropped_resume(tmp_path: Path) -> None:
+    run(small(stream={"min_class_size": 2}), out=tmp_path / "out")
+    run(small(), out=tmp_path / "out", resume=True)
+    with pytest.raises(ResultsError, match=r"stream.min_class_size is 2 there and 4 here"):
+        run(small(stream={"min_class_size": 4}), out=tmp_path / "out", resume=True)

@@ -41,7 +41,8 @@ def test_one_class_a_task_drops_nothing() -> None:
 
 def test_classes_below_the_smallest_size_are_dropped() -> None:
     sizes = torch.tensor([9, 1, 2, 0, 3, 9])
-    assert order_classes(sizes, per_task=2) == [(0, 2), (4, 5)]  # at least 2 unless told
+    assert order_classes(sizes, per_task=2) == [(0, 4)]  # at least 3 unless told; 5 is left over
+    assert order_classes(sizes, per_task=2, min_size=2) == [(0, 2), (4, 5)]
     assert order_classes(sizes, per_task=1, min_size=3) == [(0,), (4,), (5,)]
     assert order_classes(sizes, per_task=1, min_size=4) == [(0,), (5,)]
 

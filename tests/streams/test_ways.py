@@ -196,3 +196,15 @@ def test_a_graph_without_times_or_large_classes_is_refused() -> None:
         GraphStream(replace(WHOLE, time=None), by="time", min_class_size=3)
     with pytest.raises(DataError, match="no class has at least 99 nodes"):
         stream_of(by="time", min_class_size=99)
+
+
+@pytest.mark.parametrize("way", [{"by": "class"}, {"by": "time"}, {"by": "blurred", "tasks": 3}])
+def test_a_class_too_small_to_split_is_dropped_and_said(
+    way: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "evergraph"):
+        stream = GraphStream(WHOLE, **way)
+    assert 3 not in stream.classes  # of two nodes
+    assert "classes [3] have fewer than 3 nodes (min_class_size) and are dropped" in caplog.text
+    with pytest.raises(DataError, match="class 3 has 2 nodes, too few to split"):
+        GraphStream(WHOLE, **({"classes_per_task": 4} | way), min_class_size=2)

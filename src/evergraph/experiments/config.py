@@ -62,7 +62,7 @@ class StreamConfig(Section):
     setting: str = "class-il"
     split: tuple[float, float, float] = (0.6, 0.2, 0.2)
     split_seed: int | Literal["run"] = 0
-    min_class_size: int = 2
+    min_class_size: int = 3
 
 
 class HeadConfig(Section):

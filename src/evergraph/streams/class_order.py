@@ -12,6 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
+from evergraph.streams.splits import LEAST_NODES
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,12 @@ ClassOrder = Literal["label", "shuffled"] | Sequence[int]
 
 
 def order_classes(
-    sizes: Tensor, *, per_task: int, order: ClassOrder = "label", min_size: int = 2, seed: int = 0
+    sizes: Tensor,
+    *,
+    per_task: int,
+    order: ClassOrder = "label",
+    min_size: int = LEAST_NODES,
+    seed: int = 0,
 ) -> list[tuple[int, ...]]:
     """Group classes into tasks of ``per_task``, in the order they are to arrive.
 
@@ -45,16 +51,20 @@ def order_classes(
 
 
 def arrange_classes(
-    sizes: Tensor, *, order: ClassOrder = "label", min_size: int = 2, seed: int = 0
+    sizes: Tensor, *, order: ClassOrder = "label", min_size: int = LEAST_NODES, seed: int = 0
 ) -> list[int]:
     """Return the classes of at least ``min_size`` nodes in the order they are to arrive.
 
     >>> arrange_classes(torch.tensor([5, 1, 5]), order=[2, 0])
     [2, 0]
     """
-    large = [c for c, size in enumerate(sizes.tolist()) if size >= min_size]
-    if dropped := sorted(set(range(len(sizes))) - set(large)):
-        logger.info("classes %s have fewer than %d nodes and are dropped", dropped, min_size)
+    counts = sizes.tolist()
+    large = [c for c, size in enumerate(counts) if size >= min_size]
+    if dropped := [c for c, size in enumerate(counts) if 0 < size < min_size]:
+        logger.info(
+            "classes %s have fewer than %d nodes (min_class_size) and are dropped: each needs "
+            "nodes to train, to validate and to test on", dropped, min_size,
+        )  # fmt: skip
     return _arrange(large, order, seed)
 
 

@@ -14,6 +14,7 @@ from evergraph.core.seeding import seeded
 from evergraph.streams.arrival import Arrival
 
 SHARES = (0.6, 0.2, 0.2)
+LEAST_NODES = 3  # of a class: one to train, one to validate and one to test on
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 
@@ -90,10 +91,11 @@ def _cut(
     nodes: Tensor, label: int, shares: tuple[float, float, float]
 ) -> tuple[Tensor, Tensor, Tensor]:
     count = len(nodes)
-    if count < 3:
+    if count < LEAST_NODES:
         raise DataError(
             f"class {label} has {count} nodes, too few to split into training, validation and "
-            f"test: at least 3 are needed (min_class_size = 3 drops such classes)"
+            f"test: at least {LEAST_NODES} are needed (min_class_size = {LEAST_NODES} drops such "
+            "classes)"
         )
     # Rounding down, but not below what the share says in decimals: 0.29 of 100 is 29.
     wanted = [max(1, int(share * count + 1e-9)) for share in shares[1:]]

@@ -16,7 +16,7 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.roll import Roll
-from evergraph.streams.splits import SHARES, split_tasks
+from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
 from evergraph.streams.ways import By, arrange, check_way
 
@@ -63,7 +63,7 @@ class GraphStream:
             graph of everything seen so far.
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
         split: shares of training, validation and test nodes in every class.
-        min_class_size: smaller classes are dropped.
+        min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         seed: of the split, of a shuffled order and of blurred borders.
         device: where the graphs of tasks and exams lie; where ``graph`` does unless given.
         resources: how much memory may be taken; subgraphs that do not fit lie in files.
@@ -90,7 +90,7 @@ class GraphStream:
         edges: Edges = "within",
         setting: Setting = "class-il",
         split: tuple[float, float, float] = SHARES,
-        min_class_size: int = 2,
+        min_class_size: int = LEAST_NODES,
         seed: int = 0,
         device: torch.device | str | None = None,
         resources: Resources | None = None,

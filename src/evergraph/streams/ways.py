@@ -20,6 +20,7 @@ from evergraph.streams.class_order import (
     group_classes,
     order_classes,
 )
+from evergraph.streams.splits import LEAST_NODES
 
 By = Literal["class", "time", "blurred"]
 WAYS: tuple[str, ...] = get_args(By)
@@ -49,7 +50,7 @@ def arrange(
     blur: float = 1.0,
     classes_per_task: int = 2,
     order: ClassOrder = "label",
-    min_class_size: int = 2,
+    min_class_size: int = LEAST_NODES,
     seed: int = 0,
 ) -> Arrival:
     """Return when each node of a graph arrives; see ``GraphStream`` for what decides it.
