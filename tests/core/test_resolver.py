@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
@@ -68,8 +71,44 @@ def test_two_resolvers_do_not_share_classes() -> None:
 
 def test_one_name_twice_is_refused() -> None:
     resolver = shapes()
-    with pytest.raises(AssertionError, match="two shapes are called 'dot'"):
-        resolver.register(type("Point", (Shape,), {"name": "dot"}))
+    point = type("Point", (Shape,), {"name": "dot"})
+    with pytest.raises(ConfigurationError) as caught:
+        resolver.register(point)
+    assert str(caught.value).startswith("two shapes are called 'dot', ")
+    assert str(caught.value).endswith(f"Dot and {__name__}.Point: give one another name")
+    with pytest.raises(ConfigurationError, match="two shapes are called 'box'"):
+        resolver.register(type("Crate", (Shape,), {"name": "crate", "aliases": ("box",)}))
+    assert resolver.names() == ["dot", "square"]
+
+
+def cell(resolver: Resolver[Shape], *, module: str, aliases: tuple[str, ...]) -> type[Shape]:
+    """Define a class as a notebook's cell does, each time it is run."""
+    made = type("Star", (Shape,), {"name": "star", "aliases": aliases, "__module__": module})
+    return resolver.register(made)
+
+
+@pytest.mark.parametrize("module", ["__main__", __name__, "a_notebook"])
+def test_a_class_defined_again_replaces_itself(module: str) -> None:
+    resolver = shapes()
+    first = cell(resolver, module=module, aliases=("asterisk", "sun"))
+    second = cell(resolver, module=module, aliases=("sun",))
+    assert resolver.resolve("star") is resolver.resolve("sun") is second is not first
+    assert resolver.names() == ["dot", "square", "star"]
+    with pytest.raises(UnknownNameError):  # the second has no such alias
+        resolver.resolve("asterisk")
+
+
+def test_a_script_that_imports_itself_defines_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__main__", "my_script"):
+        module = ModuleType(name)
+        module.__file__ = "/home/me/my_script.py"
+        monkeypatch.setitem(sys.modules, name, module)
+    resolver = shapes()
+    cell(resolver, module="__main__", aliases=())
+    imported = cell(resolver, module="my_script", aliases=())
+    assert resolver.resolve("star") is imported
+    with pytest.raises(ConfigurationError, match="two shapes are called 'star'"):
+        cell(resolver, module="another_script", aliases=())
 
 
 def test_an_unknown_name_lists_names_and_aliases_and_guesses() -> None:

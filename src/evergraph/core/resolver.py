@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -36,12 +37,20 @@ class Resolver(Generic[T]):
         self._aliases: dict[str, str] = {}
 
     def register(self, cls: type[T]) -> type[T]:
-        """Make ``cls`` known under its ``name``, and under its ``aliases`` where it has some."""
+        """Make ``cls`` known under its ``name``, and under its ``aliases`` where it has some.
+
+        A class that is defined again, as by a notebook's cell that is run twice, replaces itself.
+        """
         name: str = cls.name  # type: ignore[attr-defined]
         aliases: tuple[str, ...] = getattr(cls, "aliases", ())
         for taken in (name, *aliases):
-            known = taken in self._classes or taken in self._aliases
-            assert not known, f"two {self.kind}s are called {taken!r}"
+            known = self._classes.get(self._aliases.get(taken, taken))
+            if known is not None and _definition(known) != _definition(cls):
+                raise ConfigurationError(
+                    f"two {self.kind}s are called {taken!r}, {_full_name(known)} and "
+                    f"{_full_name(cls)}: give one another name"
+                )
+        self._aliases = {alias: to for alias, to in self._aliases.items() if to != name}
         self._classes[name] = cls
         self._aliases |= dict.fromkeys(aliases, name)
         return cls
@@ -80,6 +89,16 @@ class Resolver(Generic[T]):
     def summaries(self) -> dict[str, str]:
         """Return each name with the first line of its docstring."""
         return {name: first_line(self._classes[name]) for name in self.names()}
+
+
+def _definition(cls: type) -> tuple[str, str]:
+    """Return where a class is defined: a script may be known by its name and as ``__main__``."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return file or cls.__module__, cls.__qualname__
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def first_line(cls: type) -> str:

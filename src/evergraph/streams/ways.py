@@ -55,8 +55,9 @@ def arrange(
 ) -> Arrival:
     """Return when each node of a graph arrives; see ``GraphStream`` for what decides it.
 
-    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(4),
-    ...                          labels=torch.tensor([0, 0, 1, 1]), time=torch.tensor([7, 8, 8, 9]))
+    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(6),
+    ...                          labels=torch.tensor([0, 0, 0, 1, 1, 1]),
+    ...                          time=torch.tensor([7, 8, 8, 9, 9, 9]))
     >>> arrange(graph, by="time", tasks=2).new_classes
     [(0,), (1,)]
     """
