@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from doctest import DocTestParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,21 @@ from evergraph.training import Learner, Trainer
 SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
 # Methods whose default sampler must see a class whole: another, where classes come back.
 UNIFORM: dict[str, Callable[[], SubgraphMemory]] = {"er-gnn": SubgraphMemory}
+# The worked example of the documentation is held to the same.
+PAGE, PAGE_METHOD = Path(__file__).parents[2] / "docs" / "adding-a-method.md", "mean-replay"
+NAMES = [*methods.names(), PAGE_METHOD]
+
+
+@pytest.fixture(autouse=True)
+def _page_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the page's code as it is written there, for the tests that are about it."""
+    if request.node.callspec.params.get("name") != PAGE_METHOD:
+        return
+    monkeypatch.setattr(methods, "_classes", dict(methods._classes))
+    lines = [e.source for e in DocTestParser().get_examples(PAGE.read_text("utf-8"))]
+    last = next(i for i, line in enumerate(lines) if "class MeanReplay" in line)
+    exec("".join(lines[: last + 1]), {"__name__": "mean_replay"})
+    assert PAGE_METHOD in methods.names()
 
 
 def make(name: str, *, seed: int = 0, epochs: int = 4, **options: Any) -> Learner:
@@ -35,7 +52,7 @@ def make(name: str, *, seed: int = 0, epochs: int = 4, **options: Any) -> Learne
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 @pytest.mark.parametrize("edges", ["within", "all"])
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_learns_every_setting_and_both_kinds_of_edges(
     name: str, edges: Any, setting: Any, small_graph: Graph
 ) -> None:
@@ -47,7 +64,7 @@ def test_learns_every_setting_and_both_kinds_of_edges(
 
 
 @pytest.mark.parametrize("by", ["time", "blurred"])
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -> None:
     times = torch.randint(3, (small_graph.num_nodes,), generator=seeded(0, "time"))
     stream = GraphStream(replace(small_graph, time=times), by=by, tasks=3)
@@ -59,7 +76,7 @@ def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -
     assert sum(rows) / len(rows) > 0.7  # of six classes; regularisers hold half-learned ones back
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_a_restored_learner_goes_on_to_the_same_bits(name: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     whole = make(name)
@@ -78,7 +95,7 @@ def test_a_restored_learner_goes_on_to_the_same_bits(name: str, small_graph: Gra
         assert value.equal(resumed.state()[key]), key
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_gives_the_same_learner_and_no_global_randomness_is_used(
     name: str, small_graph: Graph
 ) -> None:
@@ -96,7 +113,7 @@ def test_the_same_seed_gives_the_same_learner_and_no_global_randomness_is_used(
     assert torch.get_rng_state().equal(before)
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_never_reads_an_earlier_tasks_graph(name: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     learner = make(name)
@@ -107,7 +124,7 @@ def test_never_reads_an_earlier_tasks_graph(name: str, small_graph: Graph) -> No
         learner.fit_task(earlier)
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_predicting_before_learning_and_without_tasks_in_task_il_is_refused(
     name: str, small_graph: Graph
 ) -> None:
@@ -121,7 +138,7 @@ def test_predicting_before_learning_and_without_tasks_in_task_il_is_refused(
         learner.predict(small_graph, nodes)
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_task_il_answers_within_the_nodes_own_task(name: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph, setting="task-il")
     learner = make(name, epochs=1)
@@ -132,7 +149,7 @@ def test_task_il_answers_within_the_nodes_own_task(name: str, small_graph: Graph
         assert (predicted // 2).equal(exam.tasks)  # two classes a task
 
 
-@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_a_graph_without_edges_can_be_learned(name: str, small_graph: Graph) -> None:
     lonely = Graph.from_edges(
         torch.empty(2, 0, dtype=torch.long),
