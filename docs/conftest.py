@@ -1,15 +1,27 @@
-"""Examples of the pages run in an empty folder and leave no component registered."""
+"""Examples of the pages run in an empty folder and leave no component registered.
+
+A plain block that begins with the path of a file, ``# src/...``, is run before the page's examples.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from evergraph.memory.samplers import samplers
 from evergraph.methods import methods
+
+FILE = re.compile(r"^```python\n(# src/\S+\n.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
-def _clean_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean_page(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(methods, "_classes", dict(methods._classes))
+    for parts in (methods, samplers):
+        monkeypatch.setattr(parts, "_classes", dict(parts._classes))
+    for code in FILE.findall(request.path.read_text("utf-8")):
+        exec(compile(code, str(request.path), "exec"), request.node.dtest.globs)

@@ -1,4 +1,4 @@
-"""Griffe extension of mkdocs.yml: doctest examples in docstrings become code blocks."""
+"""Griffe extension of mkdocs.yml: examples become code blocks, registered parts show their name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,24 @@ class FencedExamples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Rewrite the docstring of anything that has one."""
         if obj.docstring is not None:
-            obj.docstring.value = fenced(obj.docstring.value)
+            obj.docstring.value = named(fenced(obj.docstring.value), registered_name(obj))
+
+
+def registered_name(obj: griffe.Object) -> str | None:
+    """Return the name by which a registered class is chosen; None for anything else."""
+    if not isinstance(obj, griffe.Class) or "name" not in obj.members:
+        return None
+    if not any(str(decorator.value).endswith(".register") for decorator in obj.decorators):
+        return None
+    return str(obj.members["name"].value).strip("\"'")
+
+
+def named(text: str, name: str | None) -> str:
+    """Return text with the name after its first paragraph, where there is a name."""
+    if name is None:
+        return text
+    summary, *rest = text.split("\n\n")
+    return "\n\n".join([summary, f"Chosen by the name `{name}`.", *rest])
 
 
 def fenced(text: str) -> str:

@@ -1,7 +1,8 @@
-"""Hook of mkdocs.yml: files outside docs/ as plain text, and every decision in the menu."""
+"""Hook of mkdocs.yml: clean copies of examples, outside files as text, decisions in the menu."""
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 from collections.abc import Mapping
@@ -11,6 +12,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
+SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
+BLOCK = re.compile(r'<div class="(?=[^"]*\bhighlight\b)[^"]*">(?=<pre>)(.*?)</pre>', re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 
 logger = logging.getLogger("mkdocs.hooks.evergraph")
@@ -30,7 +34,8 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Show links that leave docs/ as text: the site does not hold what they point to."""
+    """Mark sessions as such; show links that leave docs/ as text, since the site lacks the file."""
+    markdown = SESSION.sub("```pycon\n", markdown)
     folder = (DOCS / page.file.src_uri).parent
 
     def as_text(found: re.Match[str]) -> str:
@@ -43,3 +48,41 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return text
 
     return LINK.sub(as_text, markdown)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Give the copy button the code of each session, without prompts and output.
+
+    The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
+    """
+
+    def with_copy(found: re.Match[str]) -> str:
+        code = typed(html.unescape(TAG.sub("", found.group(1))))
+        if code is None:
+            return found.group()
+        attribute = html.escape(code).replace("\n", "&#10;")
+        return found.group().replace("<div ", f'<div data-copy="{attribute}" ', 1)
+
+    return BLOCK.sub(with_copy, content)
+
+
+def typed(session: str) -> str | None:
+    """Return what was typed in a Python session, or None where the text is not a session.
+
+    >>> print(typed(">>> for n in range(2):\\n...     n\\n0\\n...\\n>>> n + 1\\n2\\n"), end="")
+    for n in range(2):
+        n
+    n + 1
+    >>> typed("make run") is None
+    True
+    """
+    if not session.startswith(">>> "):
+        return None
+    code: list[str] = []
+    typing = True
+    for line in session.splitlines():
+        # An ellipsis among the output stands for more output.
+        typing = line.startswith(">>>") or (typing and line.startswith("..."))
+        if typing:
+            code.append(line[4:])
+    return "\n".join(code)

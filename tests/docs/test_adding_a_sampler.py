@@ -1,0 +1,41 @@
+"""The sampler of docs/adding-a-sampler.md, as written there, keeps every sampler's promises."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from evergraph.memory import samplers
+
+ROOT = Path(__file__).parents[2]
+PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every registered sampler
+    "test_budgets_of_nothing_and_of_more_than_there_is",
+    "test_ranks_are_one_float64_a_candidate",
+    "test_the_best_ranks_are_selected_and_the_generator_decides",
+    "test_what_is_stored_is_a_row_a_choice_and_the_generator_decides",
+    "test_only_a_condensing_sampler_stores_other_rows_than_the_candidates_own",
+)
+
+
+def test_the_sampler_of_the_page_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "sampler_promises", ROOT / "tests" / "memory" / "test_samplers.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    page = (ROOT / "docs" / "adding-a-sampler.md").read_text("utf-8")
+    code = re.search(r"^```python\n(# src/.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert code is not None
+    monkeypatch.setattr(samplers, "_classes", dict(samplers._classes))
+    exec(compile(code.group(1), "adding-a-sampler.md", "exec"), {})
+
+    for promise in PROMISES:
+        getattr(module, promise)(name="powered-degree")
+    budgets = module.test_exactly_the_budget_of_each_class_is_selected
+    budgets(name="powered-degree", edges=60, hops=2)

@@ -1,0 +1,78 @@
+"""The site's copy button gives code that runs when it is pasted."""
+
+from __future__ import annotations
+
+import importlib.util
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import markdown
+import pytest
+
+HOOK = Path(__file__).parents[2] / "scripts" / "docs_hook.py"
+PAGE = '''\
+# Title
+
+```python
+>>> def twice(n):
+...     """Say "2n" & <more>."""
+...     return 2 * n
+>>> print(f"{twice(2)}\\\\n...")
+4
+...
+>>> twice(3)
+6
+
+```
+
+    make run
+
+```python
+plain = 1
+```
+'''
+
+
+@pytest.fixture(scope="module")
+def hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_hook", HOOK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Copies(HTMLParser):
+    """Collects what the copy button of each block would copy, None for its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if "highlight" in (values.get("class") or "").split():
+            self.found.append(values.get("data-copy"))
+
+
+def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
+    text = hook.on_page_markdown(PAGE, page)
+    html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
+    copies = Copies()
+    copies.feed(hook.on_page_content(html))
+    code, *others = copies.found
+    assert code == (
+        'def twice(n):\n    """Say "2n" & <more>."""\n    return 2 * n\n'
+        'print(f"{twice(2)}\\\\n...")\ntwice(3)'
+    )
+    assert others == [None, None]  # shell commands and plain code are copied as they stand
+
+
+def test_sessions_are_highlighted_as_such(hook: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
+    text = hook.on_page_markdown(PAGE, page)
+    assert "```pycon\n>>> def twice" in text
+    assert "```python\nplain = 1" in text
