@@ -18,11 +18,13 @@ class FencedExamples(griffe.Extension):
 
 def registered_name(obj: griffe.Object) -> str | None:
     """Return the name by which a registered class is chosen; None for anything else."""
-    if not isinstance(obj, griffe.Class) or "name" not in obj.members:
+    if not isinstance(obj, griffe.Class):
         return None
-    if not any(str(decorator.value).endswith(".register") for decorator in obj.decorators):
+    registered = any(str(each.value).endswith(".register") for each in obj.decorators)
+    name = obj.members.get("name")
+    if not registered or not isinstance(name, griffe.Attribute):
         return None
-    return str(obj.members["name"].value).strip("\"'")
+    return str(name.value).strip("\"'")
 
 
 def named(text: str, name: str | None) -> str:
