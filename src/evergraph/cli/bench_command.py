@@ -26,27 +26,27 @@ def bench_command(
         False, "--search", help="Choose hyper-parameters first, on validation nodes."
     ),
     workers: int | None = typer.Option(
-        None, min=1, help="Runs at once; what fits the machine unless given."
+        None, min=1, help="Runs at once (default: as many as fit on the machine)."
     ),
     datasets: str | None = typer.Option(
-        None, help="Names or paths between commas; the file's unless given."
+        None, help="Names or paths between commas (default: those in the file)."
     ),
-    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2; the file's unless given."),
+    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2 (default: the file's)."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
-    engine: str = typer.Option("local", help="Who runs: local (processes here) or ray."),
+    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
     address: str | None = typer.Option(
-        None, help="Of a Ray cluster to join: auto or host:port.  [default: start Ray here]"
+        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
     ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
     ),
-    out: Path | None = typer.Option(None, help="Results folder; below runs/ unless given."),
-    resume: bool = typer.Option(False, "--resume", help="Go on with what the folder holds."),
+    out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
+    resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Run methods x datasets x settings x seeds, as many at once as the machine carries.
+    """Run methods x datasets x settings x seeds, as many at once as fit on the machine.
 
-    A run that fails becomes a row that says why; --resume tries it again and skips what is done.
+    A run that fails becomes a row that says why; --resume retries it and skips finished runs.
     """
     config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds))
     check_engine(engine, address)

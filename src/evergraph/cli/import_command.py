@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def import_command(
-    edges: Path = typer.Argument(..., help="A .csv, .csv.gz or .parquet of source, target."),
-    nodes: Path = typer.Argument(..., help="The same of id, label, time if known, features."),
-    out: Path = typer.Option(..., help="The folder to make."),
-    directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
+    edges: Path = typer.Argument(..., help="A .csv, .csv.gz or .parquet with source, target."),
+    nodes: Path = typer.Argument(..., help="The same with id, label, time if known, features."),
+    out: Path = typer.Option(..., help="The folder to create."),
+    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     memory_limit: str | None = typer.Option(
-        None, help="Such as 4GB.  [default: four fifths of what is free]"
+        None, help="Such as 4GB (default: four fifths of what is free)."
     ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a graph that is there."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Make a graph that may be larger than memory, to run on like any other.
+    """Convert tables into a graph folder that may be larger than memory.
 
-    The tables are those of a folder of tables. An import that was stopped, or killed, goes on
-    when the same command is given again.
+    The result is used like any other graph. An import that was stopped or killed continues when
+    the same command is given again.
     """
     try:
         report = _import(edges, nodes, out, directed, memory_limit, overwrite)

@@ -15,7 +15,7 @@ def info_command(
     dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
     classes_per_task: int = typer.Option(2, help="Classes that arrive together."),
     verify: bool = typer.Option(
-        False, "--verify", help="Read all of an imported graph and compare checksums."
+        False, "--verify", help="Read an imported graph completely and compare checksums."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:

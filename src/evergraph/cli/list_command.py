@@ -26,7 +26,7 @@ def list_command(
     kind: Kind = typer.Argument(..., help="What to list."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """List what there is to choose from, with a line on each."""
+    """List what can be chosen by name, with one line about each."""
     if kind is Kind.datasets:
         _list_datasets(as_json)
     elif as_json:

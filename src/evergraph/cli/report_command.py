@@ -13,10 +13,10 @@ from evergraph.cli.progress import spinner
 def report_command(
     folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
 ) -> None:
-    """Compare the finished runs below a folder: tables here, and a page in the folder.
+    """Compare the finished runs in a folder: tables here, and a page in the folder.
 
     DIR/report.html holds everything and opens offline; its tables (CSV, Markdown, LaTeX) and
-    figures (PNG, SVG) lie below DIR/report too.
+    figures (PNG, SVG) are also in DIR/report.
     """
     from evergraph.reports import (
         COLUMNS,

@@ -25,15 +25,15 @@ def reproduce_command(
         help="table1 to table5, fig4 to fig6, homophily, theorem, strategies.",
     ),
     datasets: str | None = typer.Option(
-        None, help="Names or paths between commas; the study's own unless given."
+        None, help="Names or paths between commas (default: the study's own)."
     ),
     seeds: int = typer.Option(3, min=1, help="How many repeats."),
-    quick: bool = typer.Option(False, "--quick", help="Few epochs, one seed: a try."),
-    workers: int | None = typer.Option(None, min=1, help="Runs at once; what fits unless given."),
+    quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
+    workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
     out: Path = typer.Option(Path("runs/reproduce"), help="Results folder; what is there is kept."),
 ) -> None:
-    """Make tables and figures of the paper again, with the paper's numbers beside ours.
+    """Make the paper's tables and figures again, with the paper's numbers beside ours.
 
     What was run before is not run again: an interrupted study goes on where it stopped.
     """

@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 
 def run_command(
-    dataset: str | None = typer.Option(None, help="A name, or a path.  [default: wordnet]"),
-    method: str | None = typer.Option(None, help="[default: tem]"),
+    dataset: str | None = typer.Option(None, help="A name, or a path (default: wordnet)."),
+    method: str | None = typer.Option(None, help="A method's name (default: tem)."),
     setting: str | None = typer.Option(None, help="class-il or task-il."),
     by: str | None = typer.Option(None, help="How nodes arrive: class, time or blurred."),
     edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
-    backbone: str | None = typer.Option(None, help="The model.  [default: the method's own]"),
-    topology: str | None = typer.Option(None, help="f_topo of pdgnn.  [default: sgc]"),
-    hops: int | None = typer.Option(None, help="L, how far an embedding looks.  [default: 2]"),
-    sampler: str | None = typer.Option(None, help="[default: the method's own]"),
-    budget: str | None = typer.Option(None, help="400 a class, or 0.01 or 1% of the dataset."),
-    classes_per_task: int | None = typer.Option(None, help="[default: 2]"),
+    backbone: str | None = typer.Option(None, help="The model (default: the method's own)."),
+    topology: str | None = typer.Option(None, help="f_topo of pdgnn (default: sgc)."),
+    hops: int | None = typer.Option(None, help="L, how far an embedding looks (default: 2)."),
+    sampler: str | None = typer.Option(None, help="What to keep (default: the method's own)."),
+    budget: str | None = typer.Option(None, help="400 per class, or 0.01 or 1% of the dataset."),
+    classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
     epochs: int | None = typer.Option(None, help="Passes over each task."),
     lr: float | None = typer.Option(None, help="Learning rate."),
     weight_decay: float | None = typer.Option(None, help="L2 penalty."),
-    batch_size: str | None = typer.Option(None, help="Examples a step, or 'full'."),
-    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2.  [default: 0]"),
+    batch_size: str | None = typer.Option(None, help="Examples per step, or 'full'."),
+    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2 (default: 0)."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda."),
     memory_limit: str | None = typer.Option(
-        None, help="The most memory to take, such as 4GB.  [default: most of what is free]"
+        None, help="The most memory to use, such as 4GB (default: most of what is free)."
     ),
-    scratch: Path | None = typer.Option(None, help="Where arrays go that do not fit."),
-    engine: str = typer.Option("local", help="Who works: local (this process) or ray."),
+    scratch: Path | None = typer.Option(None, help="Folder for arrays that do not fit."),
+    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
     address: str | None = typer.Option(
-        None, help="Of a Ray cluster to join: auto or host:port.  [default: start Ray here]"
+        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
     ),
-    directed: bool = typer.Option(False, "--directed", help="Keep edges as listed, one way."),
+    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
     ),
     preset: str | None = typer.Option(None, help="A preset's name, or a TOML file."),
-    out: Path | None = typer.Option(None, help="Results folder.  [default: below runs/]"),
-    resume: bool = typer.Option(False, "--resume", help="Go on with what the folder holds."),
+    out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
+    resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.

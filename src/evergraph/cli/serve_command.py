@@ -16,24 +16,27 @@ from evergraph.core.sizes import parse_size
 
 
 def serve_command(
-    path: Path = typer.Argument(..., help="The learner's folder; made if there is none."),
+    path: Path = typer.Argument(..., help="The learner's folder; created if there is none."),
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
-    port: int = typer.Option(8000, help="0 takes a free one.", min=0, max=65535),
+    port: int = typer.Option(8000, help="0 chooses a free port.", min=0, max=65535),
     token_file: Path | None = typer.Option(
-        None, help="Lines 'read TOKEN' or 'write TOKEN'; needed for any host but this one."
+        None, help="Lines 'read TOKEN' or 'write TOKEN'; needed to listen beyond this machine."
     ),
-    topology: str | None = typer.Option(None, help="Of a new learner.  [default: sgc]"),
-    hops: int | None = typer.Option(None, help="How far embeddings of a new learner look."),
-    head: str | None = typer.Option(None, help="Of a new learner.  [default: analytic]"),
+    topology: str | None = typer.Option(None, help="f_topo if the folder is new (default: sgc)."),
+    hops: int | None = typer.Option(None, help="L, if the folder is new (default: 2)."),
+    head: str | None = typer.Option(None, help="Head if the folder is new (default: analytic)."),
     settings: list[str] = typer.Option([], "--set", help="Such as head.width=2048."),
-    body_limit: str = typer.Option("32MB", help="The largest body of a request."),
-    rate: float = typer.Option(1000.0, help="Requests in a second, per token or address."),
-    timeout: float = typer.Option(30.0, help="Seconds that a request may take."),
-    threads: int = typer.Option(1, help="Of torch: the other cores answer.", min=1),
+    body_limit: str = typer.Option("32MB", help="The largest request body."),
+    rate: float = typer.Option(1000.0, help="Requests per second, per token or address."),
+    timeout: float = typer.Option(30.0, help="Seconds a request may take."),
+    threads: int = typer.Option(
+        1, help="Threads for learning; other cores answer requests.", min=1
+    ),
 ) -> None:
-    """Serve a learner until SIGTERM or Ctrl-C; what was acknowledged then is on the disk.
+    """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
-    A page at / shows what it knows. Without a token file this machine alone may ask and teach.
+    Every acknowledged change is on disk. A page at / shows what the learner knows. Without a
+    token file only this machine may read and write.
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise ConfigurationError(
