@@ -1,4 +1,4 @@
-"""WordNet grows file by file into a service that is killed halfway, and forgets nothing.
+"""WordNet grows file by file into a service that is killed halfway, and loses nothing.
 
     python examples/growing_wordnet.py [--nodes 20000] [--batch 500]
 

@@ -160,7 +160,7 @@ def test_a_node_is_looked_up_drawn_and_explained(
     look_up(browser, wait, "p9-0")
     why, near = folder.learner.explain("p9-0"), folder.learner.neighbourhood("p9-0")
     assert browser.find_element("css selector", ".verdict").text == (
-        f"p9-0 is taken for {why.classes[0]}"
+        f"p9-0 is classified as {why.classes[0]}"
     )
     assert len(browser.find_elements("css selector", "#network circle")) == len(near.nodes)
     assert len(browser.find_elements("css selector", "#network line")) == len(near.edges)

@@ -1,1 +1,1 @@
-"""Floor 9: the command line, the only place that knows typer and prints."""
+"""The command line, the only place that knows typer and prints."""

@@ -1,1 +1,1 @@
-"""Floor 0: errors, resolver, seeding, label space, device."""
+"""Errors, resolver, seeding, label space, device."""

@@ -1,4 +1,4 @@
-"""Floor 2: graphs by name or by path."""
+"""Graphs by name or by path."""
 
 from evergraph.datasets import (  # noqa: F401  (they register)
     gnpz,

@@ -1,4 +1,4 @@
-"""Floor 5: the accuracy matrix and what is read off it."""
+"""The accuracy matrix and the measures computed from it."""
 
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.accuracy_matrix import (

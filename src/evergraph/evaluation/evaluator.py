@@ -22,7 +22,7 @@ AccuracyRows = dict[str, dict[str, list[float]]]
 """rows[testing][average][j]: accuracy on task j."""
 
 Measures = dict[str, dict[str, float | None]]
-"""measures[testing][name]: one number a task; None where it has no meaning there."""
+"""measures[testing][name]: one number per task; None where it is not defined."""
 
 
 @dataclass(frozen=True)

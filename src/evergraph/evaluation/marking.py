@@ -24,7 +24,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """Answers to exams, and what was right.
+    """Answers about test nodes, and the right classes.
 
     Attributes:
         classes, confidence, novelty: see ``Answers``.  [nodes]
@@ -45,7 +45,7 @@ class Marked:
 
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Marked:
-    """Ask a learner every exam, once, and lay the right answers beside its own."""
+    """Ask a learner about every set of test nodes once; return its answers with the right ones."""
     answers = [learner.answer(exam.graph, exam.nodes, exam.tasks) for exam in exams]
     return Marked(
         classes=torch.cat([a.classes for a in answers]),

@@ -1,4 +1,4 @@
-"""Floor 7: typed configurations, the runner, the results folder, the presets.
+"""Typed configurations, the runner, the results folder, the presets.
 
 Names are imported on first use: ``protocol`` alone needs no more than torch.
 """

@@ -34,7 +34,7 @@ class SeedResult:
 
     Attributes:
         seed: the repeat's seed.
-        rows: one entry a task, see ``AccuracyRows``.
+        rows: one entry per task, see ``AccuracyRows``.
         seconds: by phase.
         coverage_ratio: of the memory at the end, None without one.
         floats, bytes: what is kept between tasks at the end.
@@ -42,7 +42,7 @@ class SeedResult:
         peak_rss_bytes: the largest resident size of the process that learned it.
         recomputed: embeddings of old nodes that were computed anew, of how many; None without
             refresh.
-        measures: what was measured beside accuracy, one entry a task, see ``Measures``.
+        measures: what was measured beside accuracy, one entry per task, see ``Measures``.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""Floor 1: the graph record, normalisation, propagation, reach and homophily."""
+"""The graph record, normalisation, propagation, reach and homophily."""
 
 from evergraph.graphs.forman import forman_curvature
 from evergraph.graphs.graph import Graph

@@ -38,7 +38,7 @@ def check_labels(labels: Tensor) -> None:
 
 
 def check_features(features: Tensor, nodes: int) -> None:
-    """Raise unless features are finite numbers, one row a node."""
+    """Raise unless features are finite numbers, one row per node."""
     if features.dim() != 2 or features.shape[0] != nodes:
         raise DataError(
             f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"

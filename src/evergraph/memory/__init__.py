@@ -1,4 +1,4 @@
-"""Floor 4: what is kept of earlier tasks."""
+"""What is kept of earlier tasks."""
 
 from evergraph.memory.budget import Budget, class_budgets
 from evergraph.memory.class_statistics import ClassStatistics

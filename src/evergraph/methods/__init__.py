@@ -1,4 +1,4 @@
-"""Floor 6: one file a method."""
+"""Every method, one file each."""
 
 from evergraph.methods.a_gem import AGEM
 from evergraph.methods.analytic import Analytic

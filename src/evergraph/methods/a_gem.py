@@ -21,7 +21,7 @@ class AGEM(GradientMemoryLearner):
 
     Args:
         sample: how many stored nodes are drawn at each step.
-        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 

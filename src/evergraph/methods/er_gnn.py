@@ -22,7 +22,7 @@ class ERGNN(ReplayingLearner):
     edges between stored nodes are kept, as in the published runs: mostly none.
 
     Args:
-        memory: which nodes are kept, and how many; 100 a class by default.
+        memory: which nodes are kept, and how many; 100 per class by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -30,7 +30,7 @@ class ERGNN(ReplayingLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes a class by coverage in the hidden layer."""
+        """Return a memory of 100 nodes per class by coverage in the hidden layer."""
         return SubgraphMemory(**{"sampler": EmbeddingCoverageSampler(), **options})
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:

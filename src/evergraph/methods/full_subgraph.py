@@ -20,7 +20,7 @@ class FullSubgraph(ReplayingLearner):
     what is stored.
 
     Args:
-        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 

@@ -100,7 +100,7 @@ class GEM(GradientMemoryLearner):
 
     Args:
         margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
-        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 

@@ -41,7 +41,7 @@ class RememberingLearner(BackboneLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes a class, drawn uniformly, unless told otherwise."""
+        """Return a memory of 100 nodes per class, drawn uniformly, unless told otherwise."""
         return SubgraphMemory(**options)
 
     @abstractmethod

@@ -27,7 +27,7 @@ class SEM(ReplayingLearner):
         neighbours: how many a node keeps at each hop, at least 1.
         curvature: ``forman`` (augmented, counts degrees and triangles: exact and fast) or
             ``ollivier`` (transport between neighbourhoods: a small programme for every edge asked).
-        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 

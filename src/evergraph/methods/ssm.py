@@ -19,14 +19,14 @@ from evergraph.training import Trainer
 
 @methods.register
 class SSM(ReplayingLearner):
-    """Replays stored nodes with a few neighbours a hop (Zhang et al., ICDM 2022).
+    """Replays stored nodes with a few neighbours per hop (Zhang et al., ICDM 2022).
 
     A stored node keeps at most k(1 + k + ... ) nodes of its ego-subnetwork, whatever the degree.
 
     Args:
         neighbours: k, at least 1; with none it would be ``er-gnn``.
         choice: ``random``, or ``degree`` for neighbours drawn in proportion to their degree.
-        memory: which nodes are kept, and how many; 100 a class drawn uniformly by default.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 

@@ -99,7 +99,7 @@ class TEM(BackboneLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
-        """Return a memory of embeddings, 400 a class by coverage unless told otherwise."""
+        """Return a memory of embeddings, 400 per class by coverage by default."""
         return EmbeddingMemory(**options)
 
     def begin_task(self, task: Task) -> int:

@@ -48,7 +48,7 @@ class TPP(BackboneLearner):
     Attributes:
         profiles_: float32 [tasks, features]
         classes_: the classes of each task's head, ascending.  int64 [classes] each
-        heads_: one a task.
+        heads_: one per task.
     """
 
     name = "tpp"

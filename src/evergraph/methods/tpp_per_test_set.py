@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 @methods.register
 class TPPPerTestSet(TPP):
-    """``tpp`` told which nodes of an exam share a task, as its paper tests (Niu et al. 2024).
+    """``tpp`` told which test nodes share a task, as its paper tests (Niu et al. 2024).
 
-    One task is guessed for all nodes asked about together, by the mean of their profiles, and an
-    exam's nodes are asked about task by task. In class-IL that gives away what the others have to
+    One task is guessed for all nodes asked about together, by the mean of their profiles, and
+    test nodes are asked about task by task. In class-IL that gives away what other methods have to
     find out: accuracies are not comparable with theirs, nor with those of ``tpp``.
 
     Args:

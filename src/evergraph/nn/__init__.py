@@ -1,4 +1,4 @@
-"""Floor 3: backbones, the heads and layers they are made of, and losses."""
+"""Backbones, the heads and layers they are made of, and losses."""
 
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.gat import GAT

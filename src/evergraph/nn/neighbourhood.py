@@ -35,7 +35,7 @@ class Neighbourhood:
 def sample_neighbourhood(
     adjacency: Tensor, rows: Tensor, *, fanouts: Sequence[int], generator: torch.Generator
 ) -> Neighbourhood:
-    """Draw at most ``fanouts[l]`` neighbours a node for layer l, counted from the features.
+    """Draw at most ``fanouts[l]`` neighbours per node for layer l, counted from the features.
 
     Weights of a row are scaled up by its degree over the number drawn, so that a sampled sum
     estimates the whole one without bias (GraphSAGE's sampling, Hamilton et al. 2017).

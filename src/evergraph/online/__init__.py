@@ -1,4 +1,4 @@
-"""Floor 7: a learner that lives beside a growing graph."""
+"""A learner that lives beside a growing graph."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

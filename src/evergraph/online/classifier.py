@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 
 class ContinualNodeClassifier(Closing):
-    """Classifies the nodes of a graph that grows, and forgets nothing but what it is told to.
+    """Classifies the nodes of a graph that grows, and is updated instead of retrained.
 
-    Nodes have the user's own ids, text or integers. They come with ``partial_fit``, with or
-    without labels; labels may come later (``label``), classes at any time, edges between old and
-    new. Answers come in the form of the question: NumPy, pandas or torch.
+    Nodes have the user's own ids, text or integers. They arrive with ``partial_fit``, with
+    or without labels; labels may come later (``label``), and new classes and edges between old and
+    new nodes at any time. Answers have the type of the question: NumPy, pandas or torch.
 
     Args:
-        topology: the f_topo, by name or made; ``SGC`` over 2 hops unless given.
+        topology: the f_topo, as a name or an object; ``SGC`` over 2 hops by default.
         head: what learns from embeddings, by name: ``analytic``, ``replay`` or ``method``.
-        width: of the head, how many random features or hidden units; its own default unless given.
+        width: how many random features or hidden units the head has; by default its own choice.
         head_options: other parameters of the head, by name.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         undirected: whether every edge runs both ways.
-        seed: of all that is drawn.
+        seed: for everything that is drawn at random.
 
     Attributes:
         classes_: classes met, in order of arrival: the columns of ``predict_proba``.
@@ -147,8 +147,8 @@ class ContinualNodeClassifier(Closing):
         Args:
             nodes: ids of the new nodes, or a PyG ``Data`` that holds everything. Empty if only
                 edges come.
-            features: a row a node.
-            labels: one a node; None or NaN where it is not known, in a tensor -1 too.
+            features: one row per node.
+            labels: one per node; None or NaN where it is not known, in a tensor also -1.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
             ids: of the rows of a ``Data``; 0, 1, 2, ... unless given.
             key: names the call; a call with the same key counts once.
@@ -201,7 +201,7 @@ class ContinualNodeClassifier(Closing):
         return labels_like(ids, self.learner_.predict(as_ids(ids, "ids")))
 
     def predict_proba(self, ids: Any) -> Any:
-        """Return the probability of each class, a column a class.  -> [ids, classes]"""
+        """Return the probability of each class, one column per class.  -> [ids, classes]"""
         classes, matrix = self.learner_.predict_proba(as_ids(ids, "ids"))
         return matrix_like(ids, matrix, classes)
 

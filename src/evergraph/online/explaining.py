@@ -15,7 +15,7 @@ from evergraph.online.learner_view import LearnerView
 def explain(
     knowledge: Knowledge, ids: IdTable, view: LearnerView, node: NodeId, *, top: int, limit: int
 ) -> Explanation:
-    """Return why a node is taken for what it is; see ``Explanation``.
+    """Return why a node is classified as it is; see ``Explanation``.
 
     top: how many classes; limit: how many voices at most.
     """

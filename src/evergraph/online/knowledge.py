@@ -84,7 +84,7 @@ class Knowledge:
         return self.classes.positions(labels)
 
     def guess(self, nodes: Tensor) -> Tensor | None:
-        """Return what nodes are taken for by what was learned so far; None if nothing was."""
+        """Return the classes predicted from what was learned so far; None if nothing was."""
         met = self.met
         if not len(nodes) or not bool(met.any()):
             return None

@@ -244,7 +244,7 @@ class OnlineLearner:
         return self._view.history()
 
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Return why a node is taken for what it is; waits for a delta that is being applied.
+        """Return why a node is classified as it is; waits for a delta that is being applied.
 
         top: how many classes; limit: how many nodes are named at most.
         """

@@ -1,4 +1,4 @@
-"""Sorted lists of neighbours, one a node, that can be changed where they lie."""
+"""Sorted lists of neighbours, one per node, that can be changed in place."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ COLUMNS = ("seq", "nodes", "classes", "asked", "right")
 
 @dataclass(frozen=True)
 class Confusion:
-    """What nodes of some classes were taken for, among the latest predictions.
+    """How nodes of some classes were classified, among the latest predictions.
 
     Attributes:
         classes: numbers of the classes, newest last.
-        counts: a row for each of them: how often it was taken for each of them, and, last, for
+        counts: one row per class: how often its nodes were classified as each of them and, last, as
             any other class.
     """
 
@@ -87,11 +87,11 @@ class Prequential:
         return [dict(zip(COLUMNS, point, strict=True)) for point in self.curve_.tolist()]
 
     def confusion(self, classes: Sequence[int]) -> Confusion:
-        """Return what nodes of these classes were taken for lately.
+        """Return how nodes of these classes were classified lately.
 
         >>> record = Prequential()
         >>> _ = record.count(1, 3, 3, torch.tensor([1, 0, 2]), torch.tensor([2, 2, 2]))
-        >>> record.confusion([1, 2]).counts  # 2 was once taken for 1, once right, once for another
+        >>> record.confusion([1, 2]).counts  # 2 was once called 1, once right, once another
         ((0, 0, 0), (1, 1, 1))
         """
         if not classes:

@@ -1,4 +1,4 @@
-"""Floor 8: tables, pictures and one page of finished runs."""
+"""Tables, pictures and one page of finished runs."""
 
 from evergraph.reports.collect import Finished, collect
 from evergraph.reports.memory_table import MEMORY_COLUMNS, memory_comparison

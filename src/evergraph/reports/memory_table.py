@@ -14,7 +14,7 @@ MEMORY_COLUMNS = (
 
 
 def memory_comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
-    """Return a row a run under ``MEMORY_COLUMNS``.
+    """Return one row per run under ``MEMORY_COLUMNS``.
 
     Samples, gradients and importance are float32 values, as the paper counts them, and ``floats``
     their sum; edges are adjacency entries; bytes are what is really held, sparse where it can be.

@@ -13,7 +13,7 @@ COLUMNS = (
 
 
 def comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
-    """Return a row a run under ``COLUMNS``; accuracies are class-balanced and in percent."""
+    """Return one row per run under ``COLUMNS``; accuracies are class-balanced and in percent."""
     return [_row(run) for run in runs]
 
 

@@ -1,1 +1,1 @@
-"""Floor 9: a learner behind HTTP. The only package that knows FastAPI."""
+"""A learner behind HTTP. The only package that knows FastAPI."""

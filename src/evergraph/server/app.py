@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from evergraph.online.learner_folder import LearnerFolder
     from evergraph.server.tokens import Tokens
 
-ABOUT = """A classifier for the nodes of a graph that grows, and that forgets nothing.
+ABOUT = """A classifier for the nodes of a graph that grows.
 
-Whatever is refused changes nothing, and is answered as `{"error": "one sentence"}`."""
+A request that is refused changes nothing, and is answered with `{"error": "one sentence"}`."""
 
 
 def create_app(

@@ -1,4 +1,4 @@
-"""One node: where it lies, what it is taken for, and who says so."""
+"""One node: its surroundings, its predicted class, and which nodes speak for it."""
 
 from __future__ import annotations
 

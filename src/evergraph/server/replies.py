@@ -77,7 +77,7 @@ class HistoryReply(BaseModel):
     curve: list[Point]
     newest: list[Name] = Field(description="The newest classes, newest last.")
     confusion: list[list[int]] = Field(
-        description="What nodes of each were taken for lately: each of these, then any other."
+        description="How nodes of each were classified lately: as each of these, then as any other."
     )
 
 
@@ -100,7 +100,7 @@ class VoiceReply(BaseModel):
 
 
 class NodeReply(BaseModel):
-    """What is known of a node, and why it is taken for what it is taken for.
+    """What is known about a node, and why it is classified as it is.
 
     scores[c] = sum of says[c] over voices + others[c] + rest[c].
     """

@@ -117,7 +117,7 @@ class Service:
         return await in_thread(self._view.history, self.limits.seconds)
 
     async def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return what is known of a node, and why it is taken for what it is."""
+        """Return what is known about a node, and why it is classified as it is."""
         return await in_thread(partial(self._node, text, integer, limit), self.limits.seconds)
 
     def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Floor 2: a graph cut into tasks that arrive one after the other."""
+"""A graph cut into tasks that arrive one after the other."""
 
 from evergraph.streams.arrival import Arrival
 from evergraph.streams.class_order import order_classes

@@ -28,7 +28,7 @@ TESTINGS: tuple[str, ...] = get_args(Testing)
 
 @dataclass(frozen=True, eq=False)
 class Exam:
-    """Nodes to classify, and the answers that only the evaluator sees.
+    """A set of test nodes, and the right classes, which only the evaluator sees.
 
     Attributes:
         graph: the graph to embed them in, without labels.
@@ -46,7 +46,7 @@ class Exam:
 class GraphStream:
     """Tasks of new nodes, cut out of one graph.
 
-    Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` tells
+    Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` lists
     the classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
     Args:
@@ -54,9 +54,9 @@ class GraphStream:
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
             borders between them blur.
-        tasks: how many, by ``time`` at most (a task each time unless given) and ``blurred`` (as
-            many as by ``class`` unless given).
-        blur: of the borders, standard deviation in classes; 0 for none.
+        tasks: how many, by ``time`` (at most; by default one for each time) and ``blurred`` (by
+            default as many as by ``class``).
+        blur: standard deviation, in classes, of when a node arrives; 0 for none.
         classes_per_task: how many new classes each task brings, by ``class``.
         order: of classes: ``label``, ``shuffled``, or the classes in the order wanted.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
@@ -65,8 +65,8 @@ class GraphStream:
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         seed: of the split, of a shuffled order and of blurred borders.
-        device: where the graphs of tasks and exams lie; where ``graph`` does unless given.
-        resources: how much memory may be taken; subgraphs that do not fit lie in files.
+        device: where the graphs for training and testing are kept; by default that of ``graph``.
+        resources: how much memory may be used; subgraphs that do not fit are kept in files.
 
     >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
     ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
@@ -179,8 +179,8 @@ class GraphStream:
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what is to be classified after task ``index``.
 
-        local: every task's nodes inside their own task's subgraph, an exam a task. global: all of
-        them in the graph of everything seen so far, one exam. part: ``test`` or ``validation``.
+        local: every task's nodes inside their own task's subgraph, one set per task. global: all
+        of them in the graph of everything seen so far, one set. part: ``test`` or ``validation``.
         """
         check_choice("testing", testing, TESTINGS)
         if testing == "local":

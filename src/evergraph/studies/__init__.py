@@ -1,4 +1,4 @@
-"""Floor 9: the paper's study, a file a table or figure."""
+"""The paper's study, one file per table or figure."""
 
 from evergraph.studies.base import Options, Sheet, Study, studies
 from evergraph.studies.comparison import Table3, Table5

@@ -1,4 +1,4 @@
-"""Floor 3: f_topo, from a graph to one vector a node, with nothing to train."""
+"""f_topo: from a graph to one vector per node, with nothing to train."""
 
 from evergraph.topology.appnp import APPNP
 from evergraph.topology.base import TopologyEncoder, topologies

@@ -1,4 +1,4 @@
-"""Floor 5: the learner's contract and the only epoch loop."""
+"""The learner's contract and the only epoch loop."""
 
 from evergraph.training.batches import Batch, batches
 from evergraph.training.learner import Learner

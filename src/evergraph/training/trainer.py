@@ -61,7 +61,7 @@ class Trainer:
         epochs: passes over a task's examples.
         lr: learning rate.
         weight_decay: L2 penalty, inside Adam as the released code has it.
-        batch_size: examples a step; None for all at once.
+        batch_size: examples per step; None for all at once.
         momentum: ``carried`` keeps Adam's moments from task to task (the released code's one
             optimiser for the whole sequence), ``fresh`` starts each task anew.
         schedule: ``constant``, or ``cosine`` from ``lr`` to 0 within each task.

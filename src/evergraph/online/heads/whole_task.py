@@ -23,7 +23,7 @@ def task_of(
     """Return one task that teaches these nodes.
 
     ids: which node each node of ``graph`` is, ascending; nodes: positions in ``graph``, with their
-    labels; classes: how many are known; held_out: every how manieth node is for validation.
+    labels; classes: how many are known; held_out: every n-th node is for validation, this is n.
 
     >>> lone = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
     ...                         labels=torch.full((3,), -1))

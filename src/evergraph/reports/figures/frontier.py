@@ -1,4 +1,4 @@
-"""What accuracy costs: a line a family of runs, for bytes and for seconds."""
+"""What accuracy costs: one line per family of runs, for bytes and for seconds."""
 
 from __future__ import annotations
 

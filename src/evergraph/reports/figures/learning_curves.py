@@ -1,4 +1,4 @@
-"""AA after each task, a line a run."""
+"""AA after each task, one line per run."""
 
 from __future__ import annotations
 

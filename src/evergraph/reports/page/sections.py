@@ -69,7 +69,7 @@ def _figure_sections(gallery: Gallery) -> list[Section]:
 
 def _frontier(gallery: Gallery) -> Section:
     lead = (
-        "A line a family of runs: the best accuracy so far, over the bytes kept and over the "
+        "One line per family of runs: the best accuracy so far, over the bytes kept and over the "
         "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
         "better than a cheaper one of its family. Dotted lines keep nothing: methods that are "
         "given earlier data again are among them."

@@ -19,7 +19,7 @@ METRICS = tuple(
 
 
 def beyond_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row a run and a column a measure that any run has; None where there are none."""
+    """Return a row for each run and a column for each measure; None where there are no measures."""
     entries = [entry for group in groups for entry in group.entries]
     told = [metric for metric in METRICS if any(_spread(e, *metric[1:]) for e in entries)]
     if not told:

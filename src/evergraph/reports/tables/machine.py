@@ -13,7 +13,7 @@ UNTOLD = "-"
 
 
 def machine_table(groups: Sequence[Group]) -> Table:
-    """Return a row a run: the machine if it was recorded, the device asked for, the peak memory."""
+    """Return one row per run: the machine if it is known, the device asked for, the peak memory."""
     caption = (
         "Where the runs ran: the machine as far as their results tell, the device they asked for "
         "and the largest resident memory of a process that took part."

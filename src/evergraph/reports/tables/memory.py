@@ -13,7 +13,7 @@ COUNTED = MEMORY_COLUMNS[len(NAMED) : -1]
 
 
 def memory_table(groups: Sequence[Group]) -> Table:
-    """Return a row a run: values of each kind, their sum, edges and bytes."""
+    """Return one row per run: values of each kind, their sum, edges and bytes."""
     caption = (
         "What is kept between tasks: samples, gradients and importance are float32 values as the "
         "paper counts them, floats is their sum, edges are adjacency entries, bytes are what is "

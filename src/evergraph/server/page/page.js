@@ -159,7 +159,7 @@ function showConfusion(names, counts) {
   const rows = counts.map((row, i) => {
     const total = row.reduce((a, b) => a + b, 0);
     const cells = row.map((count, j) => {
-      const title = `${count} of ${total} nodes of ${names[i]} taken for ${titles[j]}`;
+      const title = `${count} of ${total} nodes of ${names[i]} classified as ${titles[j]}`;
       const cell = element("td", { title, class: i === j ? "right" : count ? "" : "none" }, count ? whole(count) : "·");
       cell.style.setProperty("--share", total ? count / total : 0);
       return cell;
@@ -291,7 +291,7 @@ function showWhy(found, hues) {
   const told = found.known === null ? "Its class was never told." :
     key(found.known) === key(found.label) ? "That is the class it was told to have." : `It was told to be ${found.known}.`;
   const parts = [
-    element("p", { class: "verdict" }, `${short(found.id, 40)} is taken for ${found.label}`),
+    element("p", { class: "verdict" }, `${short(found.id, 40)} is classified as ${found.label}`),
     element("p", { class: "soft" }, `With probability ${percent(found.probability)}. ${told}`),
     bars(found.classes.map((label, i) => ({ name: label, share: found.probabilities[i], text: percent(found.probabilities[i]), hue: hues(label) }))),
   ];
