@@ -15,16 +15,16 @@ from evergraph.cli.stage_progress import StageProgress
 
 def ingest_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
-    nodes: Path = typer.Option(..., help="A .csv or .parquet with id, label if known, features."),
-    edges: Path | None = typer.Option(None, help="The same with source, target."),
-    batch: int = typer.Option(100, help="How many nodes to learn at a time."),
+    nodes: Path = typer.Option(..., help="A .csv or .parquet of id, label if known, features."),
+    edges: Path | None = typer.Option(None, help="The same of source, target."),
+    batch: int = typer.Option(100, help="How many nodes are taken in at once."),
     integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
-    token_file: Path | None = typer.Option(None, help="A file with a token that may write."),
+    token_file: Path | None = typer.Option(None, help="With a token that may write."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Learn nodes in the order of their rows, each with its edges to earlier nodes.
+    """Take in nodes in the order of their rows, each with its edges to nodes before it.
 
-    The same command given again continues where it was stopped: nothing is counted twice.
+    Given again, the same command goes on where it was stopped: what was taken in counts once.
     """
     try:
         done = _ingest(target, nodes, edges, batch, integers, token_file)

@@ -19,12 +19,10 @@ AT_ONCE = 1_000  # ids in one question
 
 def predict_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
-    ids: str = typer.Argument(
-        ..., help="A file with one id per line or a column 'id'; - is stdin."
-    ),
-    out: Path | None = typer.Option(None, help="The CSV to write (default: stdout)."),
+    ids: str = typer.Argument(..., help="A file with an id a line or a column 'id'; - is stdin."),
+    out: Path | None = typer.Option(None, help="The CSV to write.  [default: stdout]"),
     integers: bool = typer.Option(False, "--integers", help="Ids are whole numbers, not text."),
-    token_file: Path | None = typer.Option(None, help="A file with a token that may read."),
+    token_file: Path | None = typer.Option(None, help="With a token that may read."),
 ) -> None:
     """Write id, class and probability of each node as CSV."""
     wanted = _read_ids(ids, integers)

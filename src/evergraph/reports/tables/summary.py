@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def summary_table(groups: Sequence[Group]) -> Table:
-    """Return one row per run; accuracies are class-balanced, percent in text, fractions in CSV."""
+    """Return a row a run; accuracies are class-balanced, percent in text and fractions in CSV."""
     caption = (
         "Average accuracy (AA) and average forgetting (AF) after the last task, class-balanced, "
         "in percent, mean ± standard deviation over seeds; best bold, second best underlined, "

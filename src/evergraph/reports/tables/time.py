@@ -11,7 +11,7 @@ PHASES = ("embed", "train", "evaluate")
 
 
 def time_table(groups: Sequence[Group]) -> Table:
-    """Return one row per run: seconds of each phase, all seeds together, and from start to end."""
+    """Return a row a run: seconds a phase, all seeds together, and from start to end."""
     caption = (
         "Seconds spent to embed, to train and to evaluate, all seeds together; total is from start "
         "to end, loading included where one process did it all."
