@@ -131,5 +131,7 @@ def as_csr(matrix: Tensor) -> Tensor:
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
+    if indptr.dtype != indices.dtype:  # MKL does not mind, torch's own products do
+        indptr = indptr.to(indices.dtype)
     with quietly_sparse():
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
