@@ -306,11 +306,15 @@ MANY = "source,target\n" + "ann,bob\n" * 50
         (NODES, "", r"edges\.csv: cannot be read as a table \(Empty CSV file\)"),
         (NODES + "ann,,1,2\n", EDGES, r"nodes\.csv: row 4 repeats id 'ann' of row 1"),
         (NODES + "d,,1,2\n" * 9 + "e,,1,x\n", EDGES, r"nodes\.csv: cannot be .*row 13: .*'x'"),
-        (NODES + "dan,,1,inf\n", EDGES, r"nodes\.csv: features hold NaN or infinity.* in row 3"),
+        (NODES + "dan,,1,inf\n", EDGES, r"nodes\.csv: row 4 has inf in column 'f': expected"),
         (NODES + "dan,,,1\n", EDGES, r"nodes\.csv: row 4 has no value in column 'time'"),
-        (NODES + "dan,,soon,1\n", EDGES, r"nodes\.csv: column 'time' holds string"),
-        ("id,label\na,0\nb,-7\n", EDGES, r"nodes\.csv: node 1 has label -7: expected a class"),
-        ("id,label\na,0\nb,0.5\n", EDGES, r"nodes\.csv: column 'label' holds numbers that are no"),
+        (
+            NODES + "dan,,soon,1\n",
+            EDGES,
+            r"nodes\.csv: row 4 has 'soon' in column 'time': expected",
+        ),
+        ("id,label\na,0\nb,-7\n", EDGES, r"nodes\.csv: row 2 has -7 in column 'label': expected a"),
+        ("id,label\na,0\nb,0.5\n", EDGES, r"nodes\.csv: row 2 has 0.5 in column 'label': expected"),
     ],
 )
 def test_bad_tables_are_one_sentence(tmp_path: Path, nodes: str, edges: str, said: str) -> None:

@@ -165,3 +165,44 @@ def test_computers(shared: Path) -> None:
     graph = read_npz(shared / "amazon_computers.npz")
     assert (graph.num_nodes, graph.num_classes, graph.num_features) == (13_752, 10, 767)
     assert graph.to_undirected().num_edges == 491_722
+
+
+def test_other_arrays_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = saved(tmp_path, **PLAIN, edge_weight=np.ones(2), names=np.array(["a", "b", "c"]))
+    read_npz(path)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"{path}: arrays 'edge_weight', 'names' are ignored: only"
+    )
+
+
+def test_dates_are_seconds(tmp_path: Path) -> None:
+    year = np.array(["1970-01-02", "1969-12-31", "1970-01-01"], "datetime64[D]")
+    graph = read_npz(saved(tmp_path, **PLAIN, year=year))
+    assert graph.time is not None
+    assert graph.time.tolist() == [86_400, -86_400, 0]
+    year[1] = np.datetime64("NaT")
+    with pytest.raises(DataError, match="array 'year' has no date for node 1"):
+        read_npz(saved(tmp_path, **PLAIN, year=year))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"edge_index": np.ones((2, 3), bool)}, "edge_index holds torch.bool: expected integers"),
+        ({"year": np.array([1.0, np.nan, 2.0])}, "time holds torch.float64: expected integers"),
+        ({"x": np.ones((3, 1)) * 1j}, "array 'x' holds complex128: expected numbers"),
+    ],
+)
+def test_kinds_of_numbers_that_are_refused(tmp_path: Path, change: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_npz(saved(tmp_path, **PLAIN | change))
+
+
+def test_a_sparse_column_that_drowns_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Columns reach 3, 2, nothing and 5000; the lower median of the three that hold anything is 3.
+    read_npz(saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2.0, 3.0, 5000.0])))
+    (record,) = caplog.records
+    assert "feature column 3 (counted from 0) reaches 5000, 1,667 times" in record.getMessage()

@@ -123,3 +123,35 @@ def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"graph\.pt: .*expected torch.save of"):
         read_pt(path)
+
+
+def test_what_it_holds_beside_is_named(
+    tmp_path: Path, tiny: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tiny.to_data()
+    read_pt(saved(tmp_path, data))
+    assert not caplog.records
+    data.train_mask, data.edge_attr = torch.ones(4).bool(), torch.ones(3, 2)
+    path = saved(tmp_path, data)
+    read_pt(path)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: attributes 'train_mask', 'edge_attr' are ignored: only x, edge_index, y and time "
+        "are used"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"edge_index": torch.ones(2, 3).bool()}, "edge_index holds torch.bool: expected integers"),
+        ({"time": torch.tensor([1.0, float("nan"), 2.0, 3.0])}, "time holds torch.float32: expec"),
+        ({"x": torch.ones(4, 1) * 1j}, "features hold torch.complex64: expected real numbers"),
+        ({"x": (torch.ones(4, 1) * 1j).to_sparse()}, "features hold torch.complex64: expected re"),
+        ({"x": (torch.ones(4, 1) * 1j).to_sparse_csr()}, "features hold torch.complex64: expected"),
+    ],
+)
+def test_kinds_of_numbers_that_are_refused(
+    tmp_path: Path, tiny: Graph, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DataError, match=rf"graph\.pt: {said}"):
+        read_pt(saved(tmp_path, as_dict(tiny) | change))

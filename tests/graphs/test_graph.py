@@ -372,3 +372,55 @@ def test_coordinate_features_are_taken_as_csr() -> None:
     )
     assert graph.features.layout == torch.sparse_csr
     assert graph.subgraph(torch.tensor([2])).features.to_dense().equal(torch.eye(3)[2:])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"time": torch.tensor([1.0, float("nan")])}, "time holds torch.float32: expected integ"),
+        ({"time": torch.tensor([1.5, 2.0])}, "time holds torch.float32: expected integers"),
+        ({"time": torch.tensor([True, False])}, "time holds torch.bool: expected integers"),
+        ({"features": torch.ones(2, 1) * 1j}, "features hold torch.complex64: expected real"),
+        (
+            {"features": (torch.ones(2, 1) * 1j).to_sparse()},
+            "features hold torch.complex64: expected real numbers",
+        ),
+        ({"edge_index": torch.ones(2, 3).bool()}, "edge_index holds torch.bool: expected integers"),
+        ({"edge_index": torch.ones(2, 3) * 1j}, "edge_index holds torch.complex64: expected int"),
+    ],
+)
+def test_kinds_of_numbers_that_are_refused(change: dict[str, Tensor], said: str) -> None:
+    parts = {
+        "edge_index": edge_index([(0, 1)]),
+        "features": torch.ones(2, 1),
+        "labels": torch.tensor([0, 1]),
+    } | change
+    with pytest.raises(DataError, match=said):
+        Graph.from_edges(parts.pop("edge_index"), **parts)
+    names = {"features": "x", "labels": "y"}
+    held = {"edge_index": edge_index([(0, 1)])} | {names.get(k, k): v for k, v in parts.items()}
+    with pytest.raises(DataError, match=said):
+        Graph.from_data(Data(**held | {names.get(k, k): v for k, v in change.items()}))
+
+
+def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    data = Data(
+        x=torch.ones(2, 1),
+        edge_index=edge_index([(0, 1)]),
+        y=torch.tensor([0, 1]),
+        time=torch.tensor([5, 6]),
+    )
+    assert Graph.from_data(data).time is not None
+    assert not caplog.records
+    data.edge_weight, data.train_mask = torch.ones(1), torch.tensor([True, False])
+    Graph.from_data(data)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Data: attributes 'edge_weight', 'train_mask' are ignored: only x, edge_index, y and time "
+        "are used"
+    ]
+
+
+def test_several_labels_a_node_are_refused() -> None:
+    data = Data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.zeros(2, 3).long())
+    with pytest.raises(DataError, match=r"y has shape \[2, 3\]: expected one value a node"):
+        Graph.from_data(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.feature_scale import column_peaks, say_loud_column
+from evergraph.graphs.validation import check_real, check_whole
 
 
 @contextmanager
@@ -30,12 +32,20 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def assemble(
-    *, edge_index: Tensor, features: Tensor | None, labels: Tensor, time: Tensor | None
+    path: Path,
+    *,
+    edge_index: Tensor,
+    features: Tensor | None,
+    labels: Tensor,
+    time: Tensor | None,
+    names: Sequence[str] | None = None,
 ) -> Graph:
     """Return the graph of a file's arrays; without features they are 0 wide.
 
+    A feature column that drowns the others is said to do so.
+
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes];
-    time: integer [nodes].
+    time: integer [nodes]; path, names: of the file and of the feature columns, for what is said.
     """
     check_integers("y", labels)
     nodes = labels.numel()
@@ -43,15 +53,16 @@ def assemble(
         features = torch.zeros(nodes, 0)
     if time is not None:
         check_integers("time", time)
-    return Graph.from_edges(edge_index, features=features, labels=labels, time=time)
+    graph = Graph.from_edges(edge_index, features=features, labels=labels, time=time)
+    say_loud_column(path, column_peaks(graph.features), names)
+    return graph
 
 
 def check_integers(name: str, values: Tensor) -> None:
     """Raise unless there is one integer for each node."""
     if values.dim() != 1:
         raise DataError(f"{name} has shape {list(values.shape)}: expected [nodes]")
-    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-        raise DataError(f"{name} holds {values.dtype}: expected integers")
+    check_whole(name, values)
 
 
 def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -60,6 +71,7 @@ def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[in
     indptr: integer [rows + 1]; indices, values: [stored].
     """
     rows, columns = shape
+    check_real(values)
     if rows < 0 or columns < 0:
         raise DataError(f"CSR features have shape {list(shape)}: expected [nodes, dims]")
     if indptr.shape != (rows + 1,) or indices.dim() != 1 or values.shape != indices.shape:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.datasets.piece import Piece
-from evergraph.datasets.table_folder import check_columns
+from evergraph.datasets.table_folder import TEXT, check_columns, rows_from_one
 
 if TYPE_CHECKING:
     import pyarrow
-
-# Columns whose kind depends on all rows stay text until all rows are known.
-TEXT = ("id", "source", "target", "label", "time")
 
 
 def read_csv(
@@ -95,5 +91,4 @@ def _parse(
         return parse(threads=False)  # only one thread knows the row
     except pa.ArrowInvalid as error:
         shift = before - (names is None)  # it counts the header as a row
-        said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", str(error))
-        raise pa.ArrowInvalid(said) from error
+        raise pa.ArrowInvalid(rows_from_one(str(error), shift)) from error

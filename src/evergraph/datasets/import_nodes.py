@@ -17,9 +17,12 @@ from evergraph.datasets.appended_array import AppendedArray
 from evergraph.datasets.import_progress import NodesRead
 from evergraph.datasets.node_index import write_ids
 from evergraph.datasets.piece import Piece
-from evergraph.datasets.table_columns import column, features, ids, labels, whole_numbers
-from evergraph.datasets.table_folder import RESERVED
+from evergraph.datasets.table_columns import column, features, ids, is_text
+from evergraph.datasets.table_folder import feature_names
+from evergraph.datasets.table_labels import label_values, numbered, say_missing, spelled_missing
 from evergraph.datasets.table_pieces import read_pieces
+from evergraph.datasets.table_times import times
+from evergraph.graphs.feature_scale import column_peaks, loud_column
 from evergraph.graphs.validation import check_labels
 
 if TYPE_CHECKING:
@@ -37,31 +40,40 @@ def import_nodes(
     """
     pieces = read_pieces(path, ("id", "label"), size=size)
     first = next(pieces)
-    names = [name for name in first.table.column_names if name not in RESERVED]
+    names = feature_names(first.table.column_names)
     timed = "time" in first.table.column_names
     (graph / "time.npy").unlink(missing_ok=True)
-    classes = _Classes(text=path.suffix != ".parquet")
+    classes = _Classes(guess=path.suffix != ".parquet")
+    peaks, dates = torch.zeros(len(names)), _Dates()
     with ExitStack() as stack:
         stack.enter_context(disk_is_enough(ids_file))
         matrix = AppendedArray(graph / "features.npy", np.float32, width=len(names))
         codes = AppendedArray(graph / "labels.npy", np.int64)
-        times = AppendedArray(graph / "time.npy", np.int64) if timed else None
-        arrays = [array for array in (matrix, codes, times) if array is not None]
+        when = AppendedArray(graph / "time.npy", np.int64) if timed else None
+        arrays = [array for array in (matrix, codes, when) if array is not None]
         for array in arrays:
             stack.enter_context(closing(array))
         kept_ids = stack.enter_context(write_ids(ids_file, ids(first.table, "id").type))
         for piece in _chain(first, pieces):
             table, before = piece.table, piece.before
             kept_ids.write_table(_table(id=ids(table, "id", before=before)))
-            matrix.append(_finite(features(table, names, before=before).numpy(), before))
-            codes.append(classes.codes(column(table, "label")))
-            if times is not None:
-                times.append(_times(table, before))
+            values = features(table, names, before=before)
+            torch.maximum(peaks, column_peaks(values), out=peaks)
+            matrix.append(values.numpy())
+            codes.append(classes.codes(column(table, "label"), before))
+            if when is not None:
+                when.append(dates.times(table, before))
             on_piece(piece)
         for array in arrays:
             array.finish()
     count = _number_classes(graph / "labels.npy", classes)
-    return NodesRead(nodes=codes.length, features=len(names), classes=count)
+    say_missing(path, classes.missing)
+    return NodesRead(
+        nodes=codes.length,
+        features=len(names),
+        classes=count,
+        loud=loud_column(peaks, names),
+    )
 
 
 def _chain(first: Piece, rest: Any) -> Any:
@@ -75,26 +87,23 @@ def _table(**columns: Any) -> pyarrow.Table:
     return pa.table(columns)
 
 
-def _finite(values: NDArray[np.float32], before: int) -> NDArray[np.float32]:
-    if not np.isfinite(values.sum(dtype=np.float64)):
-        bad = np.flatnonzero(~np.isfinite(values).all(1))
-        if len(bad):
+class _Dates:
+    """Reads times piece by piece, all numbers or all dates."""
+
+    def __init__(self) -> None:
+        self._dates: bool | None = None
+
+    def times(self, table: pyarrow.Table, before: int) -> NDArray[np.int64]:
+        """Return the times of a piece.  int64 [rows]"""
+        found, dates = times(table, before=before)
+        if len(found) and self._dates not in (None, dates):
+            value = column(table, "time")[0].as_py()
             raise DataError(
-                f"features hold NaN or infinity, first in row {before + int(bad[0])}: "
-                f"expected finite numbers"
+                f"row {before + 1} has {value!r} in column 'time': expected a "
+                f"{'date or a timestamp' if self._dates else 'whole number'} like those before it"
             )
-    return values
-
-
-def _times(table: pyarrow.Table, before: int) -> NDArray[np.int64]:
-    import pyarrow as pa
-
-    values = column(table, "time")
-    if pa.types.is_string(values.type):
-        coded = values.dictionary_encode()
-        values = _as_read(coded.dictionary.to_pylist()).take(coded.indices)
-    times: NDArray[np.int64] = whole_numbers(_table(time=values), "time", before=before).numpy()
-    return times
+        self._dates = dates if len(found) else self._dates
+        return found.numpy()
 
 
 class _Classes:
@@ -102,41 +111,44 @@ class _Classes:
 
     A label is a number or a name depending on all others, and names are numbered in sorted order:
     neither is known before the last row.
+
+    Attributes:
+        missing: how often each way to write a missing label was met.
     """
 
-    def __init__(self, *, text: bool) -> None:
-        self.text = text  # whether the file says nothing of what its labels are
+    def __init__(self, *, guess: bool) -> None:
+        self.guess = guess  # whether the file says nothing of what its labels are
+        self.missing: dict[str, int] = {}
         self._kind: Any = None
         self._codes: dict[Any, int] = {}
+        self._rows: list[int] = []  # where each label was met first
 
-    def codes(self, values: pyarrow.Array) -> NDArray[np.int64]:
+    def codes(self, values: pyarrow.Array, before: int) -> NDArray[np.int64]:
         """Return a number for each label.  [rows] -> int64 [rows]"""
+        for text, count in spelled_missing(values).items():
+            self.missing[text] = self.missing.get(text, 0) + count
+        if not self.guess or not is_text(values.type):
+            values = label_values(values, guess=False, before=before)
         self._kind = values.type
         coded = values.dictionary_encode(null_encoding="encode")
-        known = coded.dictionary.to_pylist()
-        places = [self._codes.setdefault(label, len(self._codes)) for label in known]
         order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
+        first = np.unique(order, return_index=True)[1]
+        places = []
+        for label, row in zip(coded.dictionary.to_pylist(), first.tolist(), strict=True):
+            if label not in self._codes:
+                self._codes[label] = len(self._codes)
+                self._rows.append(before + row)
+            places.append(self._codes[label])
         return np.array(places, np.int64)[order]
 
     def classes(self) -> NDArray[np.int64]:
         """Return the class of each number that was given."""
         import pyarrow as pa
 
-        found = list(self._codes)
-        values = _as_read(found) if self.text else pa.array(found, self._kind)
-        classes: NDArray[np.int64] = labels(_table(label=values)).numpy()
-        return classes
-
-
-def _as_read(texts: list[str]) -> pyarrow.Array:
-    """Return texts as what a CSV reader takes a column of them for: numbers, names, dates."""
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    lines = "\n".join('"' + text.replace('"', '""') + '"' for text in ("column", *texts))
-    options = csv.ParseOptions(newlines_in_values=True)
-    table = csv.read_csv(pa.BufferReader(f"{lines}\n".encode()), parse_options=options)
-    return column(table, "column")
+        values = pa.array(list(self._codes), self._kind)
+        if self.guess:
+            values = label_values(values, guess=True, rows=np.array(self._rows, np.int64))
+        return numbered(values).numpy()
 
 
 def _number_classes(path: Path, classes: _Classes) -> int:

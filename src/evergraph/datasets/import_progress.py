@@ -43,11 +43,15 @@ class Inputs:
 
 @dataclass(frozen=True)
 class NodesRead:
-    """What the node table was found to hold."""
+    """What the node table was found to hold.
+
+    loud: what is to be said of a feature column that drowns the others, if there is one.
+    """
 
     nodes: int
     features: int
     classes: int
+    loud: str | None = None
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class ImportStages:
             "features": found.features,
             "seconds": round(time.monotonic() - self._began, 3),
         }
-        about = {"inputs": asdict(inputs), "report": report}
+        about = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         checksum = self.writer.finish(undirected=inputs.undirected, about=about)
         (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone
         if out.exists():

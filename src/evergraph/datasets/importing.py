@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say
 from evergraph.core.resources import Resources
 from evergraph.datasets.assembly import naming
 from evergraph.datasets.import_progress import InputFile, Inputs, inputs_of
 from evergraph.datasets.import_report import ImportReport
 from evergraph.datasets.import_stages import ImportStages, OnProgress
 from evergraph.datasets.one_at_a_time import one_at_a_time
+from evergraph.datasets.table_folder import say_ends_only
+from evergraph.datasets.table_pieces import columns_of
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
 logger = logging.getLogger(__name__)
@@ -76,7 +79,11 @@ def import_graph(
         work.sort(found)
         if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
-        return work.finish(found, out)
+        report = work.finish(found, out)
+    say_ends_only(edges, columns_of(edges))
+    if found.loud is not None:
+        say(nodes, found.loud)
+    return report
 
 
 def _there_already(out: Path, inputs: Inputs) -> ImportReport:

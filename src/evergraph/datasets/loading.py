@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
+from evergraph.core.notices import say
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
 from evergraph.datasets.feature_layout import fitting_layout
@@ -14,7 +15,7 @@ from evergraph.datasets.npz_file import read_npz
 from evergraph.datasets.pt_file import read_pt
 from evergraph.datasets.table_folder import read_table_folder
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
+from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
 READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
@@ -67,7 +68,7 @@ def read_path(path: Path) -> Graph:
     """Return the graph of a file or folder, edges as listed."""
     path = path.expanduser()
     if path.is_dir():
-        return open_graph_folder(path) if is_graph_folder(path) else read_table_folder(path)
+        return read_graph_folder(path) if is_graph_folder(path) else read_table_folder(path)
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:
@@ -76,6 +77,15 @@ def read_path(path: Path) -> Graph:
             f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
         )
     return READERS[path.suffix](path)
+
+
+def read_graph_folder(path: Path) -> Graph:
+    """Return an imported graph; what the import said of its features is said again."""
+    graph = open_graph_folder(path)
+    loud = read_facts(path)["about"].get("loud")
+    if loud is not None:
+        say(path, loud)
+    return graph
 
 
 def is_registered(name: str) -> bool:

@@ -2,7 +2,8 @@
 
 Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes]; features as ``x`` [nodes, dims],
 or as CSR in ``x_indptr``, ``x_indices``, ``x_shape`` and, where values are not all 1, ``x_data``,
-or none; optionally ``year`` integer [nodes], which becomes ``Graph.time``.
+or none; optionally ``year`` integer [nodes], which becomes ``Graph.time`` (a ``datetime64`` becomes
+the seconds since 1970). Other arrays are ignored, which is said.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
@@ -29,18 +31,21 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 def read_npz(path: Path) -> Graph:
     """Return the graph that an ``.npz`` file holds, edges as listed."""
     with naming(path):
-        arrays = _read_arrays(path)
+        arrays, others = _read_arrays(path)
         for key in ("edge_index", "y"):
             if key not in arrays:
                 raise DataError(
                     f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
                 )
-        return assemble(
+        graph = assemble(
+            path,
             edge_index=_tensor(arrays, "edge_index"),
             features=_features(arrays),
             labels=_tensor(arrays, "y"),
             time=_tensor(arrays, "year") if "year" in arrays else None,
         )
+    say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
+    return graph
 
 
 def write_npz(graph: Graph, path: Path) -> None:
@@ -57,13 +62,14 @@ def write_npz(graph: Graph, path: Path) -> None:
         np.savez(file, **plain)
 
 
-def _read_arrays(path: Path) -> Arrays:
-    """Return the arrays of the file that have a meaning here."""
+def _read_arrays(path: Path) -> tuple[Arrays, list[str]]:
+    """Return the arrays of the file that have a meaning here, and the names of the others."""
     if not zipfile.is_zipfile(path):
         raise DataError("is not a whole .npz file: expected a zip archive of arrays")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {key: _plain(archive, key) for key in KEYS if key in archive.files}
+            others = [name for name in archive.files if name not in KEYS]
+            return {key: _plain(archive, key) for key in KEYS if key in archive.files}, others
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
         raise DataError(f"is damaged ({error}): expected a zip archive of arrays") from error
 
@@ -74,9 +80,18 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
         array: npt.NDArray[np.generic] = archive[key]
     except ValueError as error:
         raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
+    if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
+        return _seconds(array)
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise DataError(f"array {key!r} holds {getattr(array, 'dtype', 'bytes')}: expected numbers")
     return array
+
+
+def _seconds(dates: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
+    if np.isnat(dates).any():
+        node = int(np.isnat(dates).argmax())
+        raise DataError(f"array 'year' has no date for node {node}: expected one")
+    return dates.astype("datetime64[s]").astype(np.int64)
 
 
 def _tensor(arrays: Arrays, key: str) -> Tensor:

@@ -16,25 +16,31 @@ from evergraph.datasets.assembly import assemble, checked_csr, naming
 from evergraph.datasets.download import reason
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
+from evergraph.graphs.unread import TIME, say_unread
+from evergraph.graphs.validation import check_real
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
-TIME_KEYS = ("time", "node_year")
 
 
 def read_pt(path: Path) -> Graph:
     """Return the graph that a ``.pt`` file holds.
 
     The file is a ``Data``, the tuple in which PyG's in-memory datasets keep one, or a dict; ``x``
-    may be missing, ``time`` (or OGB's ``node_year``) may be there.
+    may be missing, ``time`` (or OGB's ``node_year``) may be there. What else it holds is ignored,
+    which is said.
     """
     with naming(path):
-        tensors = _tensors(_read_safely(path))
-        return assemble(
+        content = _content(_read_safely(path))
+        tensors = _tensors(content)
+        graph = assemble(
+            path,
             edge_index=tensors["edge_index"],
             features=_features(tensors.get("x")),
             labels=_column(tensors["y"]),
-            time=next((_column(tensors[key]) for key in TIME_KEYS if key in tensors), None),
+            time=next((_column(tensors[key]) for key in TIME if key in tensors), None),
         )
+    say_unread(path, [str(key) for key, value in content.items() if value is not None])
+    return graph
 
 
 def _read_safely(path: Path) -> Any:
@@ -52,14 +58,19 @@ def _read_safely(path: Path) -> Any:
         raise DataError(f"is damaged or no .pt file ({reason(error)}): {EXPECTED}") from error
 
 
-def _tensors(content: Any) -> dict[str, Tensor]:
-    """Return the tensors of what was saved, by name; edge_index and y are there."""
+def _content(content: Any) -> Mapping[Any, Any]:
+    """Return what was saved, by name."""
     if isinstance(content, tuple) and content:  # PyG's in-memory datasets: (dict, slices, class)
         content = content[0]
     if hasattr(content, "to_dict"):
         content = content.to_dict()
     if not isinstance(content, Mapping):
         raise DataError(f"holds a {type(content).__name__}: {EXPECTED}")
+    return content
+
+
+def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
+    """Return the tensors among it, by name; edge_index and y are there."""
     tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
     for key in ("edge_index", "y"):
         if key not in tensors:
@@ -77,6 +88,7 @@ def _features(x: Tensor | None) -> Tensor | None:
         return x
     if x.dim() != 2 or x.layout not in (torch.sparse_csr, torch.sparse_coo):
         raise DataError(f"x is {x.layout} with shape {list(x.shape)}: expected [nodes, dims]")
+    check_real(x)
     if x.layout == torch.sparse_coo:
         x = as_csr(_checked_coo(x))
     # A crafted file could point outside the matrix, so its parts are not trusted.

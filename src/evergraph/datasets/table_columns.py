@@ -1,6 +1,7 @@
 """Columns of a table as arrays, with messages that name the column and the row.
 
-Of a table that is read in pieces, ``before`` is how many rows came before this piece.
+Rows count from 1, the header not included. Of a table that is read in pieces, ``before`` is how
+many rows came before this piece.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.graphs import UNLABELLED
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,49 +43,60 @@ def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
     return values.cast(pa.int64() if numbers else pa.string())
 
 
-def labels(table: pyarrow.Table) -> Tensor:
-    """Return the class of each node; names are numbered in sorted order.  int64 [nodes]"""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def features(
+    table: pyarrow.Table, names: list[str], *, before: int = 0, most: float = np.inf
+) -> Tensor:
+    """Return numeric columns side by side, all finite.  float32 [rows, names]
 
-    values = column(table, "label")
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.string())
-    if is_text(values.type):
-        names = sorted({name for name in pc.unique(values).to_pylist() if name})
-        values = pc.index_in(values, value_set=pa.array(names, type=values.type))
-    return torch.from_numpy(as_integers(values, "label").fill_null(UNLABELLED).to_numpy().copy())
-
-
-def whole_numbers(table: pyarrow.Table, name: str, *, before: int = 0) -> Tensor:
-    """Return a column of integers without gaps.  int64 [rows]"""
-    values = column(table, name)
-    check_filled(values, name, before=before)
-    return torch.from_numpy(as_integers(values, name).to_numpy().copy())
-
-
-def features(table: pyarrow.Table, names: list[str], *, before: int = 0) -> Tensor:
-    """Return numeric columns side by side.  float32 [rows, names]"""
+    most: the largest absolute value that is allowed.
+    """
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32)
+    rule = "a finite number" if most == np.inf else f"a finite number of at most {most:g}"
     for place, name in enumerate(names):
         values = column(table, name)
         if not is_number(values.type):
-            raise DataError(f"feature column {name!r} holds {values.type}: expected numbers")
+            raise DataError(
+                f"feature column {name!r} holds {values.type}: expected numbers, since all columns "
+                "but id, label and time are features"
+            )
         check_filled(values, name, before=before)
-        matrix[:, place] = values.to_numpy(zero_copy_only=False)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
+            matrix[:, place] = values.to_numpy(zero_copy_only=False)
+        wrong = ~(np.abs(matrix[:, place]) <= min(most, np.finfo(np.float32).max))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise DataError(
+                f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
+                f"{rule}"
+            )
     return torch.from_numpy(matrix)
 
 
-def as_integers(values: pyarrow.Array, name: str) -> pyarrow.Array:
-    """Return numbers as int64; 3.0, as pandas writes a class beside gaps, is 3."""
+def as_integers(
+    values: pyarrow.Array, name: str, *, before: int = 0, rows: NDArray[Any] | None = None
+) -> pyarrow.Array:
+    """Return numbers as int64; 3.0, as pandas writes a class beside gaps, is 3.
+
+    rows: the rows that the values are from, where these are not one after the other.
+    """
     import pyarrow as pa
 
+    if pa.types.is_null(values.type):
+        return values.cast(pa.int64())
+    if not pa.types.is_integer(values.type) and not pa.types.is_floating(values.type):
+        raise DataError(f"column {name!r} holds {values.type}: expected integers")
     try:
-        if pa.types.is_null(values.type) or is_number(values.type):
-            return values.cast(pa.int64())
-    except pa.ArrowInvalid as error:
-        raise DataError(f"column {name!r} holds numbers that are not whole: {error}") from error
-    raise DataError(f"column {name!r} holds {values.type}: expected integers")
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        numbers = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False))
+        # From 2^63 on an integer has more than 64 bits; NaN is not below it either.
+        wrong = ~((numbers < 2.0**63) & (numbers >= -(2.0**63)) & (np.floor(numbers) == numbers))
+        row = int(wrong.argmax())
+        found = before + row + 1 if rows is None else int(rows[row]) + 1
+        raise DataError(
+            f"row {found} has {values[row].as_py()!r} in column {name!r}: expected a whole number "
+            "of 64 bits"
+        ) from None
 
 
 def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
@@ -113,3 +125,19 @@ def is_number(kind: pyarrow.DataType) -> bool:
 
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None:
+    """Return texts as a CSV reader reads them as ``kind``, None where one of them is none."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    rows = ('"' + text.replace('"', '""') + '"' for text in ("column", *texts.to_pylist()))
+    options = csv.ParseOptions(newlines_in_values=True)
+    convert = csv.ConvertOptions(column_types={"column": kind}, null_values=[])
+    source = pa.BufferReader(("\n".join(rows) + "\n").encode())
+    try:
+        table = csv.read_csv(source, parse_options=options, convert_options=convert)
+    except pa.ArrowInvalid:
+        return None
+    return column(table, "column")

@@ -1,12 +1,14 @@
 """Graphs in a folder of two tables: ``nodes`` and ``edges``, each ``.csv`` or ``.parquet``.
 
-nodes: ``id`` (string or integer), ``label`` (integer or string, empty where not known), optionally
-``time`` (integer); every other column is a numeric feature. edges: ``source`` and ``target``, ids
-of nodes; other columns are ignored. Messages count rows from 1, the header not included.
+nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
+missing one is written), optionally ``time`` (integer, date or timestamp; see ``table_times``);
+every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other
+columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +17,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
 from evergraph.datasets.assembly import assemble, naming
 from evergraph.datasets.download import reason
-from evergraph.datasets.table_columns import features, ids, labels, whole_numbers
+from evergraph.datasets.table_columns import features, ids
+from evergraph.datasets.table_labels import labels
+from evergraph.datasets.table_times import times
 from evergraph.graphs import Graph
 
 if TYPE_CHECKING:
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".parquet")
 RESERVED = ("id", "label", "time")
+ENDS = ("source", "target")
+# Columns of a CSV whose kind depends on all rows, or that stay text.
+TEXT = ("id", "source", "target", "label", "time")
 
 
 def read_table_folder(folder: Path) -> Graph:
@@ -35,15 +43,32 @@ def read_table_folder(folder: Path) -> Graph:
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
-        edges = read_table(edges_path, ("source", "target"))
-        ends = [positions(edges, column, node_ids) for column in ("source", "target")]
+        edges = read_table(edges_path, ENDS)
+        ends = [positions(edges, column, node_ids) for column in ENDS]
+    names = feature_names(nodes.column_names)
     with naming(nodes_path):
-        return assemble(
+        graph = assemble(
+            nodes_path,
             edge_index=torch.stack(ends),
-            features=features(nodes, [c for c in nodes.column_names if c not in RESERVED]),
-            labels=labels(nodes),
-            time=whole_numbers(nodes, "time") if "time" in nodes.column_names else None,
+            features=features(nodes, names),
+            labels=labels(nodes, nodes_path),
+            time=times(nodes)[0] if "time" in nodes.column_names else None,
+            names=names,
         )
+    say_ends_only(edges_path, edges.column_names)
+    return graph
+
+
+def feature_names(columns: list[str]) -> list[str]:
+    """Return which columns of a node table are features."""
+    return [name for name in columns if name not in RESERVED]
+
+
+def say_ends_only(path: Path, columns: list[str]) -> list[str]:
+    """Say which columns of an edge table are not used, and return them."""
+    ignored = [name for name in columns if name not in ENDS]
+    say_ignored(path, "column", ignored, "edges have no weights or kinds yet, only two ends")
+    return ignored
 
 
 def find_table(folder: Path, name: str) -> Path:
@@ -59,7 +84,8 @@ def find_table(folder: Path, name: str) -> Path:
 def read_table(path: Path, columns: tuple[str, ...]) -> pyarrow.Table:
     """Read a table that has at least the given columns.
 
-    Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files.
+    Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
+    are text as well until all of them are known.
     """
     import pyarrow.csv
     import pyarrow.parquet
@@ -68,13 +94,38 @@ def read_table(path: Path, columns: tuple[str, ...]) -> pyarrow.Table:
         if path.suffix == ".parquet":
             table: Any = pyarrow.parquet.read_table(path)
         else:
-            text = {name: pyarrow.string() for name in ("id", "source", "target")}
+            text = {name: pyarrow.string() for name in TEXT}
             options = pyarrow.csv.ConvertOptions(column_types=text)
-            table = pyarrow.csv.read_csv(path, convert_options=options)
+            table = _read_csv(path, options)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"cannot be read as a table ({reason(error)})") from error
     check_columns(table.column_names, columns)
     return table
+
+
+def _read_csv(path: Path, convert: Any) -> pyarrow.Table:
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    try:
+        return csv.read_csv(path, convert_options=convert)
+    except pa.ArrowInvalid:
+        pass
+    try:  # only one thread knows the row
+        return csv.read_csv(
+            path, convert_options=convert, read_options=csv.ReadOptions(use_threads=False)
+        )
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(rows_from_one(str(error), -1)) from error
+
+
+def rows_from_one(said: str, shift: int) -> str:
+    """Return a message of pyarrow with its rows as we count them; it counts the header.
+
+    >>> rows_from_one("CSV parse error: Row #3: Expected 2 columns, got 1", -1)
+    'CSV parse error: row 2: Expected 2 columns, got 1'
+    """
+    return re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", said)
 
 
 def check_columns(found: list[str], needed: tuple[str, ...]) -> None:

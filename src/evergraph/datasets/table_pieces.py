@@ -48,6 +48,13 @@ def read_pieces(
         raise DataError(f"cannot be read as a table ({reason(error)})") from error
 
 
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a table's columns, from its beginning."""
+    first = next(read_pieces(path, (), size=1 << 16))
+    names: list[str] = first.table.column_names
+    return names
+
+
 def _read_parquet(
     path: Path,
     needed: tuple[str, ...],

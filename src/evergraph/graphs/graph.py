@@ -14,7 +14,15 @@ from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
-from evergraph.graphs.validation import UNLABELLED, check_edges, check_features, check_labels
+from evergraph.graphs.unread import say_unread
+from evergraph.graphs.validation import (
+    UNLABELLED,
+    check_edges,
+    check_features,
+    check_labels,
+    check_real,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -205,12 +213,16 @@ class Graph:
     ) -> Graph:
         """Build a graph from (source, target) pairs; doubles and self-loops are dropped.
 
-        edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes].
+        edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
+        integer [nodes].
         Self-loops are the normalisation's business: it adds exactly one where it is asked to.
         """
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
+        check_real(features)
+        if time is not None:
+            check_whole("time", time)
         if features.layout not in (torch.strided, torch.sparse_csr):
             features = as_csr(features)
         features = features.float() if features.dtype != torch.float32 else features
@@ -226,19 +238,25 @@ class Graph:
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
-        """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``)."""
+        """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
+
+        ``time``, or OGB's ``node_year``, is read where it is there. Whatever else the object holds
+        (weights, masks) is not used, and a warning in the log says so.
+        """
         edge_index, x, y = data.edge_index, data.x, data.y
         for name, value in (("edge_index", edge_index), ("x", x), ("y", y)):
             if value is None:
                 raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
         time: Any = data.get("time", data.get("node_year"))
-        return cls.from_edges(
+        graph = cls.from_edges(
             edge_index,
             features=x,
-            labels=y.reshape(-1),
-            time=None if time is None else time.reshape(-1),
+            labels=_column("y", y),
+            time=None if time is None else _column("time", time),
             undirected=undirected,
         )
+        say_unread("Data", data.keys())
+        return graph
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
@@ -252,3 +270,10 @@ class Graph:
         if self.time is not None:
             data.time = self.time
         return data
+
+
+def _column(name: str, values: Tensor) -> Tensor:
+    """Return [nodes], or [nodes, 1] as OGB has it, as [nodes]."""
+    if values.dim() != 1 and values.shape[1:] != (1,):
+        raise DataError(f"{name} has shape {list(values.shape)}: expected one value a node")
+    return values.reshape(-1)

@@ -10,12 +10,17 @@ from evergraph.core.errors import DataError
 UNLABELLED = -1
 
 
+def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
+    """Raise unless values are of an integer type; booleans are none."""
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise DataError(f"{name} {verb} {values.dtype}: expected integers")
+
+
 def check_edges(edge_index: Tensor, nodes: int) -> None:
     """Raise unless every edge joins two existing nodes."""
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise DataError(f"edge_index has shape {tuple(edge_index.shape)}: expected [2, edges]")
-    if edge_index.is_floating_point():
-        raise DataError(f"edge_index holds {edge_index.dtype}: expected integers")
+    check_whole("edge_index", edge_index)
     if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= nodes):
         wrong = ((edge_index < 0) | (edge_index >= nodes)).any(0).nonzero()[0, 0]
         source, target = edge_index[:, wrong].tolist()
@@ -27,14 +32,19 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
 
 def check_labels(labels: Tensor) -> None:
     """Raise unless labels are classes 0, 1, ..., or -1 where a node has none."""
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise DataError(f"labels hold {labels.dtype}: expected integers")
+    check_whole("labels", labels, verb="hold")
     if labels.numel() and int(labels.min()) < UNLABELLED:
         node = int(labels.argmin())
         raise DataError(
             f"node {node} has label {int(labels[node])}: expected a class from 0 on, or "
             f"{UNLABELLED} for none"
         )
+
+
+def check_real(features: Tensor) -> None:
+    """Raise if features are complex: their imaginary part would be lost."""
+    if features.is_complex():
+        raise DataError(f"features hold {features.dtype}: expected real numbers")
 
 
 def check_features(features: Tensor, nodes: int) -> None:

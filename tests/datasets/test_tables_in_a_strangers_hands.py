@@ -1,0 +1,217 @@
+"""Tables as strangers have them: gaps in labels, weights of edges, dates, columns of all sizes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from evergraph.core.errors import DataError
+from evergraph.datasets import import_stages
+from evergraph.datasets.importing import import_graph
+from evergraph.datasets.loading import load
+from evergraph.graphs import Graph
+
+Read = Callable[[Path], Graph]
+NO_EDGES = "source,target\n"
+
+
+def read_folder(folder: Path) -> Graph:
+    return load(folder, undirected=False)
+
+
+def imported(folder: Path) -> Graph:
+    nodes, edges = (next(folder.glob(f"{name}.*")) for name in ("nodes", "edges"))
+    import_graph(edges, nodes, folder / "graph", undirected=False, overwrite=True)
+    return load(folder / "graph", undirected=False)
+
+
+@pytest.fixture(params=[read_folder, imported])
+def read(request: pytest.FixtureRequest) -> Read:
+    """Both ways to read tables; the rules are the same."""
+    reader: Read = request.param
+    return reader
+
+
+@pytest.fixture(autouse=True)
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import reads 32 bytes at a time, so that no piece knows what the others hold."""
+    monkeypatch.setattr(import_stages, "_LARGEST_PIECE", 32)
+
+
+def csv_of(folder: Path, nodes: str, edges: str = NO_EDGES) -> Path:
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    return folder
+
+
+def parquet_of(folder: Path, **nodes: Any) -> Path:
+    pyarrow.parquet.write_table(pa.table(nodes), str(folder / "nodes.parquet"))
+    (folder / "edges.csv").write_text(NO_EDGES)
+    return folder
+
+
+def test_labels_that_are_written_as_missing(
+    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    spelled = ["NULL", "\\N", "NaN", "None", "nan", "null", "NA", "N/A", "n/a", "#N/A", "<NA>", ""]
+    rows = "".join(f"m{place},{text}\n" for place, text in enumerate(spelled))
+    graph = read(csv_of(tmp_path, f"id,label\na,music\n{rows}b,art\nc,none\nd,Na\n"))
+    # Sorted by name: Na, art, music, none. Other spellings are classes.
+    assert graph.labels.tolist() == [2, *[-1] * 12, 1, 3, 0]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith(f"{tmp_path / 'nodes.csv'}: 11 labels are missing, written as '#N/A'")
+    assert r"or '\N'" in said[0]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+@pytest.mark.parametrize("text", ["None", r"\N", "NULL"])
+def test_numbers_beside_missing_labels_stay_numbers(tmp_path: Path, read: Read, text: str) -> None:
+    assert read(csv_of(tmp_path, f"id,label\na,10\nb,{text}\nc,9\n")).labels.tolist() == [10, -1, 9]
+
+
+def test_empty_labels_are_not_worth_a_word(
+    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert read(csv_of(tmp_path, "id,label\na,0\nb,\n")).labels.tolist() == [0, -1]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (pa.array([1.0, float("nan"), None]), [1, -1, -1]),
+        (pa.array([1, -1, 0]), [1, -1, 0]),
+        (pa.array(["x", "NULL", None]), [0, -1, -1]),
+        (pa.array(["10", "9", "None"]), [0, 1, -1]),  # Parquet says that they are names
+    ],
+)
+def test_missing_labels_in_parquet(
+    tmp_path: Path, read: Read, label: pa.Array, expected: list[int]
+) -> None:
+    assert read(parquet_of(tmp_path, id=[1, 2, 3], label=label)).labels.tolist() == expected
+
+
+def test_a_list_is_no_label(tmp_path: Path, read: Read) -> None:
+    parquet_of(tmp_path, id=[1, 2], label=[[1], [2, 3]])
+    said = r"nodes\.parquet: column 'label' holds list<.*>: expected text or integers"
+    with pytest.raises(DataError, match=said):
+        read(tmp_path)
+
+
+def test_other_columns_of_edges_are_ignored_and_named(
+    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = read(
+        csv_of(tmp_path, "id,label\na,0\nb,1\n", "source,weight,target,relation\na,0.5,b,cites\n")
+    )
+    assert graph.num_edges == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'edges.csv'}: columns 'weight', 'relation' are ignored: edges have no "
+        "weights or kinds yet, only two ends"
+    ]
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("2019", "2020", [2019, 2020]),
+        ("2019", "2020.0", [2019, 2020]),
+        ("1970-01-03", "1969-12-31", [2 * DAY, -DAY]),
+        ("1970-01-01 01:00:00", "1970-01-02", [3600, DAY]),
+        ("1970-01-01T00:00:07.9", "1970-01-01T00:00:08", [7, 8]),
+        ("1970-01-01T02:00:00+02:00", "1970-01-01T00:00:05Z", [0, 5]),
+    ],
+)
+def test_times_of_a_csv(
+    tmp_path: Path, read: Read, first: str, second: str, expected: list[int]
+) -> None:
+    graph = read(csv_of(tmp_path, f"id,label,time\na,0,{first}\nb,0,{second}\n"))
+    assert graph.time is not None
+    assert graph.time.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ([date(1970, 1, 2), date(1969, 12, 31)], [DAY, -DAY]),
+        ([datetime(1970, 1, 1, 1), datetime(1970, 1, 1)], [3600, 0]),
+        ([datetime(1969, 12, 31, 23, 59, 59, 500_000)] * 2, [-1, -1]),
+        ([datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))] * 2, [0, 0]),
+        ([2019.0, 2020.0], [2019, 2020]),
+    ],
+)
+def test_times_of_a_parquet(
+    tmp_path: Path, read: Read, time: list[Any], expected: list[int]
+) -> None:
+    graph = read(parquet_of(tmp_path, id=["a", "b"], label=[0, 1], time=time))
+    assert graph.time is not None
+    assert graph.time.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (("1", "soon"), "row 2 has 'soon' in column 'time': expected a"),
+        (("1", "2.5"), "row 2 has 2.5 in column 'time': expected a whole number"),
+        (("1", "NaN"), "row 2 has .* in column 'time': expected a whole number"),
+        (("1990-05-05", "1990-13-05"), "row 2 has '1990-13-05' in column 'time': expected a"),
+        (("1990", "1991", "1992", "1990-05-05"), "row 4 has '1990-05-05' in column 'time'"),
+        (("noon",), "row 1 has 'noon' in column 'time': expected a whole number, a date or a"),
+    ],
+)
+def test_what_is_no_time(tmp_path: Path, read: Read, times: tuple[str, ...], said: str) -> None:
+    rows = "".join(f"n{place},0,{time}\n" for place, time in enumerate(times))
+    csv_of(tmp_path, f"id,label,time\n{rows}")
+    with pytest.raises(DataError, match=rf"nodes\.csv: {said}"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ([0.0, float("nan")], "row 2 has nan in column 'time': expected a whole number"),
+        ([1, None], "row 2 has no value in column 'time'"),
+        ([True, False], "column 'time' holds bool: expected a whole number, a date"),
+    ],
+)
+def test_what_is_no_time_in_parquet(tmp_path: Path, read: Read, time: list[Any], said: str) -> None:
+    parquet_of(tmp_path, id=["a", "b"], label=[0, 1], time=time)
+    with pytest.raises(DataError, match=rf"nodes\.parquet: {said}"):
+        read(tmp_path)
+
+
+def test_rows_of_parquet_count_from_one(tmp_path: Path, read: Read) -> None:
+    parquet_of(tmp_path, id=["a", "b"], label=[0, 1], f=[1.0, float("nan")])
+    with pytest.raises(DataError, match=r"row 2 has nan in column 'f': expected a finite number"):
+        read(tmp_path)
+
+
+def test_a_column_that_drowns_the_others_is_named(
+    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The largest values are 2, 3 and 4e6; the median of them is 3.
+    graph = read(csv_of(tmp_path, "id,label,f,g,income\na,0,1,3,-4e6\nb,1,2,1,5\nc,0,0,0,0\n"))
+    assert graph.features[0].tolist() == [1, 3, -4e6]  # nothing is rescaled
+    said = {record.getMessage().partition(": ")[2] for record in caplog.records}
+    assert said == {
+        "feature column 'income' reaches 4e+06, 1,333,333 times what the median column reaches "
+        "(3): it drowns the others, so standardise the features"
+    }
+
+
+def test_columns_of_different_sizes_are_not_worth_a_word(
+    tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(csv_of(tmp_path, "id,label,f,g,h\na,0,1,3,2999\nb,1,2,1,5\n"))
+    assert not caplog.records
