@@ -286,3 +286,33 @@ def test_a_folder_keeps_it(tmp_path):
         reader.close()
     with pytest.raises(ConfigurationError, match="head"):
         ContinualNodeClassifier.open(path, width=47, topology=SGC(hops=1))
+
+
+def test_what_is_not_used_is_said(caplog):
+    import pandas as pd
+
+    edges = pd.DataFrame({"source": ["a"], "target": ["b"], "weight": [0.5]})
+    model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
+    assert model.status().edges == 2
+    data = Data(
+        x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]),
+        edge_weight=torch.ones(1), time=torch.tensor([1, 2]),
+    )  # fmt: skip
+    small().partial_fit(data)
+    assert [record.getMessage() for record in caplog.records] == [
+        "edges: column 'weight' is ignored: edges have no weights or kinds yet, only two ends",
+        "Data: attributes 'time', 'edge_weight' are ignored: only x, edge_index and y are used",
+    ]
+
+
+def test_complex_features_are_refused():
+    for values in (np.ones((1, 2)) * 1j, torch.ones(1, 2) * 1j):
+        with pytest.raises(DataError, match="expected real numbers"):
+            small().partial_fit(["a"], values)
+
+
+@pytest.mark.parametrize("none", [None, float("nan"), np.nan, np.float32("nan")])
+def test_a_label_that_is_missing(none):
+    model = small().partial_fit(["a", "b", "c"], torch.eye(3), ["x", none, "NULL"])
+    assert model.classes_.tolist() == ["x", "NULL"]  # Python has a None of its own
+    assert model.status().labelled == 2

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from evergraph.core.errors import DataError
+from evergraph.online import table_deltas
 from evergraph.online.table_deltas import read_deltas
 
 NODES = "id,label,f,time\na,x,1,5\nb,,2,5\nc,y,3,6\nd,x,4,7\ne,x,5,8\n"
@@ -22,7 +26,7 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_an_edge_comes_with_the_later_of_its_nodes(tables: tuple[Path, Path]) -> None:
-    deltas = read_deltas(*tables, batch=2, integers=False)
+    deltas = read_deltas(*tables, batch=2)
     assert len(deltas) == 3
     first, second, third = deltas
     assert (first.nodes, second.nodes, third.nodes) == (("a", "b"), ("c", "d"), ("e",))
@@ -31,24 +35,106 @@ def test_an_edge_comes_with_the_later_of_its_nodes(tables: tuple[Path, Path]) ->
     assert third.edges == (("e", "d"),)
     assert (first.labels, second.labels) == (("x", None), ("y", "x"))
     assert second.features.tolist() == [[3.0], [4.0]]  # the time is no feature
-
-
-def test_keys_follow_from_contents(tables: tuple[Path, Path]) -> None:
-    keys = [delta.key for delta in read_deltas(*tables, batch=2, integers=False)]
-    assert keys == [delta.key for delta in read_deltas(*tables, batch=2, integers=False)]
-    assert len(set(keys)) == 3
-    others = [delta.key for delta in read_deltas(*tables, batch=3, integers=False)]
-    assert not set(keys) & set(others[:1])
-    tables[0].write_text(NODES.replace("a,x,1", "a,x,9"))
-    changed = [delta.key for delta in read_deltas(*tables, batch=2, integers=False)]
-    assert [a == b for a, b in zip(keys, changed, strict=True)] == [False, True, True]
+    assert first.key is second.key is third.key is None
 
 
 def test_nodes_alone_and_integers(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text("id,f\n7,1\n8,2\n")
-    (delta,) = read_deltas(path, None, batch=100, integers=True)
+    (delta,) = read_deltas(path, integers=True)
     assert (delta.nodes, delta.labels, delta.edges) == ((7, 8), (None, None), ())
     path.write_text("id,f\n7,1\neight,2\n")
-    with pytest.raises(DataError, match=r"nodes\.csv: column 'id' holds ids that are no integers"):
-        read_deltas(path, None, batch=100, integers=True)
+    said = r"nodes\.csv: row 2 has 'eight' in column 'id': expected an integer"
+    with pytest.raises(DataError, match=said):
+        read_deltas(path, integers=True)
+
+
+def test_labels_alone_come_late(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label\na,x\nb,NULL\nc,y\n")
+    first, second = read_deltas(tmp_path / "nodes.csv", batch=2)
+    assert (first.nodes, first.late, second.late) == ((), (("a", "x"),), (("c", "y"),))
+
+
+def test_edges_alone_come_in_lots(
+    tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_deltas, "EDGES", 4)
+    first, second = read_deltas(None, tables[1])
+    assert first.edges == (("e", "d"), ("a", "b"), ("c", "a"), ("b", "a"))
+    assert second.edges == (("old", "older"), ("known", "c"))
+
+
+@pytest.mark.parametrize("marks", ["column", "ids"])
+def test_nodes_to_forget_are_not_taken_in(tables: tuple[Path, Path], marks: str) -> None:
+    if marks == "column":
+        gone = {"c": "true"}
+        lines = NODES.splitlines()
+        rows = [f"{line},{gone.get(line[0], 'false')}" for line in lines[1:]]
+        tables[0].write_text("\n".join([f"{lines[0]},gone", *rows]) + "\n")
+    first, second = read_deltas(*tables, forget="gone" if marks == "column" else ["c", "nobody"])
+    assert first.nodes == ("a", "b", "d", "e")
+    assert first.features.tolist() == [[1], [2], [4], [5]]  # the mark is no feature either
+    assert first.edges == (("e", "d"), ("a", "b"), ("b", "a"), ("old", "older"))
+    assert second.forgotten == (("c",) if marks == "column" else ("c", "nobody"))
+
+
+def test_marks_may_be_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text("id,f,gone\na,1,1\nb,2,0\nc,3,\n")
+    assert read_deltas(path, forget="gone").forgotten == ("a",)
+    path.write_text("id,f,gone\na,1,0\nb,2,5\n")
+    with pytest.raises(DataError, match=r"nodes\.csv: row 2 has 5 in column 'gone': expected 0 or"):
+        read_deltas(path, forget="gone")
+    path.write_text("id,f,gone\na,1,old\n")
+    with pytest.raises(DataError, match="column 'gone' holds string: expected true and false"):
+        read_deltas(path, forget="gone")
+    with pytest.raises(DataError, match=r"nodes\.csv: has no column 'left' .* no such file either"):
+        read_deltas(path, forget="left")
+
+
+def test_what_is_not_used_is_said_once(
+    tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes, edges = tables
+    edges.write_text("source,target,weight\na,b,2\n")
+    nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
+    deltas = read_deltas(nodes, edges)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{nodes}: 1 label is missing, written as 'None': no class has such a name",
+        f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
+        f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"
+        " it drowns the others, so standardise the features",
+        f"{edges}: column 'weight' is ignored: edges have no weights or kinds yet, only two ends",
+    ]
+    assert deltas.ignored == ("time", "weight")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("id,f,time\na,1,soon\n", EDGES, r"nodes\.csv: row 1 has 'soon' in column 'time'"),
+        ("id,f\na,1\nb,nan\n", EDGES, r"nodes\.csv: row 2 has no value in column 'f'"),
+        ("id,f\na,1\nb,2e12\n", EDGES, r"nodes\.csv: row 2 has 2000000000000\.0 .* at most 1e\+12"),
+        ("id,f\na,1\na,2\n", EDGES, r"nodes\.csv: row 2 repeats id 'a' of row 1"),
+        ("id,f,label\na,1,0.5\n", EDGES, r"nodes\.csv: row 1 has 0\.5 in column 'label'"),
+        (NODES, "source,target\na,\n", r"edges\.csv: row 1 has no value in column 'target'"),
+    ],
+)
+def test_all_is_checked_before_anything_is_taken_in(
+    tables: tuple[Path, Path], nodes: str, edges: str, said: str
+) -> None:
+    tables[0].write_text(nodes)
+    tables[1].write_text(edges)
+    with pytest.raises(DataError, match=said):
+        read_deltas(*tables)
+
+
+def test_ids_of_two_kinds(tmp_path: Path, tables: tuple[Path, Path]) -> None:
+    nodes = tmp_path / "n.parquet"
+    pyarrow.parquet.write_table(pa.table({"id": [1, 2], "f": [1.0, np.pi]}), str(nodes))
+    tables[1].write_text("source,target\n1,2\n")
+    said = r"edges\.csv: column 'source' holds ids of type string, but those of .* are int64"
+    with pytest.raises(DataError, match=said):
+        read_deltas(nodes, tables[1])
+    (delta,) = read_deltas(nodes, tables[1], integers=True)
+    assert delta.edges == ((1, 2),)

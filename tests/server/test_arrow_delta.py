@@ -46,7 +46,7 @@ def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, rando
 
 def test_columns_say_what_a_table_is() -> None:
     body = stream({"id": ["a"], "height": [1], "width": [2.5]})
-    body += stream({"target": ["a"], "source": ["b"], "since": [2020]})
+    body += stream({"target": ["a"], "source": ["b"]})
     body += stream({"id": ["b"], "label": [7]}) + stream({"id": ["c"]})
     delta = delta_from_arrow(body)
     assert (delta.nodes, delta.features.tolist(), delta.labels) == (("a",), [[1.0, 2.5]], (None,))
@@ -108,3 +108,28 @@ def test_damaged_bytes_never_do_anything_but_refuse(data: Any) -> None:
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with suppress(EvergraphError):  # and nothing else
         delta_from_arrow(bytes(body))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"source": ["a"], "target": ["b"], "weight": [2.0]}, "source and target alone.*'weight'"),
+        ({"id": ["a"], "time": [2020], "f": [1.0]}, "must not have the column 'time'"),
+        ({"id": ["a"], "label": [0.5], "f": [1.0]}, "row 1 has 0.5 in column 'label': expected a"),
+        ({"id": ["a"], "f": [float("nan")]}, "row 1 has nan in column 'f': expected a finite"),
+        ({"id": ["a"], "label": [float("nan")]}, "row 1 has no value in column 'label'"),
+    ],
+)
+def test_columns_that_would_be_lost_are_refused(columns: dict[str, Any], said: str) -> None:
+    with pytest.raises(EvergraphError, match=said):
+        delta_from_arrow(stream(columns))
+
+
+def test_missing_labels() -> None:
+    kinds: list[tuple[list[Any], tuple[Any, ...]]] = [
+        ([1.0, float("nan"), None], (1, None, None)),
+        (["NULL", "", None], ("NULL", None, None)),  # Arrow has a null of its own
+    ]
+    for labels, expected in kinds:
+        body = stream({"id": [1, 2, 3], "f": [0.0, 0.0, 0.0], "label": labels})
+        assert tuple(delta_from_arrow(body).labels) == expected

@@ -72,15 +72,17 @@ def predicted(text: str) -> dict[str, str]:
 def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
     done = json.loads(call("ingest", "learner", *TABLES, "--json")[0])
     assert (done["nodes"], done["deltas"], done["classes"]) == (25, 3, 2)
+    assert (done["new_nodes"], done["new_edges"], done["new_labels"]) == (25, 23, 20)
     assert done["predicted"] == done["right"] == 12  # labelled ones of the second and third ten
-    again = json.loads(call("ingest", "learner", *TABLES, "--json")[0])
-    assert again == done
+    for batch in ("10", "7"):
+        again = json.loads(call("ingest", "learner", *TABLES[:4], "--batch", batch, "--json")[0])
+        assert (again["known_nodes"], again["known_edges"]) == (25, 23)
+        assert not any(again[name] for name in ("new_nodes", "new_edges", "new_labels"))
+        assert (again["nodes"], again["classes"]) == (25, 2)
     (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
     assert predicted(call("predict", "learner", "ids.csv")[0]) == {"n4": "x", "n9": "y"}
     call("predict", "learner", "ids.csv", "--out", "told.csv")
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
-    _, err = call("ingest", "learner", "--nodes", "nodes.csv", "--batch", "7", expect=2)
-    assert err == "error: node 'n0' is in the graph already\n"
 
 
 def test_an_ingest_that_was_stopped_goes_on(
@@ -98,7 +100,8 @@ def test_an_ingest_that_was_stopped_goes_on(
         _, err = call("ingest", "learner", *TABLES, expect=130)
     assert err.endswith("interrupted: give the same command again to go on\n")
     out, _ = call("ingest", "learner", *TABLES)
-    assert out.startswith("25 nodes in 3 deltas; the learner knows 2 classes")
+    assert out.startswith("5 new nodes, 20 known nodes skipped, 5 new edges, 4 labels added")
+    assert "the learner knows 25 nodes and 2 classes" in out
 
 
 def test_a_service_is_filled_and_asked(
@@ -108,9 +111,10 @@ def test_a_service_is_filled_and_asked(
     with_token = ("--token-file", str(tokens))
     _, err = call("ingest", url, *TABLES, expect=2)
     assert err.startswith(f"error: {url}: a token is needed")
-    for _ in range(2):
+    for new in (25, 0):
         done = json.loads(call("ingest", url, *TABLES, *with_token, "--json")[0])
-        assert (done["deltas"], done["predicted"], done["right"]) == (3, 12, 12)
+        assert (done["new_nodes"], done["known_nodes"]) == (new, 25 - new)
+        assert (done["deltas"], done["nodes"]) == (3, 25)
     assert Client(url, token=READ).status()["seq"] == 3
     (tmp_path / "ids").write_text("n4\nn9\n\n")
     assert predicted(call("predict", url, "ids", *with_token)[0]) == {"n4": "x", "n9": "y"}
@@ -140,7 +144,11 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("ingest", "l", "--nodes", "nothing.csv"), "nothing.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l", "--nodes", "edges.csv"), "edges.csv: "),
-        (("ingest", "l", "--nodes", "nodes.csv", "--integers"), "ids that are no integers"),
+        (("ingest", "l", "--nodes", "nodes.csv", "--integers"), "row 1 has 'n0' in column 'id'"),
+        (("ingest", "l"), "needs --nodes, --edges or --forget"),
+        (("ingest", "l", "--nodes", "nodes.csv", "--forget", "left"), "has no column 'left'"),
+        (("ingest", "l", "--edges", "edges.csv", "--forget", "left"), "left: no such file"),
+        (("predict", "l", "nodes.csv", "--out", "a.txt"), "--out must end in .csv or .parquet, "),
         (("ingest", "l", "--nodes", "nodes.csv", "--token-file", "t"), "l is a folder"),
         (("ingest", "http://127.0.0.1:9", "--nodes", "nodes.csv"), "no service answers"),
         (("predict", "nowhere", "nodes.csv"), "nowhere holds no learner yet"),
@@ -165,3 +173,79 @@ def test_help_does_not_load_torch(command: str) -> None:
         "sys.exit(bool({'torch', 'fastapi', 'pyarrow'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+# A day later: n4 and n9 have labels, n0 has another, n24 has another feature, n25 is new, and so
+# are its edges and one between nodes that were there. The rest is the dump of the day before.
+LATER_NODES = (
+    NODES.replace("n4,,", "n4,x,")
+    .replace("n9,,", "n9,NULL,")
+    .replace("n0,x,", "n0,y,")
+    .replace("n24,,0,1", "n24,,0,3")
+    + "n25,z,1,1\n"
+)
+LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
+
+
+@pytest.mark.parametrize("where", ["folder", "service"])
+def test_a_dump_that_has_grown_is_given_again(
+    call: Call, request: pytest.FixtureRequest, tmp_path: Path, where: str
+) -> None:
+    target, extra = "learner", ()
+    if where == "service":
+        url, tokens = request.getfixturevalue("service")
+        target, extra = url, ("--token-file", str(tokens))
+    call("ingest", target, *TABLES, *extra)
+    (tmp_path / "nodes.csv").write_text(LATER_NODES)
+    (tmp_path / "edges.csv").write_text(LATER_EDGES)
+    out, err = call("ingest", target, *TABLES[:4], "--batch", "8", *extra)
+    assert out.startswith(
+        "1 new node, 25 known nodes skipped, 3 new edges, 2 labels added, 1 changed, 0 nodes "
+        "forgotten; the learner knows 26 nodes and 3 classes"
+    )
+    assert err.splitlines() == [
+        "nodes.csv: 1 label is missing, written as 'NULL': no class has such a name",
+        "nodes.csv: the features of 1 known node were left as the learner has them: known nodes "
+        "cannot be given others yet",
+    ]
+    (tmp_path / "nodes.csv").write_text(LATER_NODES.replace("n24,,0,3", "n24,,0,1"))
+    (tmp_path / "ids").write_text("".join(f"n{i}\n" for i in range(26)))
+    if where == "service":  # the learner behind it is not as wide as a new one would be
+        LearnerFolder.open(tmp_path / "at-once", make=request.getfixturevalue("learner")).close()
+    call("ingest", "at-once", *TABLES[:4], "--batch", "50")
+    told = [call("predict", *who, "ids")[0] for who in ((target, *extra), ("at-once",))]
+    assert told[0] == told[1]  # classes, and probabilities to six digits
+
+
+def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path) -> None:
+    call("ingest", "learner", *TABLES)
+    (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,1\n")
+    out, err = call("ingest", "learner", "--edges", "e.csv")
+    assert out.startswith("0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added")
+    assert "ignored columns: weight; the learner knows 25 nodes and 2 classes" in out
+    assert err == (
+        "e.csv: column 'weight' is ignored: edges have no weights or kinds yet, only two ends\n"
+    )
+    (tmp_path / "l.csv").write_text("id,label\nn0,x\nn4,x\nn9,z\nn1,x\nn14,\n")
+    assert "2 labels added, 1 changed" in call("ingest", "learner", "--nodes", "l.csv")[0]
+    (tmp_path / "gone").write_text("n0\nnobody\n")
+    out, _ = call("ingest", "learner", "--forget", "gone")
+    assert "1 node forgotten; the learner knows 24 nodes" in out
+    out, _ = call("ingest", "learner", *TABLES, "--forget", "gone")  # the dump still has it
+    assert out.startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
+
+
+def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    call("ingest", "learner", *TABLES)
+    (tmp_path / "ids").write_text("n4\nn9\n")
+    call("predict", "learner", "ids", "--out", "told.parquet")
+    table = pq.read_table("told.parquet")
+    assert table.column_names == ["id", "class", "probability"]
+    assert table["class"].to_pylist() == ["x", "y"]
+    assert all(0.5 <= share <= 1 for share in table["probability"].to_pylist())
+    # What was written can be asked for again: Parquet ids are read as well.
+    assert predicted(call("predict", "learner", "told.parquet")[0]) == {"n4": "x", "n9": "y"}
+    _, err = call("predict", "learner", "ids", "--out", "told.tsv", expect=2)
+    assert err == "error: --out must end in .csv or .parquet, not 'told.tsv'\n"
+    assert not Path("told.tsv").exists()

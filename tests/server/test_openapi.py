@@ -25,6 +25,7 @@ TOKEN = "w" * 20
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
 ROUTES = {
     "/v1/deltas": "POST",
+    "/v1/upsert": "POST",
     "/v1/labels": "POST",
     "/v1/forget": "POST",
     "/v1/predictions": "POST",

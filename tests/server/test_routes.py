@@ -55,6 +55,31 @@ def test_json_and_arrow_teach_the_same(serve: Any) -> None:
     assert told == also
 
 
+def test_only_what_is_new_of_an_upsert_counts(client: TestClient, first: Any) -> None:
+    body = {name: value for name, value in first.items() if name != "key"}
+    told = client.post("/v1/upsert", json=body)
+    assert (told.status_code, told.json()["seq"]) == (200, 1)
+    assert told.json()["news"]["known_nodes"] == 6
+    body |= {"late": [["c", "y"]], "edges": [["c", "a"], ["c", 3]], "forgotten": ["b", "nobody"]}
+    told = client.post("/v1/upsert", json=body).json()
+    assert (told["seq"], told["predicted"], told["right"]) == (2, 1, 0)
+    assert told["news"] == {
+        "new_nodes": 0,
+        "known_nodes": 6,
+        "other_features": 0,
+        "new_edges": 1,
+        "known_edges": 1,
+        "new_labels": 1,
+        "changed_labels": 0,
+        "forgotten": 1,
+    }
+    keyed = {"headers": {"Idempotency-Key": "k"}}
+    refused = client.post("/v1/upsert", json={"edges": [["a", 3]]}, **keyed)
+    assert (refused.status_code, "takes no key" in refused.json()["error"]) == (422, True)
+    assert client.post("/v1/upsert", json={"edges": [["a", "nobody"]]}).status_code == 422
+    assert client.get("/v1/status").json()["seq"] == 2
+
+
 def test_labels_come_late_and_nodes_are_forgotten(client: TestClient) -> None:
     told = client.post("/v1/labels", json={"labels": [["c", "x"], [3, "x"]]}).json()
     assert (told["predicted"], told["right"], told["seq"]) == (2, 1, 2)  # 3 was taken for y

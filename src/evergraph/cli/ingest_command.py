@@ -3,74 +3,137 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
 from evergraph.cli.output import print_json
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.notices import say
+
+if TYPE_CHECKING:
+    from evergraph.online.table_deltas import TableDeltas
+
+SUMMED = (
+    "new_nodes",
+    "known_nodes",
+    "other_features",
+    "new_edges",
+    "known_edges",
+    "new_labels",
+    "changed_labels",
+    "forgotten",
+)
 
 
 def ingest_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
-    nodes: Path = typer.Option(..., help="A .csv or .parquet of id, label if known, features."),
+    nodes: Path | None = typer.Option(
+        None, help="A .csv or .parquet of id, label if known, features."
+    ),
     edges: Path | None = typer.Option(None, help="The same of source, target."),
+    forget: str | None = typer.Option(
+        None, help="A file of ids to forget, or a column of nodes that marks them."
+    ),
     batch: int = typer.Option(100, help="How many nodes are taken in at once."),
     integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
     token_file: Path | None = typer.Option(None, help="With a token that may write."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Take in nodes in the order of their rows, each with its edges to nodes before it.
+    """Take in what is new of tables: nodes, edges and labels, in the order of their rows.
 
-    Given again, the same command goes on where it was stopped: what was taken in counts once.
+    What the learner knows already is passed over, so a dump that has grown can be given again as
+    a whole, and a command that was stopped goes on when it is given again.
     """
     try:
-        done = _ingest(target, nodes, edges, batch, integers, token_file)
+        done = _ingest(target, nodes, edges, forget, batch, integers, token_file)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
+    if done["other_features"]:
+        left = f"the features of {_many(done['other_features'], 'known node')} were left"
+        say(nodes, f"{left} as the learner has them: known nodes cannot be given others yet")
     if as_json:
         print_json(done)
     else:
-        right = (
-            f", {done['right']:,} of {done['predicted']:,} predicted right before they were learned"
-        )
-        typer.echo(
-            f"{done['nodes']:,} nodes in {done['deltas']:,} deltas; the learner knows "
-            f"{done['classes']:,} classes{right if done['predicted'] else ''}"
-        )
+        typer.echo(_summary(done))
+
+
+def _summary(done: dict[str, Any]) -> str:
+    """Say in one line what was done."""
+    ignored = f", ignored columns: {', '.join(done['ignored'])}" if done["ignored"] else ""
+    right = ""
+    if done["predicted"]:
+        share = f"{done['right']:,} of {done['predicted']:,}"
+        right = f", {share} predicted right before they were learned"
+    parts = (
+        _many(done["new_nodes"], "new node"),
+        f"{_many(done['known_nodes'], 'known node')} skipped",
+        _many(done["new_edges"], "new edge"),
+        f"{_many(done['new_labels'], 'label')} added",
+        f"{done['changed_labels']:,} changed",
+        f"{_many(done['forgotten'], 'node')} forgotten",
+    )
+    return (
+        f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
+        f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}{right}"
+    )
+
+
+def _many(count: int, what: str) -> str:
+    """Return how many there are of something.
+
+    >>> _many(1, "node"), _many(1200, "node")
+    ('1 node', '1,200 nodes')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _ingest(
     target: str,
-    nodes: Path,
+    nodes: Path | None,
     edges: Path | None,
+    forget: str | None,
     batch: int,
     integers: bool,
     token_file: Path | None,
 ) -> dict[str, Any]:
+    if nodes is None and edges is None and forget is None:
+        raise ConfigurationError("ingest needs --nodes, --edges or --forget, and none was given")
     with spinner("loading torch"):
-        from evergraph.online.table_deltas import read_deltas
+        deltas = _read(nodes, edges, forget, batch, integers)
+    from evergraph.online.upsert import is_empty
 
-        deltas = read_deltas(nodes, edges, batch=batch, integers=integers)
-    total, done = deltas.nodes.num_rows, 0
-    counts = {"predicted": 0, "right": 0, "classes": 0}
+    counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
     with (
         opened(target, token_file=token_file, scope="write") as learner,
-        StageProgress({"ingest": "nodes"}) as progress,
+        StageProgress({"ingest": "deltas"}) as progress,
     ):
-        for delta in deltas:
-            applied = learner.submit(delta)
-            for name in ("predicted", "right"):
-                counts[name] += _of(applied, name)
-            counts["classes"] = _of(applied, "classes")
-            done += len(delta.nodes)
-            progress.on_progress("ingest", done, total)
-    return {"nodes": total, "deltas": len(deltas)} | counts
+        if learner.knows_edges is not None:
+            deltas, counts["known_edges"] = deltas.without_known_edges(learner.knows_edges)
+        for done, delta in enumerate(deltas, start=1):
+            if not is_empty(delta):
+                reply = learner.upsert(delta)
+                for name in SUMMED:
+                    counts[name] += reply["news"][name]
+                for name in ("predicted", "right"):
+                    counts[name] += reply[name]
+            progress.on_progress("ingest", done, len(deltas))
+        status = learner.status()
+        known = {name: status[name] for name in ("nodes", "edges", "classes")}
+    return counts | known | {"deltas": len(deltas), "ignored": list(deltas.ignored)}
 
 
-def _of(applied: Any, name: str) -> int:
-    """Return a number of what a folder or a service answered."""
-    return int(applied[name] if isinstance(applied, dict) else getattr(applied, name))
+def _read(
+    nodes: Path | None, edges: Path | None, forget: str | None, batch: int, integers: bool
+) -> TableDeltas:
+    from evergraph.online.table_deltas import read_deltas
+
+    gone: str | list[str | int] = [] if forget is None else forget
+    if forget is not None and Path(forget).is_file():
+        gone = read_ids(forget, integers=integers)
+    return read_deltas(nodes, edges, batch=batch, integers=integers, forget=gone)

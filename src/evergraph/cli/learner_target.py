@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,18 +13,28 @@ from evergraph.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, NodeId
     from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.online.table_deltas import KnowsEdges
     from evergraph.server.tokens import Scope
 
 
 class Target(Protocol):
     """What the commands need of a learner."""
 
-    def submit(self, delta: Delta) -> Any:
-        """Have a change taken in."""
+    @property
+    def knows_edges(self) -> KnowsEdges | None:
+        """Tells which of many edges are known, where that takes no asking."""
+        ...
+
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        """Have what is new of a change taken in."""
         ...
 
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return id, label and probability of nodes."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """Return what the learner knows, in numbers."""
         ...
 
 
@@ -64,9 +75,15 @@ class InFolder:
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
 
-    def submit(self, delta: Delta) -> Any:
-        """Have a change taken in."""
-        return self._folder.submit(delta)
+    @property
+    def knows_edges(self) -> KnowsEdges:
+        """Tells which of many edges are known."""
+        return self._folder.learner.knows_edges
+
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        """Have what is new of a change taken in."""
+        done = self._folder.upsert(delta)
+        return asdict(done.applied) | {"news": asdict(done.news)}
 
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return id, label and probability of nodes."""
@@ -74,6 +91,10 @@ class InFolder:
         best = shares.max(1)
         rows = zip(ids, best.indices.tolist(), best.values.tolist(), strict=True)
         return [{"id": id_, "label": classes[at], "probability": p} for id_, at, p in rows]
+
+    def status(self) -> dict[str, Any]:
+        """Return what the learner knows, in numbers."""
+        return asdict(self._folder.learner.status())
 
 
 def _merged(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,22 +11,29 @@ from typing import IO, Any
 
 import typer
 
+from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.progress import spinner
-from evergraph.core.errors import DataError
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.written_aside import written_aside
 
 AT_ONCE = 1_000  # ids in one question
+SUFFIXES = (".csv", ".parquet")
 
 
 def predict_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
     ids: str = typer.Argument(..., help="A file with an id a line or a column 'id'; - is stdin."),
-    out: Path | None = typer.Option(None, help="The CSV to write.  [default: stdout]"),
+    out: Path | None = typer.Option(
+        None, help="The .csv or .parquet to write.  [default: CSV on stdout]"
+    ),
     integers: bool = typer.Option(False, "--integers", help="Ids are whole numbers, not text."),
     token_file: Path | None = typer.Option(None, help="With a token that may read."),
 ) -> None:
-    """Write id, class and probability of each node as CSV."""
-    wanted = _read_ids(ids, integers)
+    """Write id, class and probability of each node, as CSV or Parquet."""
+    if out is not None and out.suffix not in SUFFIXES:
+        raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
+    wanted = read_ids(ids, integers=integers)
     with (
         spinner("asking" if "://" in target else "loading torch and the learner"),
         opened(target, token_file=token_file, scope="read") as learner,
@@ -33,9 +41,13 @@ def predict_command(
         rows = list(_predicted(learner, wanted))  # nothing is written if one id is not known
     if out is None:
         _write(sys.stdout, rows)
+    elif out.suffix == ".parquet":
+        _write_parquet(out, rows)
     else:
-        with out.open("w", newline="", encoding="utf-8") as file:
-            _write(file, rows)
+        with written_aside(out) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            _write(text, rows)
+            text.detach()
 
 
 def _predicted(learner: Target, ids: Sequence[str | int]) -> Iterator[dict[str, Any]]:
@@ -49,24 +61,17 @@ def _write(file: IO[str], rows: Iterable[dict[str, Any]]) -> None:
     writer.writerows((row["id"], row["label"], f"{row['probability']:.6f}") for row in rows)
 
 
-def _read_ids(source: str, integers: bool) -> list[str | int]:
-    """Read ids: the column ``id`` if the first line has one, else the first of every line."""
-    try:
-        if source == "-":
-            lines = list(csv.reader(sys.stdin))
-        else:
-            with Path(source).open(newline="", encoding="utf-8") as file:
-                lines = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
-    named = "id" in lines[0] if lines else False
-    place = lines[0].index("id") if named else 0
-    found = [line[place] for line in lines[named:] if len(line) > place and line[place]]
-    return [_whole(source, text) for text in found] if integers else list(found)
+def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write a table; ids and classes stay integers if all of them are, else they are text."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
 
+    def column(name: str) -> pa.Array:
+        values = [row[name] for row in rows]
+        whole = values and all(type(value) is int for value in values)
+        return pa.array(values, pa.int64()) if whole else pa.array(map(str, values), pa.string())
 
-def _whole(source: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise DataError(f"{source}: with --integers ids must be integers, not {text!r}") from None
+    shares = pa.array([row["probability"] for row in rows], pa.float64())
+    table = pa.table({"id": column("id"), "class": column("label"), "probability": shares})
+    with written_aside(path) as file:
+        parquet.write_table(table, file)

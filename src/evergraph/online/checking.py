@@ -39,6 +39,21 @@ graph
         raise DataError(f"key must be text, not {delta.key!r}")
 
 
+def check_parts(delta: Delta, *, num_features: int | None) -> None:
+    """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
+    _check_features(delta.features, len(delta.nodes), num_features)
+    _check_labels(delta)
+    for place, edge in enumerate(delta.edges):
+        if len(edge) != 2:
+            raise DataError(f"edge {place} must join two nodes, not {edge!r}")
+    for pair in delta.late:
+        if len(pair) != 2:
+            raise DataError(f"a late label must be a node and its label, not {pair!r}")
+    for part in (delta.nodes, delta.forgotten, *delta.edges, [node for node, _ in delta.late]):
+        for node in part:
+            check_id("id of a node", node)
+
+
 def _check_features(features: Tensor, nodes: int, width: int | None) -> None:
     if not nodes:
         if len(features):

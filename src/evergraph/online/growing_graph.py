@@ -161,6 +161,19 @@ class GrowingGraph:
         """Return whom some nodes gather from, as CSR.  -> int64 [nodes + 1], int32 [entries]"""
         return self._into.rows(nodes.numpy())
 
+    def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
+        """Return which edges are there; a negative position is no node.  [m], [m] -> bool [m]
+
+        >>> path = GrowingGraph(num_features=1, undirected=False)
+        >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+        >>> path.lists(torch.tensor([0, 1, -1]), torch.tensor([1, 0, 2]))
+        tensor([ True, False, False])
+        """
+        listed = (sources >= 0) & (targets >= 0)
+        found = self._into.lists(targets[listed].numpy(), sources[listed].numpy())
+        listed[listed.clone()] = torch.from_numpy(found)
+        return listed
+
     def degrees(self, nodes: Tensor) -> Tensor:
         """Return from how many each of some nodes gathers.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))

@@ -72,6 +72,10 @@ class IdTable:
         """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
         return torch.tensor([self._find(value, new) for value in values], dtype=torch.int64)
 
+    def where(self, values: Sequence[NodeId]) -> Tensor:
+        """Return where names stand, -1 where nobody has one.  -> int64 [values]"""
+        return torch.tensor([self._positions.get(value, -1) for value in values], dtype=torch.int64)
+
     def _find(self, value: NodeId, new: Mapping[NodeId, int]) -> int:
         position = self._positions.get(value)
         if position is None:

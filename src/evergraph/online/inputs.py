@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
+from evergraph.graphs.unread import say_unread
 from evergraph.graphs.validation import UNLABELLED, check_edges
 from evergraph.online.delta import Delta, Label, NodeId
 from evergraph.online.identifiers import check_id
@@ -94,6 +96,8 @@ def _numbers(values: Any) -> np.ndarray[Any, Any]:
     """Return a copy: what the caller gave stays the caller's."""
     try:
         array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise DataError(f"features hold {array.dtype}: expected real numbers")
         if array.dtype.kind not in "biuf":
             array = array.astype(np.float64)  # columns of several types, or numbers in objects
     except (TypeError, ValueError) as error:
@@ -119,6 +123,8 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
         columns = list(values.columns)
         named = {"source", "target"} <= set(columns)
         source, target = ("source", "target") if named else _two(columns)
+        others = [name for name in columns if name not in (source, target)]
+        say_ignored("edges", "column", others, "edges have no weights or kinds yet, only two ends")
         pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
         return list(zip(*pair, strict=True))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
@@ -160,10 +166,12 @@ def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
         raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
-    return Delta(
+    delta = Delta(
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
         labels=as_labels(data.y, len(nodes)),
         edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
         key=key,
     )
+    say_unread("Data", data.keys(), timed=False)
+    return delta

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
@@ -22,15 +24,20 @@ from evergraph.online.growing_graph import GrowingGraph
 from evergraph.online.heads import AnalyticHead, OnlineHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.known_edges import known_edges
 from evergraph.online.learner_view import LearnerView, Page
 from evergraph.online.live_embeddings import LiveEmbeddings, Moved
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.parameters import described, made
 from evergraph.online.prequential import Prequential
 from evergraph.online.status import Status
+from evergraph.online.upsert import News, only_new
 from evergraph.topology import SGC, TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class OnlineLearner:
@@ -102,6 +109,16 @@ class OnlineLearner:
         """Raise unless ``apply`` will succeed; change nothing."""
         width = None if self._knowledge is None else self._knowledge.graph.num_features
         check_delta(delta, self._ids, num_features=width)
+
+    def only_new(self, delta: Delta) -> tuple[Delta, News]:
+        """Return a delta without what is known already, and how much of it is new."""
+        with self._writing:
+            return only_new(delta, self._ids, self._knowledge)
+
+    def knows_edges(self, sources: pyarrow.Array, targets: pyarrow.Array) -> NDArray[np.bool_]:
+        """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
+        with self._writing:
+            return known_edges(self._ids, self._knowledge, sources, targets)
 
     def apply(self, delta: Delta) -> Applied:
         """Take a delta in, whole: nodes and edges, then labels, then what is to be forgotten."""

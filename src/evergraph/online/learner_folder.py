@@ -22,6 +22,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder_reader import FolderReader
 from evergraph.online.folder_status import FolderStatus
 from evergraph.online.folder_writer import FolderWriter
+from evergraph.online.upsert import Upserted, is_empty
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner
@@ -120,6 +121,23 @@ class LearnerFolder(Closing):
         applied, ``StoppedError`` says so, then and ever after.
         """
         return self._writer().submit(delta)
+
+    def upsert(self, delta: Delta) -> Upserted:
+        """Take in what is new of a delta and pass over what is known; see ``only_new``.
+
+        It has no key: sent again it counts once, since nothing of it is new then.
+        """
+        if delta.key is not None:
+            raise ConfigurationError(
+                f"an upsert takes no key, since it counts once anyway, not {delta.key!r}"
+            )
+        with self.lock:  # nothing may come between the look and the change
+            self._writer()
+            new, news = self.learner.only_new(delta)
+            if is_empty(new):
+                known = self.learner.status().classes
+                return Upserted(Applied(seq=self.seq, classes=known), news)
+            return Upserted(self.submit(new), news)
 
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""

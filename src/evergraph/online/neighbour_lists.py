@@ -67,6 +67,11 @@ class NeighbourLists:
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return indptr, self._pool[_places(self._starts.array[rows], counts)]
 
+    def lists(self, rows: Array, columns: Array) -> Array:
+        """Return whether each row lists a column.  [pairs], [pairs] -> bool [pairs]"""
+        known, wanted = self._listed(np.unique(rows)), _keys(rows, columns)
+        return _among(wanted, known, np.searchsorted(known, wanted))
+
     def insert(self, rows: Array, columns: Array) -> Array:
         """List columns in rows, and return those rows that did not list them all before."""
         owners, wanted = np.unique(rows), np.unique(_keys(rows, columns))

@@ -1,66 +1,96 @@
-"""Deltas from tables of nodes and edges, in the order of their rows."""
+"""Deltas from tables of nodes and edges, in the order of their rows.
+
+They are meant for ``LearnerFolder.upsert``: a table may hold what the learner knows already.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
 from evergraph.datasets.assembly import naming
-from evergraph.datasets.table_columns import as_integers, column, features, ids, is_text
-from evergraph.datasets.table_folder import RESERVED, read_table
-from evergraph.online.delta import Delta, Label
-from evergraph.online.delta_bytes import delta_to_bytes
+from evergraph.datasets.table_columns import column, features, ids
+from evergraph.datasets.table_folder import (
+    ENDS,
+    check_distinct,
+    feature_names,
+    read_table,
+    say_ends_only,
+)
+from evergraph.datasets.table_labels import label_values, say_missing, spelled_missing
+from evergraph.datasets.table_times import times
+from evergraph.graphs.feature_scale import column_peaks, say_loud_column
+from evergraph.online.checking import LARGEST_FEATURE
+from evergraph.online.delta import Delta, NodeId
 
 if TYPE_CHECKING:
     import pyarrow
+
+EDGES = 10_000  # in a delta that brings nothing else
+KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
 class TableDeltas:
     """Some nodes at a time, each with the edges that join it to nodes before it.
 
-    A delta's key is a digest of its contents: the same tables in the same batches give the same
-    keys, so that what was taken in before is passed over when it is sent again.
-
     Attributes:
-        nodes: a table of id, label if known, and features.
+        nodes: ids of nodes; those without features must be known.  [nodes]
+        labels: text or int64, null where there is none.  [nodes]
+        features: float32 [nodes, dims], or None where the table has none
         edges: the ids that edges join, both columns.
+        forgotten: ids of nodes to forget, after all else.
         batch: how many nodes a delta has.
+        ignored: columns of the tables that are not used.
     """
 
-    nodes: pyarrow.Table
+    nodes: pyarrow.Array
+    labels: pyarrow.Array
+    features: Tensor | None
     edges: tuple[pyarrow.Array, pyarrow.Array]
-    batch: int
+    forgotten: Sequence[NodeId] = ()
+    batch: int = 100
+    ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
 
     def __len__(self) -> int:
-        return max(1, -(-int(self.nodes.num_rows) // self.batch))
+        return self._growing + -(-len(self.forgotten) // self.batch)
+
+    @property
+    def _growing(self) -> int:
+        """How many deltas bring something."""
+        if len(self.nodes):
+            return -(-len(self.nodes) // self.batch)
+        return -(-len(self.edges[0]) // EDGES)
 
     def __iter__(self) -> Iterator[Delta]:
         order, ends = self._edges_by_delta()
-        for number in range(len(self)):
-            rows = self.nodes.slice(number * self.batch, self.batch)
-            edges = order[ends[number] : ends[number + 1]]
-            yield keyed(self._delta(rows, edges, number * self.batch))
+        for number in range(self._growing):
+            rows = slice(number * self.batch, (number + 1) * self.batch)
+            yield self._delta(rows, order[ends[number] : ends[number + 1]])
+        for start in range(0, len(self.forgotten), self.batch):
+            yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
 
-    def _delta(self, rows: pyarrow.Table, edges: npt.NDArray[Any], before: int) -> Delta:
+    def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
         joined = [side.take(edges).to_pylist() for side in self.edges]
-        names = [name for name in rows.column_names if name not in RESERVED]
-        return Delta(
-            nodes=tuple(column(rows, "id").to_pylist()),
-            features=features(rows, names, before=before),
-            labels=_labels(rows),
-            edges=tuple(zip(*joined, strict=True)),
+        nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
+        delta = Delta(edges=tuple(zip(*joined, strict=True)))
+        if self.features is None:
+            told = zip(nodes, labels, strict=True)
+            return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
+        return replace(
+            delta, nodes=tuple(nodes), features=self.features[rows], labels=tuple(labels)
         )
 
     def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -71,60 +101,194 @@ class TableDeltas:
         """
         import pyarrow.compute as pc
 
-        known = column(self.nodes, "id")
+        count = len(self.edges[0])
+        if not len(self.nodes) or not count:
+            return np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
         places = [
-            pc.fill_null(pc.index_in(side, value_set=known), -1).to_numpy(zero_copy_only=False)
+            pc.fill_null(pc.index_in(side, value_set=self.nodes), -1).to_numpy(zero_copy_only=False)
             for side in self.edges
         ]
         number = np.maximum(np.maximum(*places), 0) // self.batch
         order = np.argsort(number, kind="stable")
-        return order, np.searchsorted(number[order], np.arange(len(self) + 1))
+        return order, np.searchsorted(number[order], np.arange(self._growing + 1))
+
+    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
+        """Return the deltas without edges that are known, and how many these are.
+
+        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once.
+        """
+        import pyarrow as pa
+
+        known = knows(*self.edges)
+        kept = pa.array(~known)
+        source, target = (side.filter(kept) for side in self.edges)
+        return replace(self, edges=(source, target)), int(known.sum())
 
 
-def read_deltas(nodes: Path, edges: Path | None, *, batch: int, integers: bool) -> TableDeltas:
+def read_deltas(
+    nodes: Path | None,
+    edges: Path | None = None,
+    *,
+    batch: int = 100,
+    integers: bool = False,
+    forget: str | Sequence[NodeId] = (),
+) -> TableDeltas:
     """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
 
-    integers: whether ids that a CSV writes as text are whole numbers.
+    All of it is checked here, before anything is taken in. Either table may be missing, and so may
+    the features and the labels of nodes that are known already.
+
+    integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
+    forget, or the name of a column of the node table that marks them. Such nodes and their edges
+    are not taken in.
     """
+    found = None if nodes is None else _read_nodes(nodes, integers, forget)
+    if found is None and isinstance(forget, str):
+        raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
+    ends = None if edges is None else _read_edges(edges, integers, nodes, found)
+    gone = forget if not isinstance(forget, str) or found is None else found.marked
+    return _deltas(found, ends, gone, batch)
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """What a table of nodes holds; marked: the ids of nodes to forget."""
+
+    ids: pyarrow.Array
+    labels: pyarrow.Array
+    features: Tensor | None
+    ignored: tuple[str, ...]
+    marked: tuple[NodeId, ...]
+
+
+def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _Nodes:
     import pyarrow as pa
 
-    with naming(nodes):
-        table = read_table(nodes, ("id",))
-        table = table.set_column(table.column_names.index("id"), "id", _ids(table, "id", integers))
-    if edges is None:
-        nothing = pa.array([], type=table.schema.field("id").type)
-        return TableDeltas(table, (nothing, nothing), batch)
-    with naming(edges):
-        found = read_table(edges, ("source", "target"))
-        ends = (_ids(found, "source", integers), _ids(found, "target", integers))
-    return TableDeltas(table, ends, batch)
+    with naming(path):
+        table = read_table(path, ("id",))
+        known = _ids(table, "id", integers)
+        check_distinct(known)
+        names = feature_names(table.column_names)
+        marked: tuple[NodeId, ...] = ()
+        if isinstance(forget, str):
+            marked = tuple(known.filter(_marks(table, forget)).to_pylist())
+            names = [name for name in names if name != forget]
+        matrix = features(table, names, most=LARGEST_FEATURE) if names else None
+        labels, spelled = pa.nulls(len(known), pa.string()), {}
+        if "label" in table.column_names:
+            given = column(table, "label")
+            labels = label_values(given, guess=path.suffix != ".parquet")
+            spelled = spelled_missing(given)
+        timed = "time" in table.column_names
+        if timed:
+            times(table)  # what cannot be loaded cannot be taken in either
+    say_missing(path, spelled)
+    ignored = ("time",) if timed else ()
+    say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
+    if matrix is not None:
+        say_loud_column(path, column_peaks(matrix), names)
+    return _Nodes(known, labels, matrix, ignored, marked)
 
 
-def keyed(delta: Delta) -> Delta:
-    """Return a delta named after its contents.
+def _read_edges(
+    path: Path, integers: bool, nodes_path: Path | None, nodes: _Nodes | None
+) -> tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]]:
+    with naming(path):
+        table = read_table(path, ENDS)
+        source, target = (_ids(table, name, integers) for name in ENDS)
+        other = source if nodes is None else nodes.ids
+        for name, side in zip(ENDS, (source, target), strict=True):
+            if len(side) and len(other) and side.type != other.type:
+                there = nodes_path if nodes is not None else "column 'source'"
+                raise DataError(
+                    f"column {name!r} holds ids of type {side.type}, but those of {there} are "
+                    f"{other.type}: expected the same, which --integers makes of a CSV"
+                )
+    return source, target, tuple(say_ends_only(path, table.column_names))
 
-    >>> first, second = (keyed(Delta(edges=((1, 2),))).key for _ in range(2))
-    >>> first == second
-    True
-    """
-    digest = hashlib.sha256(delta_to_bytes(replace(delta, key=None))).hexdigest()
-    return replace(delta, key=f"ingest-{digest[:40]}")
+
+def _deltas(
+    nodes: _Nodes | None,
+    edges: tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]] | None,
+    gone: Sequence[NodeId],
+    batch: int,
+) -> TableDeltas:
+    """Return what is left of tables without the nodes that are to go."""
+    import pyarrow as pa
+
+    nothing = pa.array([], pa.string())
+    if nodes is None:
+        nodes = _Nodes(nothing, nothing, None, (), ())
+    source, target, ignored = (nothing, nothing, ()) if edges is None else edges
+    keep = pa.array(~_among(nodes.ids, gone))
+    kept = pa.array(~(_among(source, gone) | _among(target, gone)))
+    return TableDeltas(
+        nodes=nodes.ids.filter(keep),
+        labels=nodes.labels.filter(keep),
+        features=None if nodes.features is None else nodes.features[keep.to_pylist()],
+        edges=(source.filter(kept), target.filter(kept)),
+        forgotten=tuple(gone),
+        batch=batch,
+        ignored=(*nodes.ignored, *ignored),
+    )
+
+
+def _among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
+    """Return which ids are among some that may be of another kind.  [n] -> bool [n]"""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = int if pa.types.is_integer(values.type) else str
+    alike = pa.array([value for value in gone if type(value) is kind], values.type)
+    found: npt.NDArray[np.bool_] = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
+    """Return which rows of a column say yes: true or 1; false, 0 and no value say no."""
+    import pyarrow as pa
+
+    if name not in table.column_names or name in ("id", "label"):
+        raise DataError(
+            f"has no column {name!r} that marks nodes to forget, and there is no such file either"
+        )
+    values = column(table, name)
+    if pa.types.is_null(values.type):
+        return pa.array([False] * len(values))
+    if pa.types.is_boolean(values.type):
+        return values.fill_null(False)
+    if pa.types.is_integer(values.type):
+        numbers = values.fill_null(0).to_numpy()
+        wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
+        if not len(wrong):
+            return pa.array(numbers == 1)
+        row = int(wrong[0])
+        raise DataError(f"row {row + 1} has {numbers[row]} in column {name!r}: expected 0 or 1")
+    raise DataError(f"column {name!r} holds {values.type}: expected true and false, or 1 and 0")
 
 
 def _ids(table: pyarrow.Table, name: str, integers: bool) -> pyarrow.Array:
     import pyarrow as pa
 
     found = ids(table, name)
+    if not integers or pa.types.is_integer(found.type):
+        return found
     try:
-        return found.cast(pa.int64()) if integers else found
-    except pa.ArrowInvalid as error:
-        raise DataError(f"column {name!r} holds ids that are no integers: {error}") from None
+        return found.cast(pa.int64())
+    except pa.ArrowInvalid:
+        whole = [_is_whole(text) for text in found.to_pylist()]
+        row = whole.index(False)
+        raise DataError(
+            f"row {row + 1} has {found[row].as_py()!r} in column {name!r}: expected an integer of "
+            "64 bits, since --integers was given"
+        ) from None
 
 
-def _labels(rows: pyarrow.Table) -> tuple[Label | None, ...]:
-    if "label" not in rows.column_names:
-        return (None,) * int(rows.num_rows)
-    values = column(rows, "label")
-    if is_text(values.type):
-        return tuple(value or None for value in values.to_pylist())
-    return tuple(as_integers(values, "label").to_pylist())
+def _is_whole(text: str) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(text).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True

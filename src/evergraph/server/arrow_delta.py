@@ -13,7 +13,6 @@ feature. Ids and labels are strings or integers; a label may be null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from evergraph.datasets.table_columns import (
     is_text,
 )
 from evergraph.datasets.table_columns import features as numeric_columns
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.delta import Delta, NodeId
 from evergraph.server.arrow_tables import tables_in
 from evergraph.server.refusal import RefusedError
 
@@ -95,6 +94,11 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
     if len(set(names)) < len(names):
         raise DataError(f"the columns of an Arrow table must differ, and are {names[:8]}")
     if {"source", "target"} <= set(names):
+        if others := [name for name in names if name not in ("source", "target")]:
+            raise DataError(
+                f"an Arrow table of edges must have the columns source and target alone, and has "
+                f"{others[0]!r}: edges have no weights or kinds yet"
+            )
         ends = [_ids(table, name) for name in ("source", "target")]
         return {"edges": tuple(zip(*ends, strict=True))}
     if "id" not in names:
@@ -103,25 +107,39 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
         )
     if names == ["id"]:
         return {"forgotten": _ids(table, "id")}
+    if "time" in names:
+        raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
     if set(names) == {"id", "label"}:
         late = _labels(table)
-        check_filled(column(table, "label"), "label")
-        return {"late": tuple(zip(_ids(table, "id"), late, strict=True))}
-    return {"nodes": _ids(table, "id"), "features": _features(table), "labels": _labels(table)}
+        check_filled(late, "label")
+        return {"late": tuple(zip(_ids(table, "id"), late.to_pylist(), strict=True))}
+    return {
+        "nodes": _ids(table, "id"),
+        "features": _features(table),
+        "labels": tuple(_labels(table).to_pylist()),
+    }
 
 
 def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
     return tuple(ids(table, name).to_pylist())
 
 
-def _labels(table: pyarrow.Table) -> Sequence[Label | None]:
-    """Return classes as they are written, None where there is none."""
+def _labels(table: pyarrow.Table) -> pyarrow.Array:
+    """Return classes as they are written, null where there is none; NaN and "" are none too.
+
+    Any other text is a class: whoever sends Arrow can send null.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if "label" not in table.column_names:
-        return (None,) * int(table.num_rows)
+        return pa.nulls(table.num_rows)
     values = column(table, "label")
     if is_text(values.type):
-        return tuple(value or None for value in values.to_pylist())
-    return tuple(as_integers(values, "label").to_pylist())
+        return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    return as_integers(values, "label")
 
 
 def _features(table: pyarrow.Table) -> Tensor:

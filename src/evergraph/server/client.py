@@ -45,6 +45,17 @@ class Client:
         headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
         return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
 
+    @property
+    def knows_edges(self) -> None:
+        """Nothing: the service is sent all edges and finds those that are new."""
+        return None
+
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        """Send what may be known in part, and return what of it was new; sent twice counts once."""
+        from evergraph.server.arrow_delta import arrow_from_delta
+
+        return self._ask("/v1/upsert", arrow_from_delta(delta), ARROW, {})
+
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return the predictions for nodes, in their order."""
         answer = self._ask("/v1/predictions", json.dumps({"ids": list(ids)}).encode(), JSON, {})

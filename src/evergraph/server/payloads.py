@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,27 +28,24 @@ class Payload(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class DeltaBody(Payload):
-    """New nodes and edges, labels that came late, and nodes to forget: all of it or nothing."""
+EXAMPLE: dict[str, Any] = {
+    "nodes": ["paper-1", "paper-2"],
+    "features": [[0.5, 1.0], [0.0, 2.0]],
+    "labels": ["biology", None],
+    "edges": [["paper-1", "paper-2"]],
+}
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "nodes": ["paper-1", "paper-2"],
-                "features": [[0.5, 1.0], [0.0, 2.0]],
-                "labels": ["biology", None],
-                "edges": [["paper-1", "paper-2"]],
-                "key": "monday-1",
-            }
-        }
-    )
-    nodes: list[Id] = Field([], description="Ids of new nodes.")
-    features: list[list[Number]] = Field([], description="A row for each new node.")
-    labels: list[Id | None] = Field([], description="A class for each new node, or null.")
+
+class UpsertBody(Payload):
+    """Nodes, edges and labels, new or known, and nodes to forget: what is new of it counts."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+    nodes: list[Id] = Field([], description="Ids of nodes.")
+    features: list[list[Number]] = Field([], description="A row for each of these nodes.")
+    labels: list[Id | None] = Field([], description="A class for each of these nodes, or null.")
     edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
     late: list[tuple[Id, Id]] = Field([], description="Known ids and the classes they have.")
     forgotten: list[Id] = Field([], description="Ids that go, with all they taught.")
-    key: Key | None = Field(None, description="A delta whose key is known is not applied again.")
 
     def delta(self) -> Delta:
         """Return what is to happen."""
@@ -59,8 +57,19 @@ class DeltaBody(Payload):
             edges=tuple(self.edges),
             late=tuple(self.late),
             forgotten=tuple(self.forgotten),
-            key=self.key,
         )
+
+
+class DeltaBody(UpsertBody):
+    """New nodes and edges, labels that came late, and nodes to forget: all of it or nothing."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
+    nodes: list[Id] = Field([], description="Ids of new nodes.")
+    key: Key | None = Field(None, description="A delta whose key is known is not applied again.")
+
+    def delta(self) -> Delta:
+        """Return what is to happen."""
+        return replace(super().delta(), key=self.key)
 
 
 class LabelsBody(Payload):

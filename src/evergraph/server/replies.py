@@ -24,6 +24,25 @@ class AppliedReply(BaseModel):
     right: int = Field(description="How many of these predictions were right.")
 
 
+class NewsReply(BaseModel):
+    """How much of a delta was new."""
+
+    new_nodes: int
+    known_nodes: int
+    other_features: int = Field(description="Known nodes with other features, left as they were.")
+    new_edges: int
+    known_edges: int
+    new_labels: int
+    changed_labels: int
+    forgotten: int
+
+
+class UpsertedReply(AppliedReply):
+    """What became of a delta that may repeat what is known."""
+
+    news: NewsReply
+
+
 class Prediction(BaseModel):
     """The class of a node."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from evergraph.online.applied import Applied
     from evergraph.online.delta import Delta, NodeId
     from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.online.upsert import Upserted
     from evergraph.server.limits import Limits
+
+T = TypeVar("T")
 
 GAUGES = {
     "nodes": "Nodes in the graph.",
@@ -56,7 +59,14 @@ class Service:
         Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
         even if nobody waits for the answer any more.
         """
-        future = self._writer.call(partial(self._submit, delta))
+        return await self._written(partial(self._submit, delta), again="with the same key ")
+
+    async def upsert(self, delta: Delta) -> Upserted:
+        """Have what is new of a delta learned, in the same way."""
+        return await self._written(partial(self._upsert, delta), again="")
+
+    async def _written(self, write: Callable[[], T], *, again: str) -> T:
+        future = self._writer.call(write)
         try:
             with anyio.fail_after(self.limits.seconds):
                 return await asyncio.wrap_future(future)
@@ -64,15 +74,21 @@ class Service:
             late = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():
                 raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
-            again = "send it again with the same key to see what became of it"
             raise RefusedError(
-                503, f"{late}, and is still going on: {again}", retry_after=5
+                503,
+                f"{late}, and is still going on: send it again {again}to see what became of it",
+                retry_after=5,
             ) from None
 
     def _submit(self, delta: Delta) -> Applied:
         applied = self.folder.submit(delta)
         self._view = self.folder.learner.frozen()  # shared from the first node on
         return applied
+
+    def _upsert(self, delta: Delta) -> Upserted:
+        upserted = self.folder.upsert(delta)
+        self._view = self.folder.learner.frozen()
+        return upserted
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> dict[str, Any]:
         """Return the classes of nodes, as of the last whole delta."""

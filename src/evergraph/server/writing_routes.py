@@ -14,9 +14,9 @@ from evergraph.server.bodies import media_type, parse, read_body
 from evergraph.server.in_time import in_thread
 from evergraph.server.media import ARROW, JSON
 from evergraph.server.openapi import KEY_HEADER, accepts, answers
-from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody
+from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody, UpsertBody
 from evergraph.server.refusal import RefusedError
-from evergraph.server.replies import AppliedReply
+from evergraph.server.replies import AppliedReply, UpsertedReply
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
@@ -35,18 +35,22 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(AppliedReply, *REFUSED),
     )
 
-    async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
+    async def read(request: Request, model: type[Any], *kinds: str) -> Delta:
         kind = media_type(request, JSON, *kinds)
         body = await read_body(request, service.limits)
 
-        def read() -> Delta:
+        def parsed() -> Delta:
             if kind == ARROW:
                 return delta_from_arrow(body)
             found: Delta = parse(model, body).delta()
             return found
 
-        delta = _keyed(request, await in_thread(read, service.limits.seconds))
+        delta = _keyed(request, await in_thread(parsed, service.limits.seconds))
         _check_size(delta, service.limits.nodes)
+        return delta
+
+    async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
+        delta = await read(request, model, *kinds)
         return JSONResponse(asdict(await service.change(delta)))
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
@@ -58,6 +62,24 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         forget (`id`). Buffers must not be compressed.
         """
         return await learn(request, DeltaBody, ARROW)
+
+    @router.post(
+        "/upsert",
+        openapi_extra=accepts(UpsertBody, ARROW),
+        responses=answers(UpsertedReply, *REFUSED),
+    )
+    async def upsert(request: Request) -> JSONResponse:
+        """Take in what is new of a delta, and pass over what is known already.
+
+        The body is that of `/v1/deltas` without a key. Nodes may be known: their labels are taken
+        in where they are others, their features stay as they are. Edges and labels may be known,
+        nodes to forget may be gone.
+        """
+        delta = await read(request, UpsertBody, ARROW)
+        if delta.key is not None:
+            raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
+        done = await service.upsert(delta)
+        return JSONResponse(asdict(done.applied) | {"news": asdict(done.news)})
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
     async def labels(request: Request) -> JSONResponse:
