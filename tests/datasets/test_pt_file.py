@@ -135,7 +135,7 @@ def test_what_it_holds_beside_is_named(
     path = saved(tmp_path, data)
     read_pt(path)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: attributes 'train_mask', 'edge_attr' are ignored: only x, edge_index, y and time "
+        f"{path}: attributes 'edge_attr', 'train_mask' are ignored: only x, edge_index, y and time "
         "are used"
     ]
 

@@ -301,7 +301,7 @@ def test_what_is_not_used_is_said(caplog):
     small().partial_fit(data)
     assert [record.getMessage() for record in caplog.records] == [
         "edges: column 'weight' is ignored: edges have no weights or kinds yet, only two ends",
-        "Data: attributes 'time', 'edge_weight' are ignored: only x, edge_index and y are used",
+        "Data: attributes 'edge_weight', 'time' are ignored: only x, edge_index and y are used",
     ]
 
 

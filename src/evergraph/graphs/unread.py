@@ -18,5 +18,5 @@ def say_unread(where: object, names: Iterable[str], *, timed: bool = True) -> No
     """
     read = (*READ, *TIME) if timed else READ
     used = "x, edge_index, y and time" if timed else "x, edge_index and y"
-    unread = [name for name in names if name not in read]
+    unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")
