@@ -249,3 +249,23 @@ def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) ->
     _, err = call("predict", "learner", "ids", "--out", "told.tsv", expect=2)
     assert err == "error: --out must end in .csv or .parquet, not 'told.tsv'\n"
     assert not Path("told.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        (NODES, EDGES + "n1,nobody\n", "edges.csv: row 24 has 'nobody' in column 'target': expec"),
+        ("id,label\nn0,x\nnobody,y\n", None, "nodes.csv: row 2 has 'nobody' in column 'id'"),
+    ],
+)
+def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
+    call: Call, tmp_path: Path, nodes: str, edges: str | None, said: str
+) -> None:
+    call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
+    (tmp_path / "nodes.csv").write_text(nodes + ("n99,x,1,1\n" if edges else ""))
+    (tmp_path / "edges.csv").write_text(edges or EDGES)
+    tables = ("--nodes", "nodes.csv", *(("--edges", "edges.csv") if edges else ()))
+    _, err = call("ingest", "learner", *tables, expect=2)
+    assert err.startswith(f"error: {said}")
+    (tmp_path / "ids").write_text("n99\n")
+    assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]

@@ -113,8 +113,7 @@ def _ingest(
         opened(target, token_file=token_file, scope="write") as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):
-        if learner.knows_edges is not None:
-            deltas, counts["known_edges"] = deltas.without_known_edges(learner.knows_edges)
+        deltas, counts["known_edges"] = learner.unknown(deltas)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
                 reply = learner.upsert(delta)

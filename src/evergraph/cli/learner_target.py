@@ -13,16 +13,15 @@ from evergraph.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, NodeId
     from evergraph.online.learner_folder import LearnerFolder
-    from evergraph.online.table_deltas import KnowsEdges
+    from evergraph.online.table_deltas import TableDeltas
     from evergraph.server.tokens import Scope
 
 
 class Target(Protocol):
     """What the commands need of a learner."""
 
-    @property
-    def knows_edges(self) -> KnowsEdges | None:
-        """Tells which of many edges are known, where that takes no asking."""
+    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
+        """Return deltas without edges that are known, as far as that takes no asking."""
         ...
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
@@ -75,10 +74,11 @@ class InFolder:
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
 
-    @property
-    def knows_edges(self) -> KnowsEdges:
-        """Tells which of many edges are known."""
-        return self._folder.learner.knows_edges
+    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
+        """Return deltas without edges that are known, and how many; refuse edges to nowhere."""
+        learner = self._folder.learner
+        deltas.check_known(learner.knows_nodes)
+        return deltas.without_known_edges(learner.knows_edges)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Have what is new of a change taken in."""

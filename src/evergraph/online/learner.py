@@ -115,6 +115,11 @@ class OnlineLearner:
         with self._writing:
             return only_new(delta, self._ids, self._knowledge)
 
+    def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
+        """Return which ids are those of known nodes."""
+        with self._writing:
+            return [node in self._ids for node in ids]
+
     def knows_edges(self, sources: pyarrow.Array, targets: pyarrow.Array) -> NDArray[np.bool_]:
         """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
         with self._writing:

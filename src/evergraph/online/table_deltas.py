@@ -5,17 +5,18 @@ They are meant for ``LearnerFolder.upsert``: a table may hold what the learner k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.assembly import naming
 from evergraph.datasets.table_columns import column, features, ids
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 EDGES = 10_000  # in a delta that brings nothing else
+KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 
@@ -51,6 +53,7 @@ class TableDeltas:
         forgotten: ids of nodes to forget, after all else.
         batch: how many nodes a delta has.
         ignored: columns of the tables that are not used.
+        places: of the tables, for messages: the path, and which of its rows were kept.
     """
 
     nodes: pyarrow.Array
@@ -60,6 +63,7 @@ class TableDeltas:
     forgotten: Sequence[NodeId] = ()
     batch: int = 100
     ignored: tuple[str, ...] = ()
+    places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -112,6 +116,38 @@ class TableDeltas:
         order = np.argsort(number, kind="stable")
         return order, np.searchsorted(number[order], np.arange(self._growing + 1))
 
+    def check_known(self, knows: KnowsNodes) -> None:
+        """Raise unless every edge joins nodes of the table or known ones, before any is taken in.
+
+        knows: such as ``OnlineLearner.knows_nodes``.
+        """
+        new = [] if self.features is None else self.nodes.to_pylist()
+        if self.features is None:
+            self._check("nodes", "id", self.nodes, knows, new, "known, since it has no features")
+        for name, side in zip(ENDS, self.edges, strict=True):
+            self._check("edges", name, side, knows, new, "in the table of nodes or known")
+
+    def _check(
+        self,
+        table: str,
+        name: str,
+        values: pyarrow.Array,
+        knows: KnowsNodes,
+        new: list[NodeId],
+        rule: str,
+    ) -> None:
+        there = frozenset(new)
+        asked = [value for value in values.unique().to_pylist() if value not in there]
+        strange = [value for value, known in zip(asked, knows(asked), strict=True) if not known]
+        wrong = _among(values, strange)
+        if wrong.any():
+            place = int(wrong.argmax())
+            path, rows = self.places[table]
+            raise UnknownNodeError(
+                f"{path}: row {int(rows[place]) + 1} has {values[place].as_py()!r} in column "
+                f"{name!r}: expected the id of a node that is {rule}"
+            )
+
     def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
         """Return the deltas without edges that are known, and how many these are.
 
@@ -147,7 +183,7 @@ def read_deltas(
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
     ends = None if edges is None else _read_edges(edges, integers, nodes, found)
     gone = forget if not isinstance(forget, str) or found is None else found.marked
-    return _deltas(found, ends, gone, batch)
+    return _deltas(found, ends, gone, batch, (nodes, edges))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +248,7 @@ def _deltas(
     edges: tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]] | None,
     gone: Sequence[NodeId],
     batch: int,
+    paths: tuple[Path | None, Path | None],
 ) -> TableDeltas:
     """Return what is left of tables without the nodes that are to go."""
     import pyarrow as pa
@@ -220,16 +257,18 @@ def _deltas(
     if nodes is None:
         nodes = _Nodes(nothing, nothing, None, (), ())
     source, target, ignored = (nothing, nothing, ()) if edges is None else edges
-    keep = pa.array(~_among(nodes.ids, gone))
-    kept = pa.array(~(_among(source, gone) | _among(target, gone)))
+    rows = ~_among(nodes.ids, gone), ~(_among(source, gone) | _among(target, gone))
+    keep, kept = (pa.array(mask) for mask in rows)
+    places = zip(paths, map(np.flatnonzero, rows), strict=True)
     return TableDeltas(
         nodes=nodes.ids.filter(keep),
         labels=nodes.labels.filter(keep),
-        features=None if nodes.features is None else nodes.features[keep.to_pylist()],
+        features=None if nodes.features is None else nodes.features[torch.from_numpy(rows[0])],
         edges=(source.filter(kept), target.filter(kept)),
         forgotten=tuple(gone),
         batch=batch,
         ignored=(*nodes.ignored, *ignored),
+        places=dict(zip(("nodes", "edges"), places, strict=True)),
     )
 
 

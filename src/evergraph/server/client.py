@@ -16,6 +16,7 @@ from evergraph.server.media import ARROW, JSON
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, NodeId
+    from evergraph.online.table_deltas import TableDeltas
 
 TRIES = 8
 LONGEST = 20.0  # seconds between two tries
@@ -45,10 +46,9 @@ class Client:
         headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
         return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
 
-    @property
-    def knows_edges(self) -> None:
-        """Nothing: the service is sent all edges and finds those that are new."""
-        return None
+    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
+        """Return deltas as they are: the service is sent all edges and finds those that are new."""
+        return deltas, 0
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send what may be known in part, and return what of it was new; sent twice counts once."""
