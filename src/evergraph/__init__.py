@@ -1,4 +1,4 @@
-"""evergraph: node classification that keeps up with a growing graph and forgets nothing.
+"""evergraph: continual node classification on graphs that grow.
 
 Names are imported on first use, so that ``import evergraph`` and ``evergraph --help`` cost nothing.
 """
@@ -103,10 +103,22 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]
+
+
+def _version() -> str:
+    """Return the installed version; of a source tree that was never installed, that it is one."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("evergraph")
+    except PackageNotFoundError:
+        return "0+unknown"

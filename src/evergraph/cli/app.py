@@ -10,22 +10,12 @@ import os
 import sys
 
 import typer
-from rich.console import Console
 
-from evergraph.cli.bench_command import bench_command
-from evergraph.cli.import_command import import_command
-from evergraph.cli.info_command import info_command
-from evergraph.cli.ingest_command import ingest_command
-from evergraph.cli.list_command import list_command
-from evergraph.cli.predict_command import predict_command
-from evergraph.cli.report_command import report_command
-from evergraph.cli.reproduce_command import reproduce_command
-from evergraph.cli.run_command import run_command
-from evergraph.cli.serve_command import serve_command
+from evergraph.cli.commands import Commands
 from evergraph.core.errors import EXIT_CODE, EvergraphError
 
 LESSON = """\
-[bold]evergraph[/bold] classifies the nodes of a graph that grows, and does not forget.
+[bold]evergraph[/bold] classifies the nodes of a graph that grows, task after task.
 
   [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, the best recipe we know
   [cyan]evergraph run --method finetune[/cyan]   the same without a memory: watch it forget
@@ -37,22 +27,15 @@ LESSON = """\
   [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
-  [cyan]evergraph serve papers[/cyan]            a learner that lives with its graph, over HTTP
+  [cyan]evergraph serve papers[/cyan]            a learner living with its graph, over HTTP
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
 """
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-app.command("run")(run_command)
-app.command("bench")(bench_command)
-app.command("info")(info_command)
-app.command("import")(import_command)
-app.command("list")(list_command)
-app.command("report")(report_command)
-app.command("reproduce")(reproduce_command)
-app.command("serve")(serve_command)
-app.command("ingest")(ingest_command)
-app.command("predict")(predict_command)
+# Plain help: the boxes take Markdown and a highlighter of source code, which are slow to import.
+app = typer.Typer(
+    cls=Commands, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -60,12 +43,14 @@ def teach(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and stop."),
 ) -> None:
-    """Learn on graphs that grow, and forget nothing."""
+    """Continual node classification on graphs that grow."""
     if version:
-        from importlib.metadata import version as version_of
+        from evergraph import __version__
 
-        typer.echo(version_of("evergraph"))
+        typer.echo(__version__)
     elif context.invoked_subcommand is None:
+        from rich.console import Console
+
         Console().print(LESSON, end="")
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
-from typing import Any
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from evergraph.cli.output import print_json, print_table
+from evergraph.core.declared import declared_parts
+
+if TYPE_CHECKING:
+    from evergraph.core.resolver import Resolver
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 class Kind(str, Enum):
@@ -20,6 +31,18 @@ class Kind(str, Enum):
     backbones = "backbones"
     presets = "presets"
     benches = "benches"
+
+
+# Which package registers them, and what its resolver is called.
+_RESOLVERS = {
+    Kind.datasets: ("datasets", "datasets"),
+    Kind.methods: ("methods", "methods"),
+    Kind.topologies: ("topology", "topologies"),
+    Kind.samplers: ("memory.samplers", "samplers"),
+    Kind.backbones: ("nn", "backbones"),
+}
+# What the catalogue need not say of a dataset.
+_UNKNOWN = {"kept_edges": None, "homophily": None, "terms": None, "paper": None, "sha256": {}}
 
 
 def list_command(
@@ -52,33 +75,35 @@ def _cell(value: Any) -> str:
 
 
 def _datasets() -> dict[str, dict[str, Any]]:
-    from dataclasses import asdict
+    facts = _catalogue()
+    return {name: facts.get(name, {"title": line}) for name, line in _parts(Kind.datasets).items()}
 
-    from evergraph.datasets import datasets
-    from evergraph.datasets.catalogue import catalogue
 
-    facts = catalogue()
-    return {
-        name: asdict(facts[name]) if name in facts else {"title": summary}
-        for name, summary in datasets.summaries().items()
-    }
+def _catalogue() -> dict[str, dict[str, Any]]:
+    """Return the catalogue of ``evergraph.datasets``, whose own reader comes with torch."""
+    text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
+    return {name: _UNKNOWN | facts for name, facts in tomllib.loads(text).items()}
 
 
 def _summaries(kind: Kind) -> dict[str, str]:
+    if kind in _RESOLVERS:
+        return _parts(kind)
     from evergraph.experiments.benches import benches
     from evergraph.experiments.presets import presets, summary
-    from evergraph.memory import samplers
-    from evergraph.methods import methods
-    from evergraph.nn import backbones
-    from evergraph.topology import topologies
 
-    files = {Kind.presets: presets, Kind.benches: benches}
-    if kind in files:
-        return {name: summary(path) for name, path in files[kind]().items()}
-    resolvers = {
-        Kind.methods: methods,
-        Kind.topologies: topologies,
-        Kind.samplers: samplers,
-        Kind.backbones: backbones,
-    }
-    return resolvers[kind].summaries()  # type: ignore[attr-defined, no-any-return]
+    files = presets() if kind is Kind.presets else benches()
+    return {name: summary(path) for name, path in files.items()}
+
+
+def _parts(kind: Kind) -> dict[str, str]:
+    """Return what is registered, from the source unless the package is imported already.
+
+    A program that registers parts of its own has imported it.
+    """
+    package, attribute = _RESOLVERS[kind]
+    declared = declared_parts(package.replace(".", "/"), attribute)
+    module = f"evergraph.{package}"
+    if module in sys.modules or not declared:
+        registered: Resolver[Any] = getattr(import_module(module), attribute)
+        return registered.summaries()
+    return declared

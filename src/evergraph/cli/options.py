@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.engines import check_engine, make_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.benches import read_bench
-from evergraph.experiments.config import RunConfig, merged
-from evergraph.experiments.dotted import nested
-from evergraph.experiments.presets import read_preset
 
+# Whatever needs pydantic is imported where it is used: ``--help`` does without.
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
+    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.config import RunConfig
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +28,9 @@ def overrides(
     preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> RunConfig:
     """Lay options over a preset over the defaults."""
+    from evergraph.experiments.config import RunConfig, merged
+    from evergraph.experiments.presets import read_preset
+
     values = RunConfig().to_dict()
     if preset is not None:
         values = merged(values, read_preset(preset))
@@ -40,6 +41,9 @@ def bench_of(
     name: str, *, datasets: str | None = None, seeds: list[int] | None = None
 ) -> BenchConfig:
     """Read a benchmark, with other datasets (between commas) or seeds if some are given."""
+    from evergraph.experiments.bench.config import BenchConfig
+    from evergraph.experiments.benches import read_bench
+
     given = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
     return BenchConfig.of(read_bench(name) | _without_gaps(given))
 
@@ -123,6 +127,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     >>> parse_settings(["topology.alpha=0.2", "method=joint"])
     {'topology': {'alpha': 0.2}, 'method': 'joint'}
     """
+    from evergraph.experiments.config import merged
+    from evergraph.experiments.dotted import nested
+
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

@@ -7,9 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 
 def print_json(value: dict[str, Any]) -> None:
     """Print exactly one JSON object on stdout."""
@@ -18,6 +15,9 @@ def print_json(value: dict[str, Any]) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table on stdout; the first column is text, the rest are aligned right if numbers."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title or None, title_justify="left")
     body = [list(row) for row in rows]
     for place, column in enumerate(columns):

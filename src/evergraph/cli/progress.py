@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
 if TYPE_CHECKING:
     from evergraph.experiments.protocol import TaskReport
 
@@ -18,6 +15,8 @@ if TYPE_CHECKING:
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Show on stderr that something is going on, where anyone is looking."""
+    from rich.console import Console
+
     with Console(stderr=True).status(text):
         yield
 
@@ -30,6 +29,15 @@ class RunProgress:
     """
 
     def __init__(self, *, label: str, tasks: int, epochs: int, seeds: int) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         self._console = Console(stderr=True)
         self._label = label
         self._tasks, self._epochs, self._seeds = tasks, epochs, seeds

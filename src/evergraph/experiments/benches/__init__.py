@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.experiments.config import read_toml
 
 
 def benches() -> dict[str, Path]:
@@ -22,6 +21,8 @@ def benches() -> dict[str, Path]:
 
 def read_bench(name: str) -> dict[str, Any]:
     """Return the values of a benchmark by name, or of any TOML file by path."""
+    from evergraph.experiments.config import read_toml  # takes pydantic, and names alone do not
+
     if name.endswith(".toml"):
         return read_toml(Path(name).expanduser())
     known = benches()

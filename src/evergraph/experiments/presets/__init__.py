@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.experiments.config import merged, read_toml
 
 
 def presets() -> dict[str, Path]:
@@ -31,6 +30,8 @@ def read_preset(name: str) -> dict[str, Any]:
     >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
     60
     """
+    from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
+
     values = _read(name)
     values.pop("published", None)
     base = values.pop("extends", None)
@@ -48,6 +49,8 @@ def published(name: str) -> dict[str, Any]:
 
 
 def _read(name: str) -> dict[str, Any]:
+    from evergraph.experiments.config import read_toml
+
     known = presets()
     if name in known:
         return read_toml(known[name])
