@@ -54,11 +54,11 @@ def _shown(value: Any) -> str:
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     import torch
 
-    from evergraph.datasets import load
+    from evergraph.datasets.loading import load_outline
     from evergraph.graphs import homophily
     from evergraph.streams.class_order import arrange_classes, group_classes
 
-    graph = load(dataset, undirected=False)
+    graph = load_outline(dataset)
     both_ways = graph.to_undirected()
     sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
     return {

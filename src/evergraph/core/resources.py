@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -42,6 +41,8 @@ class Resources:
     @property
     def left(self) -> int:
         """How many bytes may still be taken."""
+        import psutil
+
         if self.memory is None:
             return int(FREE_SHARE * psutil.virtual_memory().available)
         held: int = psutil.Process().memory_info().rss

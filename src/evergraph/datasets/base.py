@@ -24,6 +24,13 @@ class Dataset(ABC):
     def load(self, cache: Path) -> Graph:
         """Return the graph, keeping anything fetched or computed under ``cache``."""
 
+    def load_outline(self, cache: Path) -> Graph:
+        """Return the graph with features as wide as they are, whose values may be anything.
+
+        For whoever only counts nodes, edges and classes; worth overriding where features take long.
+        """
+        return self.load(cache)
+
 
 datasets = Resolver[Dataset]("dataset")
 

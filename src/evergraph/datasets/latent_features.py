@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import scipy.sparse
+import scipy
 import torch
 from torch import Tensor
 

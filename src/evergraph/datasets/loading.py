@@ -52,6 +52,21 @@ def load(
     return graph.to_undirected() if undirected else graph
 
 
+def load_outline(source: str | Path) -> Graph:
+    """Return a graph to count by: as ``load`` does, edges as listed, features of any values.
+
+    >>> import evergraph.datasets.wordnet
+    >>> load_outline("wordnet")
+    Graph(nodes=117659, edges=367578, features=256, classes=45)
+    """
+    if isinstance(source, str) and is_registered(source):
+        dataset = datasets.make(source)
+        graph = dataset.load_outline(default_cache())
+        check_facts(dataset.name, graph)
+        return graph
+    return load(source, undirected=False)
+
+
 def load_named(name: str, *, undirected: bool, cache: Path | None, **parameters: Any) -> Graph:
     """Return a registered dataset, held to the catalogue's facts where it has its usual form."""
     dataset = datasets.make(name, **parameters)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtri
 
 
 def geometric_sizes(total: int, count: int, smallest: int) -> NDArray[np.int64]:
@@ -24,7 +23,7 @@ def geometric_sizes(total: int, count: int, smallest: int) -> NDArray[np.int64]:
     def excess(q: float) -> float:
         return float((smallest * q**powers).sum()) - total
 
-    q = brentq(excess, 1.0, most) if count > 1 and excess(1.0) < 0 else 1.0
+    q = scipy.optimize.brentq(excess, 1.0, most) if count > 1 and excess(1.0) < 0 else 1.0
     ends = np.rint((smallest * q**powers).cumsum()).astype(np.int64)
     ends[-1] = total
     sizes: NDArray[np.int64] = np.diff(ends, prepend=0)[::-1]
@@ -42,7 +41,7 @@ def log_normal_sizes(count: int, mean: float, largest: float) -> NDArray[np.floa
     >>> round(sizes.mean()), round(sizes.max())
     (50, 2000)
     """
-    z = ndtri((np.arange(count) + 0.5) / count)
+    z = scipy.special.ndtri((np.arange(count) + 0.5) / count)
     # Beyond z_n no σ reaches the ratio: the law is then as wide as it gets.
     sigma = z[-1] - math.sqrt(max(z[-1] ** 2 - 2 * math.log(max(largest / mean, 1.0)), 0.0))
     sizes: NDArray[np.float64] = np.exp(sigma * z)

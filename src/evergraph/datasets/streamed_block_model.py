@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import root
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets.stub_matching import Pairs, StubMatching
@@ -66,7 +66,7 @@ class StreamedBlockModel:
             found = together.edges(*factors) + apart.edges(0.0, factors[1])
             return np.asarray((found - wanted) / edges)
 
-        s, t = solution = root(miss, np.ones(2)).x
+        s, t = solution = scipy.optimize.root(miss, np.ones(2)).x
         if np.abs(miss(solution)).max() > _CLOSE or solution.min() < 0:
             raise ConfigurationError(
                 f"{edges:,} edges of homophily {homophily} cannot be had: the nodes of a block are "

@@ -8,8 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-import psutil
-
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import DataError
 from evergraph.datasets.base import Dataset, datasets
@@ -82,6 +80,8 @@ class Twin(Dataset):
 
     def _draw_aside(self, sketch: TwinSketch, folder: Path) -> None:
         """Draw into a folder of this process's own, and give it its name when it is whole."""
+        import psutil
+
         for left in folder.parent.glob(f".{folder.name}-*"):
             if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
                 shutil.rmtree(left, ignore_errors=True)  # of a process that was killed

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
+import scipy
 import torch
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import csr_tensor
 
 logger = logging.getLogger(__name__)
 
@@ -75,10 +76,19 @@ class WordNet(Dataset):
         if features is None:
             features = _compute_features(arrays, self.dims)
             _keep(features, file)
-        labels = torch.from_numpy(arrays["labels"].astype(np.int64))
-        return Graph.from_edges(
-            _edge_index(arrays), features=features, labels=labels, undirected=True
-        )
+        return _graph(arrays, features)
+
+    def load_outline(self, cache: Path) -> Graph:
+        """Return the graph without an entry in its features, which take long to compute."""
+        arrays = _unpack(_bundled_content())
+        nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
+        empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
+        return _graph(arrays, empty)
+
+
+def _graph(arrays: Arrays, features: Tensor) -> Graph:
+    labels = torch.from_numpy(arrays["labels"].astype(np.int64))
+    return Graph.from_edges(_edge_index(arrays), features=features, labels=labels, undirected=True)
 
 
 def _bundled_content() -> bytes:

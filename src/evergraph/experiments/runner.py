@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
@@ -224,6 +223,8 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
 
 def machine(device: str) -> dict[str, Any]:
     """Return what a run with this device runs on."""
+    import psutil
+
     facts: dict[str, Any] = {
         "cpus": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-import scipy.sparse.csgraph
+import scipy
 
 # The most mass that one node may hold, and so all that an arc need carry: scipy counts in 32 bits.
 MOST_MASS = 1 << 30
@@ -63,5 +62,7 @@ def _maximum_flow(supply: Mass, demand: Mass, arcs: npt.NDArray[np.int64]) -> in
     columns = np.concatenate([sources, 1 + len(supply) + arcs[1], np.full_like(sinks, drain)])
     unlimited = np.full(arcs.shape[1], MOST_MASS)
     capacity = np.concatenate([supply, unlimited, demand]).astype(np.int32)
+    from scipy.sparse.csgraph import maximum_flow
+
     network = scipy.sparse.csr_matrix((capacity, (rows, columns)), shape=(drain + 1, drain + 1))
-    return int(scipy.sparse.csgraph.maximum_flow(network, 0, drain).flow_value)
+    return int(maximum_flow(network, 0, drain).flow_value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
+import scipy
 import torch
 from torch import Tensor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import scipy
 import torch
-from scipy.linalg import hadamard
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
@@ -89,7 +89,9 @@ class EWC(ConsolidatingLearner):
         """Yield vectors of ±1: orthogonal ones if there are enough, else random ones."""
         if samples <= self.probes:
             order = 1 << (samples - 1).bit_length()
-            yield from torch.from_numpy(hadamard(order)[:, :samples]).float().to(self.device)
+            yield from (
+                torch.from_numpy(scipy.linalg.hadamard(order)[:, :samples]).float().to(self.device)
+            )
             return
         for _ in range(self.probes):
             draws = torch.randint(2, (samples,), generator=self.generator)

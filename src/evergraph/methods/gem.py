@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from evergraph.core.checks import check_number
@@ -179,7 +179,9 @@ def _least_squares(
     roots = np.sqrt(values[kept])
     matrix = roots[:, None] * vectors[:, kept].T
     target = -(vectors[:, kept].T @ slopes) / roots
-    solution: npt.NDArray[np.float64] = nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
+    solution: npt.NDArray[np.float64] = (
+        scipy.optimize.nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
+    )
     return solution
 
 

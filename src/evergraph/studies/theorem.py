@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -109,7 +109,7 @@ def _ranked(pairs: Sequence[tuple[float, float]]) -> str:
     """Return Spearman's rank correlation."""
     if len(pairs) < 3 or any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
         return "-"
-    return f"{float(spearmanr(*zip(*pairs, strict=True)).statistic):+.2f}"
+    return f"{float(scipy.stats.spearmanr(*zip(*pairs, strict=True)).statistic):+.2f}"
 
 
 def pseudo_training(graph: Graph, count: int, *, seed: int) -> list[Effect]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
-import scipy.sparse
+import scipy
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import psutil
-
 BYTES_A_WORKER = 1_500_000_000
 WORKERS_A_GPU = 4
 
@@ -26,6 +24,8 @@ def default_workers(device: str) -> int:
     >>> default_workers("cpu") >= 1
     True
     """
+    import psutil
+
     room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
     most = WORKERS_A_GPU if _on_gpu(device) else cpu_count()
     return max(1, min(cpu_count(), room, most))
