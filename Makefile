@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
 	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[ogb,cluster,serve,docs,dev]"
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[all,docs,dev]"
 	@touch $@
 
 run: $(STAMP)  ## WordNet, class-IL: finetune, tem, analytic and joint side by side

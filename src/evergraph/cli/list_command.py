@@ -42,7 +42,13 @@ _RESOLVERS = {
     Kind.backbones: ("nn", "backbones"),
 }
 # What the catalogue need not say of a dataset.
-_UNKNOWN = {"kept_edges": None, "homophily": None, "terms": None, "paper": None, "sha256": {}}
+_UNKNOWN: dict[str, Any] = {
+    "kept_edges": None,
+    "homophily": None,
+    "terms": None,
+    "paper": None,
+    "sha256": {},
+}
 
 
 def list_command(

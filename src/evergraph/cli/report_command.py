@@ -8,6 +8,7 @@ import typer
 
 from evergraph.cli.output import print_table
 from evergraph.cli.progress import spinner
+from evergraph.core.extras import require
 
 
 def report_command(
@@ -18,6 +19,7 @@ def report_command(
     DIR/report.html holds everything and opens offline; its tables (CSV, Markdown, LaTeX) and
     figures (PNG, SVG) are also in DIR/report.
     """
+    require("matplotlib", extra="report", why="evergraph report")
     from evergraph.reports import (
         COLUMNS,
         MEMORY_COLUMNS,

@@ -10,6 +10,7 @@ import typer
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.output import print_table
 from evergraph.cli.progress import spinner
+from evergraph.core.extras import require
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
@@ -42,6 +43,8 @@ def reproduce_command(
         from evergraph.studies.results import keep
 
     chosen = [studies.make(name) for name in names]  # a wrong name is said before any work
+    if any(study.draws for study in chosen):
+        require("matplotlib", extra="report", why=f"drawing {' and '.join(names)}")
     folder = out / "quick" if quick else out
     options = Options(
         out=folder,

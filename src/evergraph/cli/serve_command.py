@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import typer
 from evergraph.cli.learner_target import open_folder
 from evergraph.cli.options import parse_settings
 from evergraph.cli.progress import spinner
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import require
 from evergraph.core.sizes import parse_size
 
 
@@ -38,10 +37,8 @@ def serve_command(
     Every acknowledged change is on disk. A page at / shows what the learner knows. Without a
     token file only this machine may read and write.
     """
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise ConfigurationError(
-            "serving needs FastAPI and uvicorn, which are missing: pip install 'evergraph[serve]'"
-        )
+    for package in ("fastapi", "uvicorn"):
+        require(package, extra="serve", why="serving")
     from evergraph.server.listening import bind, check_address, listen
     from evergraph.server.tokens import read_tokens
 

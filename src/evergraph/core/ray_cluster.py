@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import require
 
 # How often a piece of work is given out again after a worker has died over it.
 RETRIES = 3
@@ -22,12 +23,9 @@ def import_ray() -> ModuleType:
     """Return Ray, or say how to install it."""
     # Ray prints on stdout that a worker has died, where results go; we say it if it matters.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _TOLD_BY_US)
-    try:
-        import ray
-    except ImportError:
-        raise ConfigurationError(
-            "engine 'ray' needs Ray, which is not installed: pip install 'evergraph[cluster]'"
-        ) from None
+    require("ray", extra="cluster", why="engine 'ray'")
+    import ray
+
     module: ModuleType = ray
     return module
 

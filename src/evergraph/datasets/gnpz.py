@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.core.extras import require
 from evergraph.datasets.base import datasets
 from evergraph.datasets.feature_layout import fitting_layout
 from evergraph.datasets.published import Published
@@ -25,6 +26,7 @@ class PygDataset(Published):
 
     def read(self, folder: Path) -> Graph:
         """Return the graph PyG makes of the raw files, fetching them if they are missing."""
+        require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
         import torch_geometric.datasets
 
         make = getattr(torch_geometric.datasets, self.pyg_class)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
 from evergraph.datasets.assembly import naming
@@ -57,6 +58,7 @@ def import_graph(
     (3, 4, 1, 1, 4)
     Graph(nodes=3, edges=4, features=1, classes=2)
     """
+    require("pyarrow", extra="tables", why=f"importing {nodes}")
     inputs = Inputs(InputFile.of(nodes), InputFile.of(edges), undirected)
     if not overwrite and out.exists():
         return _there_already(out, inputs)

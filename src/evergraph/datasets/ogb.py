@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import require
 from evergraph.datasets.base import datasets
 from evergraph.datasets.download import present
 from evergraph.datasets.published import Published
@@ -71,12 +71,9 @@ class Products(OgbDataset):
 
 def ogb_master(name: str) -> dict[str, str]:
     """Return what ogb's own table of datasets says of ``name``."""
-    try:
-        import ogb
-    except ImportError as error:
-        raise ConfigurationError(
-            f"dataset {name!r} needs the package ogb: pip install 'evergraph[ogb]'"
-        ) from error
+    require("ogb", extra="ogb", why=f"reading dataset {name!r}")
+    import ogb
+
     table = Path(ogb.__file__).parent / "nodeproppred" / "master.csv"
     with table.open(newline="") as file:
         header, *rows = csv.reader(file)

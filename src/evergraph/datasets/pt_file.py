@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
 from evergraph.datasets.assembly import assemble, checked_csr, naming
 from evergraph.datasets.download import reason
 from evergraph.graphs import Graph
@@ -45,17 +46,28 @@ def read_pt(path: Path) -> Graph:
 
 def _read_safely(path: Path) -> Any:
     """Unpickle tensors, containers and PyG's own records, and nothing that could run code."""
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
     try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except UnpicklingError as refused:
+            if "torch_geometric" not in str(refused):
+                raise
+        # PyG takes seconds to import: only for files that hold something of it.
+        with torch.serialization.safe_globals(_pyg_records(path)):
             return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise DataError(f"needs pickled objects that are not safe to load: {EXPECTED}") from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"is damaged or no .pt file ({reason(error)}): {EXPECTED}") from error
+
+
+def _pyg_records(path: Path) -> list[Any]:
+    require("torch_geometric", extra="pyg", why=f"{path}: a torch_geometric Data")
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
 def _content(content: Any) -> Mapping[Any, Any]:

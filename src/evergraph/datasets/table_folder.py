@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.assembly import assemble, naming
 from evergraph.datasets.download import reason
@@ -37,6 +38,7 @@ TEXT = ("id", "source", "target", "label", "time")
 
 def read_table_folder(folder: Path) -> Graph:
     """Return the graph that a folder of tables holds, edges as listed."""
+    require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     with naming(nodes_path):
         nodes = read_table(nodes_path, ("id", "label"))

@@ -237,6 +237,14 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
+    """Return the versions that a result depends on, of what is installed."""
     names = ("evergraph", "torch", "torch-geometric", "numpy", "scipy")
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+    found = {name: version for name in names if (version := _version(name)) is not None}
+    return {"python": platform.python_version()} | found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

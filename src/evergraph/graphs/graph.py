@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
@@ -260,6 +261,7 @@ class Graph:
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
+        require("torch_geometric", extra="pyg", why="Graph.to_data()")
         from torch_geometric.data import Data
 
         data = Data(

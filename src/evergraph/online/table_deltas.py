@@ -17,6 +17,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
+from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.assembly import naming
 from evergraph.datasets.table_columns import column, features, ids
@@ -178,6 +179,7 @@ def read_deltas(
     forget, or the name of a column of the node table that marks them. Such nodes and their edges
     are not taken in.
     """
+    require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     found = None if nodes is None else _read_nodes(nodes, integers, forget)
     if found is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from evergraph.core.errors import ResultsError
+from evergraph.core.extras import require
 from evergraph.core.written_aside import written_aside
 from evergraph.reports.collect import Finished
 from evergraph.reports.formats import csv_text, latex, markdown
@@ -29,6 +30,7 @@ def write_report(runs: Sequence[Finished], folder: Path) -> Path:
 
     The same runs give the same bytes. Tables and figures of an earlier report are taken away.
     """
+    require("matplotlib", extra="report", why="a report")
     groups = grouped(runs, folder)
     tables, figures = tables_of(groups), gallery(groups)
     title = folder.resolve().name or "runs"

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import installed, require
 from evergraph.datasets.table_columns import (
     as_integers,
     check_filled,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 def delta_from_arrow(body: bytes, *, key: str | None = None) -> Delta:
     """Return the delta that a body holds."""
+    if not installed("pyarrow"):
+        raise RefusedError(415, "this service reads JSON alone: pyarrow is not installed")
     import pyarrow as pa
 
     parts: dict[str, Any] = {}
@@ -61,6 +64,7 @@ def arrow_from_delta(delta: Delta) -> bytes:
     >>> delta_from_arrow(sent).features
     tensor([[1., 1.]])
     """
+    require("pyarrow", extra="tables", why="sending a delta to a service")
     import pyarrow as pa
 
     tables: list[dict[str, Any]] = []

@@ -89,10 +89,12 @@ class Study(ABC):
 
     Attributes:
         datasets: used unless others are asked for.
+        draws: whether it makes a figure.
     """
 
     name: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]]
+    draws: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, options: Options) -> list[Sheet]:

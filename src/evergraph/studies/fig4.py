@@ -19,6 +19,7 @@ class Fig4(DatasetStudy):
     """Learning curves of all methods in class-IL, from the runs of table3."""
 
     name = "fig4"
+    draws = True
     datasets = Table3.datasets
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:

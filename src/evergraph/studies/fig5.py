@@ -18,6 +18,7 @@ class Fig5(DatasetStudy):
     """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
 
     name = "fig5"
+    draws = True
     datasets = Table3.datasets
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:

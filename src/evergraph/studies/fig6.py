@@ -31,6 +31,7 @@ class Fig6(DatasetStudy):
     """t-SNE of hidden states after 1, half and all tasks, for Fine-tune, ER-GNN and TEM."""
 
     name = "fig6"
+    draws = True
     datasets = ("wordnet",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:

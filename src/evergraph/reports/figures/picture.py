@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from evergraph.core.extras import require
 from evergraph.reports.figures.look import STYLE
 
 DPI = 150
@@ -62,6 +63,7 @@ def drawn(
     columns: int = 1,
 ) -> Picture:
     """Return the picture that ``draw(figure, axes)`` makes; the same input gives the same bytes."""
+    require("matplotlib", extra="report", why=f"drawing {name}")
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
