@@ -35,8 +35,9 @@ check: $(STAMP)  ## lint, format, types, floors, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-test: check  ## the whole suite, slow claims excepted
+test: check  ## the whole suite, slow claims excepted, and the wheel in a clean environment
 	$(BIN)/python -m pytest -q
+	PYTHON=$(BIN)/python scripts/check_wheel.sh
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
 	$(BIN)/python -m pytest -q -m slow

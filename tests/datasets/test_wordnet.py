@@ -16,8 +16,9 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import datasets, latent_features, wordnet
+from evergraph.datasets.catalogue import catalogue
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, homophily
 
 NOTICE = Path(__file__).resolve().parents[2] / "NOTICE"
 
@@ -337,3 +338,18 @@ def test_truncated_svd_refuses_dims_outside_the_matrix(dims: int) -> None:
     matrix = scipy.sparse.csr_matrix(decaying(50, 40))
     with pytest.raises(ConfigurationError, match=f"between 1 and 40.*got {dims}"):
         truncated_svd(matrix, dims=dims, generator=seeded(0))
+
+
+def test_an_outline_counts_like_the_graph_and_computes_no_features(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("features were computed")
+
+    monkeypatch.setattr("evergraph.datasets.wordnet._compute_features", never)
+    outline = wordnet.WordNet(dims=7).load_outline(tmp_path)
+    facts = catalogue()["wordnet"]
+    counts = (outline.num_nodes, outline.num_edges, outline.num_features, outline.num_classes)
+    assert counts == (facts.nodes, facts.edges, 7, facts.classes)
+    assert homophily(outline) == homophily(graph)
+    assert list(tmp_path.iterdir()) == []  # nor anything kept

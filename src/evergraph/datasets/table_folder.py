@@ -38,8 +38,8 @@ TEXT = ("id", "source", "target", "label", "time")
 
 def read_table_folder(folder: Path) -> Graph:
     """Return the graph that a folder of tables holds, edges as listed."""
-    require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
+    require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
         nodes = read_table(nodes_path, ("id", "label"))
         node_ids = ids(nodes, "id")
