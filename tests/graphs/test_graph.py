@@ -155,6 +155,22 @@ def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
     assert part.time.tolist() == [100 + node for node in nodes]
 
 
+def test_a_cut_is_not_known_to_be_undirected() -> None:
+    """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
+    whole = Graph.from_edges(
+        torch.tensor([[0, 1], [1, 2]]),
+        features=torch.eye(3),
+        labels=torch.zeros(3, dtype=torch.int64),
+        undirected=True,
+    )
+    everyone = torch.arange(3)
+    cut = whole.subgraph(everyone, keep=torch.tensor([False, True, True, True]))
+    assert cut.num_edges == 3
+    assert not cut.undirected
+    assert whole.subgraph(everyone).undirected
+    assert whole.subgraph(everyone, groups=torch.tensor([0, 1, 1])).undirected
+
+
 @settings(max_examples=30, deadline=None)
 @given(pairs=pairs, nodes=node_lists, data=st.data())
 def test_a_subgraph_drops_the_entries_that_keep_leaves_out(

@@ -113,6 +113,14 @@ def test_gradients_are_those_of_cross_entropy(seed: int) -> None:
             torch.testing.assert_close(found[place, number], expected.t())
 
 
+def test_gradients_are_compared_relative_to_their_length() -> None:
+    """Vectors of 0 have no gradient: every class and head is ‖G - 0‖² / ‖G‖² = 1 away from it."""
+    candidates = clouds()
+    sampler = GradientMatchingSampler(heads=3)
+    distance = sampler.distance(candidates, torch.tensor([3, 5]), generator=generator())
+    assert float(distance(torch.zeros(2, 6))) == pytest.approx(1.0)
+
+
 def test_scores_of_random_heads_are_centred_and_as_sharp_as_asked() -> None:
     candidates = clouds()
     heads = GradientMatchingSampler(heads=400, sharpness=3.0)._heads(

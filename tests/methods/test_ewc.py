@@ -11,9 +11,10 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.methods import EWC
-from evergraph.nn import GCN
+from evergraph.nn import GCN, PDGNN
 from evergraph.nn.losses import masked_losses
 from evergraph.streams import GraphStream
+from evergraph.topology import Identity
 from evergraph.training.batches import EVERYTHING
 
 Values = dict[str, Tensor]
@@ -46,6 +47,29 @@ def test_with_enough_probes_the_fisher_is_exact(make: Any, two_pairs: Graph) -> 
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, atol=1e-8, rtol=1e-4)
     assert max(float(value.max()) for value in expected.values()) > 0
+
+
+def test_the_fisher_of_unequal_classes_weighs_each_class_alike(make: Any) -> None:
+    """Six nodes of class 0 and two of class 1, a linear model without weights, by hand.
+
+    Scores are 0, so a node of class y has the gradient (1/2 - [k = y]) x: a square of x²/4 in
+    both rows. Features are 2 for class 0 and 4 for class 1, their squares in the mean of the
+    classes (4 + 16) / 2 = 10, and in the mean of the nodes (6 · 4 + 2 · 16) / 8 = 7.
+    """
+    labels = torch.tensor([0] * 10 + [1] * 4)
+    graph = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long),
+        features=torch.tensor([2.0, 4.0])[labels, None],
+        labels=labels,
+    )
+    plain = PDGNN(topology=Identity(), hidden=(), bias=False, dropout=0.0, scaling="none")
+    learner = make("ewc", backbone=plain)
+    assert learner.begin_task(GraphStream(graph).open(0)) == 6 + 2
+    (weights,) = learner.named_parameters().values()
+    with torch.no_grad():
+        weights.zero_()
+    (found,) = learner.importance().values()
+    torch.testing.assert_close(found, torch.full((2, 1), 10 / 4))
 
 
 def test_with_few_probes_it_is_right_on_average(make: Any, two_pairs: Graph) -> None:

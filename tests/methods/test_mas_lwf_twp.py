@@ -88,6 +88,27 @@ def test_lwf_distils_the_old_models_answers(make: Any, two_pairs: Graph, setting
     assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * expected, rel=1e-5)
 
 
+def test_lwf_in_task_il_adds_up_what_it_distils_of_every_old_task(
+    make: Any, small_graph: Graph
+) -> None:
+    """Two old tasks of two classes: a softmax each, and both distances count in full."""
+    learner = make("lwf", backbone=GCN(hidden=3), temperature=2.0)
+    stream = GraphStream(small_graph, setting="task-il")
+    for index in range(2):
+        learner.fit_task(stream.open(index))
+    task = stream.open(2)
+    old = learner.logits(task.graph, task.train)  # [nodes, 4]
+    learner.begin_task(task)
+    new = learner.scores(EVERYTHING).detach() + torch.arange(6.0)  # far from the old answers
+    terms = [
+        -((old[:, own] / 2).softmax(1) * (new[:, own] / 2).log_softmax(1)).sum(1).mean()
+        for own in (slice(0, 2), slice(2, 4))
+    ]
+    assert min(float(term) for term in terms) > 0.1
+    found = float(learner.distillation(new, EVERYTHING))
+    assert found == pytest.approx(float(terms[0] + terms[1]), rel=1e-5)
+
+
 def test_lwfs_term_is_least_at_the_old_answers(make: Any, two_pairs: Graph) -> None:
     learner = make("lwf", backbone=GCN(hidden=3))
     stream = halves(two_pairs)

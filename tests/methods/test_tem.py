@@ -23,6 +23,7 @@ from evergraph.memory.samplers import (
 )
 from evergraph.methods import TEM, methods
 from evergraph.methods.examples import make_examples
+from evergraph.methods.refresh import GrowingEmbeddings
 from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC, EmbeddingCache
@@ -212,6 +213,25 @@ def test_a_task_may_reach_the_memory_in_batches(small_graph: Graph) -> None:
         whole.fit_task(GraphStream(small_graph).open(0))
 
 
+def test_batches_of_a_task_are_drawn_at_random(small_graph: Graph) -> None:
+    """Training nodes stand in order of their numbers; what came in that order would be no draw."""
+    batches: list[list[int]] = []
+
+    class Watched(EmbeddingMemory):
+        def store(self, candidates: Any, sizes: Any, *, generator: torch.Generator) -> None:
+            batches.append(candidates.nodes.tolist())
+            super().store(candidates, sizes, generator=generator)
+
+    task = GraphStream(small_graph).open(0)
+    make(memory=Watched(budget=5), arrivals=4).fit_task(task)
+    assert len(batches) == 4
+    arrived = [node for batch in batches for node in batch]
+    assert sorted(arrived) == task.train.tolist()
+    places = torch.tensor(arrived).argsort().argsort().double()
+    order = torch.arange(len(arrived)).double()
+    assert abs(float(torch.corrcoef(torch.stack([places, order]))[0, 1])) < 0.5
+
+
 def refreshing(graph: Graph, refresh: str, **stream: Any) -> tuple[TEM, GraphStream]:
     tasks = GraphStream(graph, edges="all", **stream)
     learner = make(memory=EmbeddingMemory(budget=8), refresh=refresh)
@@ -231,6 +251,26 @@ def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph:
     torch.testing.assert_close(memory.embeddings_, expected, atol=1e-5, rtol=1e-4)
     assert learner.growing_.recomputed > 0
     assert torch.bincount(memory.labels_).tolist() == [8] * 6
+
+
+def test_embeddings_of_other_nodes_are_not_taken_for_those_of_the_old_ones(
+    small_graph: Graph,
+) -> None:
+    """Two streams with as many nodes a task, but other ones: only ids tell them apart."""
+    first = GraphStream(small_graph, edges="all")
+    other = GraphStream(small_graph, edges="all", order=[2, 3, 4, 5, 0, 1])
+    backbone, growing = PDGNN(), GrowingEmbeddings()
+    assert growing.update(first.open(0), backbone) is None
+    old = other.open(0).ids
+    assert len(first.open(0).ids) == len(old)
+    task = other.open(1)
+    grown = growing.update(task, backbone)
+    assert grown is not None
+    growth, before = grown
+    torch.testing.assert_close(growth.embeddings, backbone.embeddings.encode(task.graph))
+    places = torch.searchsorted(task.ids, old)
+    expected = backbone.embeddings.encode(task.graph.subgraph(places))
+    torch.testing.assert_close(before[places], expected)
 
 
 def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph: Graph) -> None:

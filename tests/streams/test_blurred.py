@@ -80,3 +80,20 @@ def test_the_global_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
     blurred(LABELS, classes=[0, 1, 2], tasks=2)
     assert torch.get_rng_state().equal(before)
+
+
+def nodes_of(label: int) -> torch.Tensor:
+    return MANY.eq(label)
+
+
+def test_nodes_of_a_class_arrive_in_no_order_of_their_numbers() -> None:
+    for seed in (0, 1):
+        times = arrival_times(MANY, classes=[0, 1, 2, 3], blur=0.0, seed=seed)
+        for label in range(4):
+            own = times[nodes_of(label)]
+            number = torch.arange(len(own), dtype=torch.float64)
+            # Four standard deviations of a correlation of nothing.
+            assert abs(float(torch.corrcoef(torch.stack([number, own]))[0, 1])) < 0.08
+    first, second = (blurred(MANY, classes=[0], tasks=2, blur=0.0, seed=s).owner for s in (0, 1))
+    own = nodes_of(0)
+    assert abs(float((first[own] == second[own]).double().mean()) - 0.5) < 0.05  # another draw
