@@ -104,7 +104,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        return import_module(f"{__name__}.core.versions").own_version()
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
@@ -112,13 +112,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-def _version() -> str:
-    """Return the installed version; of a source tree that was never installed, that it is one."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("evergraph")
-    except PackageNotFoundError:
-        return "0+unknown"

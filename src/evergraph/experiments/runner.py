@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import DataError
 from evergraph.core.resources import Resources
+from evergraph.core.versions import installed_version
 from evergraph.experiments.build import (
     build_learner,
     build_stream,
@@ -239,12 +239,5 @@ def machine(device: str) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on, of what is installed."""
     names = ("evergraph", "torch", "torch-geometric", "numpy", "scipy")
-    found = {name: version for name in names if (version := _version(name)) is not None}
+    found = {name: version for name in names if (version := installed_version(name)) is not None}
     return {"python": platform.python_version()} | found
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

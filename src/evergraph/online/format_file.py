@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.mapped import disk_is_enough
+from evergraph.core.versions import own_version
 from evergraph.core.written_aside import written_aside
 from evergraph.online.snapshot import sync
 
@@ -30,7 +30,7 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
     if version != FORMAT:
         raise DataError(
             f"{path}: is of format {version!r}, this version of evergraph "
-            f"({metadata.version('evergraph')}) reads format {FORMAT}: install evergraph "
+            f"({own_version()}) reads format {FORMAT}: install evergraph "
             f"{content.get('evergraph', '')} or newer, which wrote it"
         )
     return dict(parameters)
@@ -40,7 +40,7 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
     """Write down what the learner of a new folder is made with."""
     content = {
         "format": FORMAT,
-        "evergraph": metadata.version("evergraph"),
+        "evergraph": own_version(),
         "parameters": dict(parameters),
     }
     with disk_is_enough(folder), written_aside(folder / FILE) as file:

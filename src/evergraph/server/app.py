@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import anyio
 from fastapi import FastAPI
 
+from evergraph.core.versions import own_version
 from evergraph.server.failures import answer_failures
 from evergraph.server.guard import Guard
 from evergraph.server.limits import Limits
@@ -55,7 +55,7 @@ def create_app(
 
     app = FastAPI(
         title="evergraph",
-        version=version("evergraph"),
+        version=own_version(),
         description=ABOUT,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
