@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from evergraph.graphs import Graph
 from evergraph.methods import Auto
 from evergraph.methods.probes import Probes
 from evergraph.nn import GCN, PDGNN, RandomFeatures
+from evergraph.online.heads.method import MethodHead
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
 from evergraph.topology import SGC, EmbeddingCache, cached
@@ -255,6 +257,9 @@ def test_probes_are_looked_up_anew_where_the_graph_is_still_there(small_graph: G
         ({"candidates": ["ewc:2"]}, "^unknown candidates: method 'ewc': .*analytic, tem$"),
         ({"candidates": ["tem:2", "tem:3"]}, r"^unknown candidates: view '3': .*0\+2, 2, 2\+4, 4"),
         ({"candidates": ["tem"]}, "^unknown candidates: view ''"),
+        ({"candidates": "tem:2"}, "candidates must be a list of 'method:view' names, not 'tem:2'"),
+        ({"candidates": None}, "candidates must be a list of 'method:view' names, not None"),
+        ({"candidates": [2]}, "^unknown candidates: method '2'"),
         ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
         ({"patience": 0}, "patience must be an integer of at least 1, not 0"),
         ({"lead": -0.1}, "lead must be a number of at least 0.0, not -0.1"),
@@ -265,6 +270,50 @@ def test_probes_are_looked_up_anew_where_the_graph_is_still_there(small_graph: G
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Auto(trainer=Trainer(device="cpu"), generator=seeded(0), **options)
+
+
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+def test_without_validation_nodes_the_first_candidate_answers(
+    setting: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As behind an online learner that knows fewer labels than it holds out one of."""
+    stream = GraphStream(small_graph, setting=setting)
+    learner = auto(*MIXED, patience=1, lead=0.0)
+    nobody = torch.empty(0, dtype=torch.int64)
+    with caplog.at_level(logging.INFO, "evergraph"):
+        for index in range(2):
+            task = stream.open(index)
+            learner.fit_task(replace(task, validation=nobody, validation_labels=nobody))
+    assert learner.chosen_.name == MIXED[0]
+    assert [candidate.name for candidate in learner.alive_] == list(MIXED)
+    assert "task 1: analytic:2 goes on, with no validation nodes to tell" in caplog.text
+    other = auto(*MIXED, patience=1, lead=0.0, seed=1)
+    other.restore(learner.state(), stream.label_space(1))
+    other.fit_task(stream.open(2))  # from now on there is something to choose by
+    assert len(other.probes_["2"].labels_) == 2 * 6
+
+
+def test_few_labels_online_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evergraph.online.heads.method.methods.make", small_auto)
+    for labels in ([0], [0, 1, 1], [0, 1] * 6):
+        head, count = MethodHead(method="auto"), len(labels)
+        head.begin(4, topology=SGC(), scaling="unit", generator=seeded(0))
+        lonely = Graph.from_edges(
+            torch.empty(2, 0, dtype=torch.long),
+            features=torch.eye(4)[torch.tensor(labels)],
+            labels=torch.full((count,), -1),
+        )
+        head.grow(max(labels) + 1)
+        head.see(lonely, torch.arange(count))
+        head.learn(torch.arange(count), torch.zeros(count, 4), torch.tensor(labels))
+        head.settle()
+        scores = head.scorer()(torch.arange(count), torch.zeros(count, 4))
+        assert scores.argmax(1).tolist() == labels
+
+
+def small_auto(name: str, **options: Any) -> Auto:
+    assert name == "auto"
+    return Auto(candidates=("analytic:2",), width=32, **options)
 
 
 def test_the_backbone_decides_head_and_scaling_of_all_candidates() -> None:

@@ -66,7 +66,8 @@ class Auto(WholeTaskLearner):
     After every task each candidate is asked about some validation nodes of all tasks so far, kept
     for that as embeddings, and the best is chosen: from what was seen by then, with no look at
     what comes. Candidates that trail the best by more than ``lead`` are let go for good, with all
-    they keep, so that after some tasks one or two are left.
+    they keep, so that after some tasks one or two are left. Until the first validation node comes
+    the first candidate answers, and none is let go.
 
     Args:
         candidates: ``method:view`` names, methods ``analytic`` and ``tem``; views ``2``, ``4`` and
@@ -103,7 +104,11 @@ class Auto(WholeTaskLearner):
         check_integer("probes", probes, least=1)
         check_integer("patience", patience, least=1)
         check_number("lead", lead, least=0.0)
-        self.candidates = tuple(candidates)
+        if isinstance(candidates, str) or not isinstance(candidates, Sequence):
+            raise ConfigurationError(
+                f"candidates must be a list of 'method:view' names, not {candidates!r}"
+            )
+        self.candidates = tuple(map(str, candidates))
         self.width = width
         self.budget = budget
         self.probes = probes
@@ -190,6 +195,10 @@ class Auto(WholeTaskLearner):
         self._choose(task)
 
     def _choose(self, task: Task) -> None:
+        if not len(self.probes_[self.chosen_.view].labels_):
+            name = self.chosen_.name
+            logger.info("task %d: %s goes on, with no validation nodes to tell", task.index, name)
+            return
         marks = {c.name: self._mark(c) for c in self.alive_}
         best = max(marks.values())
         self.chosen_ = next(c for c in self.alive_ if marks[c.name] == best)
