@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 
+import psutil
 import pytest
 import torch
 
@@ -89,3 +91,17 @@ def test_peak_memory_is_in_bytes_and_never_falls() -> None:
     assert after >= before
     assert after > block.nbytes  # kilobytes would be a thousand times too few
     assert after < 1 << 42
+
+
+def test_peak_memory_is_told_without_the_module_that_windows_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Told:
+        peak_wset = 12_345
+
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert peak_rss_bytes() == 0  # psutil knows a peak on Windows alone
+    monkeypatch.setattr(psutil.Process, "memory_info", lambda self: Told)
+    assert peak_rss_bytes() == 12_345
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert peak_rss_bytes() == 0

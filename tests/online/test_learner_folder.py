@@ -593,3 +593,9 @@ def test_many_threads_write_one_history(tmp_path):
         left = bits(folder.learner)
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == left
+
+
+def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with pytest.raises(ResourceError, match=r"can be written to only where fcntl\.flock"):
+        opened(tmp_path)

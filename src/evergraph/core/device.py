@@ -45,8 +45,18 @@ def denormals_flushed() -> Iterator[None]:
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest resident size this process has had so far."""
-    import resource  # not on Windows, where the figure is simply not given
-
+    """Return the largest resident size this process has had so far; 0 where nobody tells."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return _peak_by_psutil()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def _peak_by_psutil() -> int:
+    try:
+        import psutil
+    except ImportError:
+        return 0
+    return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows's alone

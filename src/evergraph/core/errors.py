@@ -14,7 +14,7 @@
     ├── TaskClosedError         a learner reached for a task that is over
     ├── DivergedError           training ended in numbers that are not finite
     ├── DeviceError             the device asked for is not there
-    ├── LockedError             another process writes to a learner's folder
+    ├── LockedError             another process is at work in a folder
     ├── StoppedError            a learner's folder takes no more deltas
     └── ResourceError           memory or disk does not suffice
 
@@ -104,7 +104,7 @@ class DeviceError(EvergraphError):
 
 
 class LockedError(EvergraphError):
-    """Another process writes to a learner's folder."""
+    """Another process is at work in a folder: a learner's, or one of results."""
 
 
 class StoppedError(EvergraphError):

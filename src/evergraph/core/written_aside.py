@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from evergraph.core.errors import ResultsError
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[IO[bytes]]:
     """Open a file next to ``path`` for writing, and rename it to ``path`` once it is written.
 
-    If writing fails, ``path`` is what it was before and nothing is left beside it.
+    If writing fails, ``path`` is what it was before and nothing is left beside it. Once it is done,
+    a power cut takes nothing back.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with written_aside(Path(folder, "a.txt")) as file:
@@ -32,5 +35,45 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())  # a power cut must not leave the new name on empty blocks
         aside.chmod(0o644)  # mkstemp allows the owner only; a cache may be shared
         aside.replace(path)
+        _sync_folder(path.parent)  # nor the old name, after we have said that it is written
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder last; Windows cannot be asked to, nor can some file systems."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def results_written(path: Path, *, remedy: str = "") -> Iterator[None]:
+    """Say in one sentence why results could not be written, and what to do about it.
+
+    >>> with results_written(Path("runs"), remedy="make room"):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    evergraph.core.errors.ResultsError: runs cannot be written: No space left on device: make room
+    """
+    try:
+        yield
+    except OSError as error:
+        hint = f": {remedy}" if remedy else ""
+        raise ResultsError(f"{path} cannot be written: {error.strerror or error}{hint}") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Raise unless files can be written to a folder, or to one that can still be made.
+
+    Nothing is left behind: neither the folder nor anything in it.
+    """
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    with results_written(folder):
+        if not there.is_dir():
+            raise NotADirectoryError(20, f"{there} is a file, not a folder")
+        with tempfile.TemporaryFile(dir=there):
+            pass

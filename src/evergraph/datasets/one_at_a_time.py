@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from evergraph.core.errors import DataError
+from evergraph.core.file_lock import FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder; a process that dies lets go of it.
+
+    Where nothing can be locked, as on Windows, nobody is kept out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place, one_at_a_time(Path(place)):
@@ -22,17 +24,12 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     Traceback (most recent call last):
     evergraph.core.errors.DataError: ...: another process is at work here: wait for it, or end it
     """
+
+    def refusal(_: str) -> DataError:
+        return DataError(f"{folder}: another process is at work here: wait for it, or end it")
+
     with disk_is_enough(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("wb")
+        lock = FileLock(folder / FILE, refusal)
     with lock:
-        try:
-            fcntl = importlib.import_module("fcntl")
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on Windows
-            pass
-        except OSError:
-            raise DataError(
-                f"{folder}: another process is at work here: wait for it, or end it"
-            ) from None
         yield

@@ -1,0 +1,79 @@
+"""Keeping other processes out: a lock that a process cannot leave behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from evergraph.core.closing import Closing
+
+FILE = "lock"  # what it is called in the folder it stands for
+_WIDTH = 20  # digits that the number of a process may have
+
+
+class FileLock(Closing):
+    """A lock on a file that lasts until it is released, or until the process that has it is gone.
+
+    However a process ends, the system gives its locks back: a file that is left behind locks nobody
+    out, so nobody need remove it. It says which process has the lock, for the message only.
+
+    Args:
+        path: the file, which is made where it is not there; its folder must be.
+        refusal: makes the exception to raise where another has the lock, from words for who that
+            is, such as ``process 4711``.
+        wait: wait for the other one instead.
+
+    Attributes:
+        holds: whether there is a lock at all. There is none where the system has no ``flock``
+            (Windows) or the file system cannot lock (some network drives): the caller decides
+            whether to go on.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with FileLock(Path(folder, "lock"), ValueError):
+    ...         FileLock(Path(folder, "lock"), ValueError)
+    Traceback (most recent call last):
+    ValueError: process ... (this one)
+    """
+
+    def __init__(
+        self, path: Path, refusal: Callable[[str], Exception], *, wait: bool = False
+    ) -> None:
+        # A file object rather than a number: it is closed too where nobody releases the lock.
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._file = os.fdopen(handle, "r+b", buffering=0)
+        try:
+            self.holds = _lock(handle, wait=wait)
+        except BlockingIOError:
+            holder = self._holder()
+            self._file.close()
+            raise refusal(holder) from None
+        if self.holds:
+            with suppress(OSError):  # a full disk: the lock is had, only nobody learns by whom
+                self._file.write(b"%*d\n" % (_WIDTH, os.getpid()))
+
+    def close(self) -> None:
+        """Give the lock back. The file stays: it may be another's before it could be removed."""
+        self._file.close()
+
+    def _holder(self) -> str:
+        number = self._file.read(_WIDTH + 1).decode("ascii", "replace").strip()
+        own = " (this one)" if number == str(os.getpid()) else ""
+        return f"process {number or 'unknown'}{own}"
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Take the lock; return whether there is one to be had, raise where another has it."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError:  # not on this file system
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""Files written whole: what is said to be written is on the disk, name and all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import ResultsError
+from evergraph.core.written_aside import check_writable, written_aside
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        if calls[-1] == "file":
+            assert os.fstat(handle).st_size == 5  # nothing is left in a buffer
+        fsync(handle)
+
+    def renamed(source: Any, target: Any) -> None:
+        calls.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    with written_aside(tmp_path / "new" / "a.txt") as file:
+        file.write(b"whole")
+    assert calls == ["file", "rename", "folder"]
+
+
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("before")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"), written_aside(path) as file:
+        file.write(b"after")
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match=r"file/out cannot be written: .*file is a file"):
+        check_writable(tmp_path / "file" / "out")
+    assert os.listdir(tmp_path) == ["file"]
+    with pytest.raises(ResultsError, match="cannot be written"):
+        check_writable(Path("/proc/results"))
