@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_what_was_there(
     with pytest.raises(OSError, match="No space left"), written_aside(path) as file:
         file.write(b"after")
     assert path.read_text() == "before"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path: Path) -> None:
@@ -57,6 +57,6 @@ def test_a_folder_that_cannot_be_written_to_is_said_and_nothing_is_left(tmp_path
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/out cannot be written: .*file is a file"):
         check_writable(tmp_path / "file" / "out")
-    assert os.listdir(tmp_path) == ["file"]
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
     with pytest.raises(ResultsError, match="cannot be written"):
         check_writable(Path("/proc/results"))

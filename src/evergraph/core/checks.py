@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
@@ -32,3 +33,15 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise UnknownNameError(name, value, choices)
+
+
+def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None:
+    """Raise if any of ``values`` is there twice.
+
+    >>> check_once("seeds", [0, 1, 0])
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: seeds must differ, not have 0 twice
+    """
+    for value, count in Counter(values).items():
+        if count > 1:
+            raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")

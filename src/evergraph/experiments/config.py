@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError, DataError
 
 if sys.version_info >= (3, 11):
@@ -117,6 +125,12 @@ class RunConfig(Section):
     part: Literal["test", "validation"] = "test"
     measures: bool = False
     device: str = "auto"
+
+    @field_validator("seeds")
+    @classmethod
+    def _once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        check_once("seeds", seeds)  # a repeat that is counted twice would narrow the deviation
+        return seeds
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:

@@ -39,7 +39,8 @@ class SeedResult:
         coverage_ratio: of the memory at the end, None without one.
         floats, bytes: what is kept between tasks at the end.
         samples, gradients, importance, models, edges, statistics: its parts, see ``MemoryUsage``.
-        peak_rss_bytes: the largest resident size of the process that learned it.
+        peak_rss_bytes: the largest resident size of the process that learned it; 0 where the
+            system does not tell.
         recomputed: embeddings of old nodes that were computed anew, of how many; None without
             refresh.
         measures: what was measured beside accuracy, one entry per task, see ``Measures``.
@@ -81,7 +82,8 @@ class RunResult:
         config: the whole resolved configuration.
         seeds: one result a repeat.
         total_seconds: of everything, loading included where one process did it all.
-        peak_rss_bytes: the largest resident size of a process that took part.
+        peak_rss_bytes: the largest resident size of a process that took part; None where the
+            system does not tell.
         dataset: facts of the graph that was learned.
         versions: of evergraph, torch and the rest.
         machine: what it ran on.
@@ -90,7 +92,7 @@ class RunResult:
     config: RunConfig
     seeds: list[SeedResult]
     total_seconds: float
-    peak_rss_bytes: int
+    peak_rss_bytes: int | None
     dataset: dict[str, Any]
     versions: dict[str, str]
     machine: dict[str, Any]

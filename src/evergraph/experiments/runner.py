@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import DataError
+from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources
 from evergraph.core.versions import installed_version
 from evergraph.experiments.build import (
@@ -51,6 +53,9 @@ class OpenedRun:
         store: where results go, None for nowhere.
         started: when it was opened, on the performance counter.
         resources: what it may take.
+        locks: what keeps other processes from learning the same.
+        facts: what the result will say of the data, the versions and the machine: whatever there
+            is to go wrong with them goes wrong before anything is learned.
     """
 
     config: RunConfig
@@ -59,6 +64,13 @@ class OpenedRun:
     store: ResultStore | None
     started: float
     resources: Resources = field(default_factory=Resources)
+    locks: tuple[FileLock, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        for lock in self.locks:
+            lock.close()
 
 
 def run(
@@ -92,8 +104,13 @@ def open_run(
     resume: bool = False,
     resources: Resources | None = None,
     load: Callable[[RunConfig], Graph] = load_graph,
+    seeds: Iterable[int] | None = None,
 ) -> OpenedRun:
-    """Load the data and claim the folder; whatever is wrong is said before anything is written."""
+    """Load the data and claim the folder; whatever is wrong is said before anything is written.
+
+    seeds: those that are going to be learned here; all unless given. No other process can learn
+    them until the run is closed.
+    """
     started = time.perf_counter()
     config = resolved(config)
     check(config)
@@ -102,17 +119,27 @@ def open_run(
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     resources = Resources() if resources is None else resources
     stream = build_stream(config, graph, config.seeds[0], resources=resources)
-    store = None if out is None else ResultStore(out)
-    if store is not None:
-        store.open(config, resume=resume)
-    return OpenedRun(config, graph, stream, store, started, resources)
+    facts = {
+        "dataset": describe(graph, stream),
+        "versions": versions(),
+        "machine": machine(config.device),
+    }
+    if out is None:
+        return OpenedRun(config, graph, stream, None, started, resources, facts=facts)
+    store = ResultStore(out)
+    store.open(config, resume=resume)
+    locks = tuple(store.seed(s).lock() for s in (config.seeds if seeds is None else seeds))
+    return OpenedRun(config, graph, stream, store, started, resources, locks, facts)
 
 
 def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
     """Learn what is still to be learned of an opened run."""
     opening = time.perf_counter() - opened.started
-    seeds = [learn_seed(opened, seed, observer=observer) for seed in opened.config.seeds]
-    return assemble(opened, seeds, opening=opening)
+    try:
+        seeds = [learn_seed(opened, seed, observer=observer) for seed in opened.config.seeds]
+        return assemble(opened, seeds, opening=opening)
+    finally:
+        opened.close()
 
 
 def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
@@ -186,10 +213,8 @@ def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0
         config=opened.config,
         seeds=seeds,
         total_seconds=opening + sum(sum(s.seconds.values()) for s in seeds),
-        peak_rss_bytes=max(s.peak_rss_bytes for s in seeds) or peak_rss_bytes(),
-        dataset=describe(opened.graph, opened.stream),
-        versions=versions(),
-        machine=machine(opened.config.device),
+        peak_rss_bytes=max(s.peak_rss_bytes for s in seeds) or peak_rss_bytes() or None,
+        **opened.facts,
     )
     if opened.store is not None:
         opened.store.keep_result(result)
@@ -222,22 +247,27 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return what a run with this device runs on."""
-    import psutil
-
+    """Return what a run with this device runs on, as far as the system tells."""
     facts: dict[str, Any] = {
         "cpus": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
+    with suppress(ImportError):
+        import psutil
+
+        facts["memory"] = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
     if choose_device(device).type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name()
     return facts
 
 
+NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on, of what is installed."""
-    names = ("evergraph", "torch", "torch-geometric", "numpy", "scipy")
-    found = {name: version for name in names if (version := installed_version(name)) is not None}
-    return {"python": platform.python_version()} | found
+    found = {name: installed_version(name) for name in (*NEEDED, *OPTIONAL)}
+    told = {name: found[name] or "unknown" for name in NEEDED}
+    told |= {name: version for name in OPTIONAL if (version := found[name])}
+    return {"python": platform.python_version()} | told

@@ -5,6 +5,8 @@ DIR/result.json                  once every seed is done
 DIR/seed-0/progress.json         rows and seconds of the finished tasks
 DIR/seed-0/state-0007.safetensors  the learner after the last finished task
 DIR/seed-0/accuracy.npz          the accuracy matrices, once the seed is done
+DIR/seed-0/lock                  locked while the seed is being learned, else of no meaning
+DIR/lock                         locked while the folder is being claimed
 
 A benchmark adds, where it has something to say:
 
@@ -26,8 +28,10 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from evergraph.core.errors import ResultsError
-from evergraph.core.written_aside import written_aside
+from evergraph.core.errors import LockedError, ResultsError
+from evergraph.core.file_lock import FILE as LOCK
+from evergraph.core.file_lock import FileLock
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation import AVERAGES
 from evergraph.experiments.config import RunConfig, merged, read_toml
 from evergraph.experiments.dotted import flat
@@ -37,6 +41,7 @@ from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
+RESUMABLE = "what was finished is kept, --resume goes on after it"
 
 
 class ResultStore:
@@ -52,14 +57,18 @@ class ResultStore:
     def open(self, config: RunConfig, *, resume: bool) -> None:
         """Claim the folder for a configuration; several processes may do so for the same one."""
         known = self.folder / CONFIG
-        if known.exists() and not resume:
+        if not known.exists():
+            self._check_free()
+            # Of several at once only one may write it: a second would overwrite the first one's.
+            with locked(self.folder, "it is being claimed", wait=True):
+                if not known.exists():
+                    write_whole(known, config.to_toml().encode())
+                    resume = True
+        if not resume:
             raise ResultsError(
                 f"{self.folder} holds results already: use --resume to go on with them, "
                 "or another --out"
             )
-        if not known.exists():
-            self._check_free()
-            write_whole(known, config.to_toml().encode())
         self._check_same(config, read_toml(known))
 
     def _check_free(self) -> None:
@@ -112,14 +121,21 @@ class SeedStore:
         self.folder = folder
         self.seed = seed
 
+    def lock(self) -> FileLock:
+        """Keep other processes from learning this repeat until the lock is closed."""
+        return locked(self.folder, f"seed {self.seed} is being learned")
+
     def progress(self) -> tuple[list[TaskReport], SeedResult | None]:
         """Return the reports of the finished tasks, and the result if all are."""
         path = self.folder / PROGRESS
         if not path.exists():
             return [], None
         stored = _read_json(path)
-        reports = [TaskReport(**report) for report in stored["reports"]]
-        return reports, SeedResult(**stored["result"]) if stored["result"] else None
+        try:
+            reports = [TaskReport(**report) for report in stored["reports"]]
+            return reports, SeedResult(**stored["result"]) if stored["result"] else None
+        except (KeyError, TypeError) as error:
+            raise ResultsError(f"{path} is not progress of evergraph: {error}") from None
 
     def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor], *, tasks: int) -> None:
         """Write the learner after a task of ``tasks``, then the progress that refers to it."""
@@ -132,7 +148,8 @@ class SeedStore:
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
         arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in AVERAGES}
-        with written_aside(self.folder / ARRAYS) as file:
+        path = self.folder / ARRAYS
+        with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         self._write_progress(reports, result, len(reports))
         self._drop_states(keep=None)
@@ -159,23 +176,44 @@ class SeedStore:
         return self.folder / f"state-{index:04d}.safetensors"
 
     def _drop_states(self, *, keep: Path | None) -> None:
-        for path in self.folder.glob("state-*.safetensors"):
-            if path != keep:
-                path.unlink()
+        with results_written(self.folder, remedy=RESUMABLE):
+            for path in self.folder.glob("state-*.safetensors"):
+                if path != keep:
+                    path.unlink()
 
 
 def _foreign(name: str) -> bool:
     # Another process may be claiming the folder just now: its file aside is no stranger.
-    return name not in (FAILURE, SEARCH, CHOICE) and not name.startswith(f".{CONFIG}-")
+    return name not in (FAILURE, SEARCH, CHOICE, LOCK) and not name.startswith(f".{CONFIG}-")
+
+
+def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
+    """Keep other processes out of a folder, which is made where it is not there.
+
+    Where nothing can be locked, as on Windows, nobody is kept out.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place, locked(Path(place), "seed 0 is being learned"):
+    ...     locked(Path(place), "seed 0 is being learned")
+    Traceback (most recent call last):
+    evergraph.core.errors.LockedError: ...: seed 0 is being learned by process ... (this one): ...
+    """
+
+    def refusal(holder: str) -> LockedError:
+        return LockedError(
+            f"{folder}: {doing} by {holder}: wait for it or end it, then --resume goes on, or "
+            "choose another --out"
+        )
+
+    with results_written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / LOCK, refusal, wait=wait)
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file of the results folder, whole or not at all."""
-    try:
-        with written_aside(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be written: {error.strerror}") from error
+    with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
+        file.write(content)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -183,4 +221,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path} cannot be read: it holds no JSON object")
     return content

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evergraph.core.file_lock import FileLock
 from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
 from evergraph.experiments.bench.clerk import Clerk, claim
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
@@ -14,7 +15,7 @@ from evergraph.experiments.bench.jobs import Job, expand
 from evergraph.experiments.bench.pool import Pool
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.search import Trial, trials
-from evergraph.experiments.store import write_whole
+from evergraph.experiments.store import locked, write_whole
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,13 @@ class Bench:
         jobs: its rows.
         trials: the trials of rows that are to be searched, by their folder.
         options: how the best trial is told.
+        lock: what keeps a second benchmark out of its folder until this one has been run.
     """
 
     jobs: list[Job]
     trials: dict[Path, list[Trial]]
     options: SearchConfig
+    lock: FileLock | None = None
 
     @property
     def size(self) -> int:
@@ -54,17 +57,19 @@ def open_bench(
         over, search: see ``expand``.
     """
     jobs = expand(config, out=out, over=over, search=search)
-    bench = Bench(jobs, {j.folder: trials(j, config.search) for j in jobs if j.grid}, config.search)
+    searched = {j.folder: trials(j, config.search) for j in jobs if j.grid}
     ready = [job for job in jobs if not job.grid]
-    ready += [trial.job for tried in bench.trials.values() for trial in tried]
+    ready += [trial.job for tried in searched.values() for trial in tried]
     check_jobs(ready)
     check_folder(out, resume=resume)
+    lock = locked(out, "a benchmark is being run")
+    check_folder(out, resume=resume)  # another one may have come first
     if not (out / BENCH).exists():
         write_whole(out / BENCH, config.to_toml().encode())  # now the folder is known as ours
     for job in ready:
         claim(job)
     write_whole(out / BENCH, config.to_toml().encode())
-    return bench
+    return Bench(jobs, searched, config.search, lock)
 
 
 def run_bench(
@@ -78,7 +83,14 @@ def run_bench(
 
     pool: who does the work; processes of this machine unless given.
     """
-    clerk = Clerk(on_event, pool)
+    try:
+        return _run(bench, Clerk(on_event, pool), workers)
+    finally:
+        if bench.lock is not None:
+            bench.lock.close()
+
+
+def _run(bench: Bench, clerk: Clerk, workers: int) -> list[Row]:
     plain = [job for job in bench.jobs if not job.grid]
     searches = [trial for tried in bench.trials.values() for trial in tried]
     # Rows without a search fill the places that the last trials leave free.

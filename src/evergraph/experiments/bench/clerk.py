@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.errors import EvergraphError
+from evergraph.core.errors import EvergraphError, ResultsError
+from evergraph.core.written_aside import results_written
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.pool import Event, Pool, run_work
@@ -36,7 +38,8 @@ class Clerk:
         known = {job.folder: (job, trial) for job, trial in runs}
         work = []
         for job, trial in runs:
-            (job.folder / FAILURE).unlink(missing_ok=True)  # it is tried again
+            with results_written(job.folder):
+                (job.folder / FAILURE).unlink(missing_ok=True)  # it is tried again
             todo = _todo(job)
             self._tell_kept(job, trial, {unit.seed for unit in todo})
             work += todo
@@ -81,7 +84,8 @@ class Clerk:
     def _keep_failure(self, job: Job, failure: Failure) -> None:
         self._failures.setdefault(job.folder, failure)
         text = json.dumps(asdict(failure), indent=1)
-        write_whole(job.folder / FAILURE, text.encode())
+        with suppress(ResultsError):  # a full disk, perhaps what failed: the row says it too
+            write_whole(job.folder / FAILURE, text.encode())
 
     def _tell_kept(self, job: Job, trial: Trial | None, todo: Iterable[int]) -> None:
         for seed in set(job.config.seeds) - set(todo):

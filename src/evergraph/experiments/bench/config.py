@@ -6,14 +6,14 @@ Importing this module loads no torch.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, ValidationError, field_validator
 
+from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.short_text import short_text
 from evergraph.experiments.config import Component, Section
@@ -125,8 +125,8 @@ class BenchConfig(Section):
             ) from None
         _check_labels("methods", [method.called for method in bench.variants])
         _check_labels("datasets", [dataset.called for dataset in bench.datasets])
-        _check_once("settings", bench.settings)
-        _check_once("seeds", bench.seeds)
+        check_once("settings", bench.settings)
+        check_once("seeds", bench.seeds)
         return bench
 
     @property
@@ -140,16 +140,10 @@ class BenchConfig(Section):
 
 
 def _check_labels(kind: str, labels: list[str]) -> None:
-    _check_once(kind, labels, remedy=": give one of them a label")
+    check_once(kind, labels, remedy=": give one of them a label")
     for label in labels:
         if not _LABEL.fullmatch(label) or label == _TAKEN:
             raise ConfigurationError(
                 f"{kind}: a label must be a name fit for a folder, of letters, digits and .+-_@, "
                 f"and not {_TAKEN!r}, not {label!r}"
             )
-
-
-def _check_once(kind: str, names: Iterable[object], *, remedy: str = "") -> None:
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        raise ConfigurationError(f"{kind} must differ, not have {name!r} twice{remedy}")

@@ -109,9 +109,12 @@ def _learn(work: Work) -> None:
 
     _forget_peak()
     config = RunConfig.of(work.config)
-    opened = open_run(config, out=work.folder, resume=True, load=_shelf.load)
-    learn_seed(opened, work.seed)
-    assemble_if_whole(opened)
+    opened = open_run(config, out=work.folder, resume=True, load=_shelf.load, seeds=[work.seed])
+    try:
+        learn_seed(opened, work.seed)
+        assemble_if_whole(opened)
+    finally:
+        opened.close()
     _free_gpu()
 
 

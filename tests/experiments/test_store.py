@@ -1,0 +1,290 @@
+"""The results folder: nothing is lost, whatever fails, and one process at a time learns a seed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, LockedError, ResultsError
+from evergraph.experiments import runner, store
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.build import resolved
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.runner import Observer, open_run, run, versions
+from evergraph.experiments.store import ResultStore
+
+
+def small(**values: Any) -> RunConfig:
+    base: dict[str, Any] = {
+        "dataset": {"name": "synthetic", "nodes": 120, "classes": 6, "features": 4},
+        "training": {"epochs": 1, "batch_size": 64},
+        "memory": {"budget": 3},
+        "device": "cpu",
+    }
+    return RunConfig.of(base | values)
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in result.items() if k not in ("seconds", "peak_rss_bytes")}
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    return comparable(run(small()).to_dict())
+
+
+class PowerCutError(BaseException):
+    """Stands for the end of everything."""
+
+
+def cut_at(patch: pytest.MonkeyPatch, place: int) -> None:
+    """Let the power fail instead of the so-manieth renaming or removal."""
+    left = [place]
+
+    def failing(real: Callable[..., None]) -> Callable[..., None]:
+        def call(*given: Any, **options: Any) -> None:
+            if not left[0]:
+                raise PowerCutError
+            left[0] -= 1
+            real(*given, **options)
+
+        return call
+
+    patch.setattr(os, "replace", failing(os.replace))
+    patch.setattr(os, "unlink", failing(os.unlink))
+
+
+def test_wherever_the_power_fails_the_run_goes_on_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]
+) -> None:
+    for place in range(100):
+        out = tmp_path / str(place)
+        try:
+            with monkeypatch.context() as patch:
+                cut_at(patch, place)
+                run(small(), out=out)
+            break
+        except PowerCutError:
+            assert comparable(run(small(), out=out, resume=True).to_dict()) == whole, place
+    assert place > 3 * 2  # a state and the progress for each of three tasks, and more
+
+
+def test_an_old_state_goes_only_when_the_progress_names_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    replace, unlink = os.replace, os.unlink
+
+    def renamed(source: Any, target: Any) -> None:
+        calls.append(f"write {Path(target).name}")
+        replace(source, target)
+
+    def removed(path: Any, **options: Any) -> None:
+        if not Path(path).name.startswith("."):  # what was written aside
+            calls.append(f"drop {Path(path).name}")
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(os, "unlink", removed)
+    run(small(), out=tmp_path / "out")
+    assert calls[3:6] == [
+        "write state-0001.safetensors", "write progress.json", "drop state-0000.safetensors",
+    ]  # fmt: skip
+
+
+FILES = ["config.toml", "state-0001", "progress.json", "accuracy.npz", "result.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]
+) -> None:
+    real = store.written_aside
+
+    def full(path: Path) -> Any:
+        if path.name.startswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "written_aside", full)
+        with pytest.raises(ResultsError) as said:
+            run(small(), out=out)
+    assert str(said.value).startswith(str(out))
+    assert "cannot be written: No space left on device: what was finished is kept" in str(
+        said.value
+    )
+    assert comparable(run(small(), out=out, resume=True).to_dict()) == whole
+
+
+def second(config: RunConfig, out: Path) -> tuple[dict[str, Any], list[str]]:
+    """Run, and try the same once more after every task; return the result and what was said."""
+    said: list[str] = []
+
+    def again(seed: int, report: TaskReport) -> None:
+        with pytest.raises(LockedError) as error:
+            run(config, out=out, resume=True)
+        said.append(str(error.value))
+
+    return run(config, out=out, observer=Observer(on_task=again)).to_dict(), said
+
+
+def test_a_second_run_into_the_same_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result, said = second(small(seeds=[0, 1]), out)
+    # Also while the second seed is learned: else the two would take turns.
+    assert set(said) == {
+        f"{out / 'seed-0'}: seed 0 is being learned by process {os.getpid()} (this one): wait for "
+        "it or end it, then --resume goes on, or choose another --out"
+    }
+    assert len(said) == 6
+    again = run(small(seeds=[0, 1]), out=out, resume=True).to_dict()
+    assert comparable(again) == comparable(result)
+
+
+def test_workers_share_a_folder_but_not_a_seed(tmp_path: Path) -> None:
+    config, out = small(seeds=[0, 1]), tmp_path / "out"
+    opened = open_run(config, out=out, seeds=[0])
+    assert learn(Work(config.to_dict(), 1, out)).failure is None
+    failure = learn(Work(config.to_dict(), 0, out)).failure
+    assert failure is not None
+    assert failure.type == "LockedError"
+    opened.close()
+    assert learn(Work(config.to_dict(), 0, out)).failure is None
+    assert (out / "result.json").exists()
+
+
+def test_a_run_that_failed_lets_go_of_its_folder(tmp_path: Path) -> None:
+    def fail(seed: int, report: TaskReport) -> None:
+        raise ValueError("for another reason")
+
+    kept = None
+    try:
+        run(small(), out=tmp_path / "out", observer=Observer(on_task=fail))
+    except ValueError as error:
+        kept = error  # and with it all that the run held
+    assert kept is not None
+    run(small(), out=tmp_path / "out", resume=True)
+
+
+def test_of_two_that_claim_a_folder_at_once_the_first_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has looked, and found nothing, before the first one writes."""
+    out, looked = tmp_path / "out", threading.Barrier(2, timeout=10)
+    real = ResultStore._check_free
+
+    def wait(self: ResultStore) -> None:
+        real(self)
+        looked.wait()
+
+    monkeypatch.setattr(ResultStore, "_check_free", wait)
+    refused: list[str] = []
+
+    def claim(lr: float) -> None:
+        try:
+            ResultStore(out).open(resolved(small(training={"lr": lr})), resume=False)
+        except ResultsError as error:
+            refused.append(f"{lr} {error}")
+
+    threads = [threading.Thread(target=claim, args=(lr,)) for lr in (0.25, 0.5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (said,) = refused
+    assert "holds results already" in said
+    winner = "0.5" if said.startswith("0.25") else "0.25"
+    assert f"lr = {winner}\n" in (out / "config.toml").read_text()
+
+
+def test_a_second_benchmark_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    values = {"datasets": ["synthetic"], "methods": ["finetune"], "common": {"device": "cpu"}}
+    config, out = BenchConfig.of(values), tmp_path / "out"
+    bench = open_bench(config, out=out)
+    with pytest.raises(LockedError, match=r"out: a benchmark is being run by process \d+"):
+        open_bench(config, out=out, resume=True)
+    run_bench(bench, workers=1, pool=lambda work, *, workers, on_event: None)
+    open_bench(config, out=out, resume=True)
+
+
+def test_a_benchmark_killed_while_it_claimed_its_folder_begins_again(tmp_path: Path) -> None:
+    values = {"datasets": ["synthetic"], "methods": ["finetune"], "common": {"device": "cpu"}}
+    (tmp_path / "lock").write_text("")
+    (tmp_path / ".bench.toml-x1").write_text("")
+    open_bench(BenchConfig.of(values), out=tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"reports": [{"rank": 1}], "result": null}'])
+def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None:
+    run(small(), out=tmp_path / "out")
+    path = tmp_path / "out" / "seed-0" / "progress.json"
+    path.write_text(content)
+    with pytest.raises(ResultsError, match=r"progress\.json (cannot be read|is not progress)"):
+        run(small(), out=tmp_path / "out", resume=True)
+
+
+def test_versions_are_told_without_the_record_of_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
+    monkeypatch.setattr(sys.modules["evergraph"], "__version__", "9.9", raising=False)
+    import torch
+
+    told = versions()
+    assert told["torch"] == torch.__version__
+    assert told["evergraph"] == "9.9"
+    assert "torch-geometric" not in told
+    monkeypatch.delitem(sys.modules, "scipy")
+    assert versions()["scipy"] == "unknown"
+
+
+def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no such thing here")
+
+    learned: list[int] = []
+    observer = Observer(on_task=lambda seed, report: learned.append(seed))
+    for name in ("versions", "machine", "describe"):
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, name, fail)
+            with pytest.raises(RuntimeError):
+                run(small(), out=tmp_path / name, observer=observer)
+        assert learned == []
+        assert not (tmp_path / name).exists()
+
+
+def test_memory_is_not_told_where_nobody_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    run(small(), out=tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["peak_rss_bytes"] is None
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert runner.machine("cpu").keys() == {"cpus"}
+
+
+def test_a_seed_counts_once() -> None:
+    for make in (lambda: RunConfig(seeds=(0, 1, 0)), lambda: RunConfig.of({"seeds": [0, 1, 0]})):
+        with pytest.raises(ConfigurationError, match=r"^seeds must differ, not have 0 twice$"):
+            make()
