@@ -260,6 +260,7 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["--budget", "lots"], "budget must be"),
         (["--budget", "-1"], "budget must be an integer of at least 0"),
         (["--seeds", "a"], "seeds must be integers"),
+        (["--seeds", "0,0"], "seeds must differ, not have 0 twice"),
         (["--hops", "-1"], "hops must be an integer of at least 0, not -1"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),

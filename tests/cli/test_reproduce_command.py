@@ -52,3 +52,68 @@ def test_a_wrong_name_is_one_sentence_before_any_work(call: Any, tmp_path: Path)
     _, err = call("reproduce", "table1", "tabel2", "--out", "out", expect=2)
     assert err.startswith("error: unknown study 'tabel2': did you mean 'table2'?")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_dataset_is_one_sentence_before_any_work(
+    call: Any, graph: str, tmp_path: Path
+) -> None:
+    for datasets, message in (
+        ("wordnett", "unknown dataset, and no file or folder, called 'wordnett'"),
+        ("absent.npz", "no such file or folder: absent.npz"),
+        (" , ", "datasets must be names or paths between commas"),
+        (f"{graph},rings.npz", "datasets must differ, not have 'rings' twice: results go by"),
+    ):
+        out, err = call("reproduce", "table1", "--datasets", datasets, "--out", "out", expect=2)
+        assert (out, err.count("\n")) == ("", 1)
+        assert err.startswith(f"error: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_study_needs_is_said_before_any_work(
+    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.studies import base
+
+    common = ("--datasets", graph, "--quick", "--out")
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "find_spec", lambda name: None if name == "sklearn" else name)
+        _, err = call("reproduce", "homophily", "fig6", *common, "out", expect=2)
+        assert err.startswith("error: fig6 needs scikit-learn, which is not installed")
+        patch.setattr(base, "find_spec", lambda name: None if name == "matplotlib" else name)
+        _, err = call("reproduce", "homophily", "fig4", *common, "out", expect=2)
+        assert err.startswith("error: fig4 needs matplotlib, which is not installed")
+    _, err = call("reproduce", "homophily", *common, f"{graph}/out", expect=2)
+    assert "cannot be written" in err
+    _, err = call("reproduce", "homophily", *common, "out", "--device", "tpu", expect=2)
+    assert "unknown device 'tpu'" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_pages_are_written_before_anything_is_printed(
+    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.cli import reproduce_command
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(reproduce_command, "print_table", fail)
+    _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
+    assert err == "error: No space left on device\n"
+    assert (tmp_path / "out" / "homophily" / "homophily.md").exists()
+
+
+def test_a_full_disk_is_one_sentence(
+    call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.studies import results
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(results, "written_aside", full)
+    _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
+    assert err == (
+        "error: out/homophily cannot be written: No space left on device: the same command goes on "
+        "from what is there\n"
+    )

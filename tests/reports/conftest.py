@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.result import spread
+from evergraph.experiments.spread import spread
 
 WriteRun = Callable[..., Path]
 
@@ -18,13 +18,15 @@ def _ways(value: Any) -> dict[str, Any]:
     return {way: {"balanced": value, "plain": value} for way in ("local", "global")}
 
 
-def _result(accuracies: list[float], *, dataset: str, setting: str, kept: int) -> dict[str, Any]:
+def _result(
+    accuracies: list[float], *, dataset: str, setting: str, kept: int, seeds: int
+) -> dict[str, Any]:
     rows = [accuracies[: i + 1] for i in range(len(accuracies))]
     return {
-        "average_accuracy": _ways(spread([sum(accuracies) / len(accuracies)])),
-        "average_forgetting": _ways(spread([-0.01])),
+        "average_accuracy": _ways(spread([sum(accuracies) / len(accuracies)] * seeds)),
+        "average_forgetting": _ways(spread([-0.01] * seeds)),
         "average_accuracy_curve": _ways([sum(row) / len(row) for row in rows]),
-        "accuracy_matrix": [{"seed": seed, **_ways(rows)} for seed in (0, 1)],
+        "accuracy_matrix": [{"seed": seed, **_ways(rows)} for seed in range(seeds)],
         "coverage_ratio": None,
         "memory": {"floats": kept // 4, "bytes": kept, "samples": kept // 4},
         "seconds": {"embed": 0.5, "train": 10.0, "evaluate": 1.25, "total": 12.5},
@@ -51,11 +53,12 @@ def write_run() -> WriteRun:
         dataset: str = "data/rings.npz",
         setting: str = "class-il",
         kept: int = 4000,
+        seeds: int = 2,
         **stream: str,
     ) -> Path:
         run = folder / Path(dataset).stem / setting / label
         run.mkdir(parents=True)
-        result = _result(accuracies, dataset=dataset, setting=setting, kept=kept)
+        result = _result(accuracies, dataset=dataset, setting=setting, kept=kept, seeds=seeds)
         result["config"]["stream"] |= stream
         (run / "result.json").write_text(json.dumps(result))
         return run

@@ -30,7 +30,7 @@ def measured(tmp_path: Path, write_run: Callable[..., Path]) -> Path:
         write_run(tmp_path, "new", [0.75]),
         area_under_curve=each_way({"balanced": {"mean": 0.875, "std": 0.125}}),
         measures={
-            "local": {"calibration_error": {"mean": 0.0625, "std": 0.0}, "forward_transfer": None},
+            "local": {"calibration_error": {"mean": 0.0625, "std": None}, "forward_transfer": None},
             "global": {"calibration_error": {"mean": 0.25, "std": 0.0}, "forward_transfer": None},
         },
     )
@@ -48,7 +48,7 @@ def test_a_column_for_each_measure_that_any_run_has(
     names = [column.name for column in table.columns[3:]]
     assert names == ["AUC local", "ECE local", "AUC global", "ECE global"]
     assert [cell.text for cell in table.rows[0][3:]] == [
-        "87.5 ± 12.5", "6.2 ± 0.0", "87.5 ± 12.5", "25.0 ± 0.0",
+        "87.5 ± 12.5", "6.2", "87.5 ± 12.5", "25.0 ± 0.0",
     ]  # fmt: skip
     assert [cell.text for cell in table.rows[1][3:]] == ["-"] * 4
 

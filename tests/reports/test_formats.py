@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_csv_has_every_run_and_all_digits(bench: Path, tables: dict[str, Table])
             forgot = result["average_forgetting"][testing]["balanced"]
             assert float(row[f"AF {testing} mean"]) == forgot["mean"]
         assert int(row["memory bytes"]) == result["memory"]["bytes"]
-        assert float(row["seconds"]) == result["seconds"]["total"]
+        assert float(row["seconds per seed"]) == result["seconds"]["total"] / 2
 
 
 def test_the_other_tables_say_what_the_results_say(bench: Path, tables: dict[str, Table]) -> None:
@@ -49,7 +50,7 @@ def test_the_other_tables_say_what_the_results_say(bench: Path, tables: dict[str
         assert {part: int(row[part]) for part in kept} == kept
     for row in csv.DictReader(io.StringIO(csv_text(tables["time"]))):
         seconds = result_of(bench, row)["seconds"]
-        assert {part: float(row[part]) for part in seconds} == seconds
+        assert {part: 2 * float(row[part]) for part in seconds} == seconds
     (versions,) = csv.DictReader(io.StringIO(csv_text(tables["versions"])))
     assert versions == {"python": "3.11.7", "torch": "2.13.0", "runs": "6"}
 
@@ -83,3 +84,50 @@ def test_html_is_escaped_and_sorts_by_the_exact_number(tables: dict[str, Table])
     assert "<td>a&lt;b&gt;&amp;&quot;&#x27;$x</td>" in text
     assert "a<b>" not in text
     assert 'data-value="0.375"><u>37.5 ± 0.0</u>' in text
+
+
+def test_what_every_row_says_is_said_once_above_in_html_alone(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    write_run(tmp_path, "a", [0.5], kept=0)
+    write_run(tmp_path, "b", [0.25], kept=0)
+    table = tables_of(grouped(collect(tmp_path), tmp_path))["summary"]
+    text = html_table(table)
+    above, inside = text.split("<table")
+    for name, said in (("dataset", "rings"), ("setting", "class-il"), ("memory", "none")):
+        assert f"{name} <b>{said}</b>" in above
+        assert f">{name}</button>" not in inside
+    assert ">method</button>" in inside
+    assert ">AA local</button>" in inside
+    assert inside.count("<td") == 2 * (len(table.columns) - len(table.constants))
+    assert csv_text(table).startswith("method,dataset,setting,AA local mean")
+    single = tables_of(grouped(collect(tmp_path / "rings/class-il/a"), tmp_path))["summary"]
+    assert [single.columns[place].name for place in single.constants] == ["dataset", "setting"]
+
+
+def test_all_data_is_more_than_any_number(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    write_run(tmp_path, "tem", [0.5], kept=1500)
+    path = write_run(tmp_path, "all", [0.75], kept=0) / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"cumulative": True}))
+    table = tables_of(grouped(collect(tmp_path), tmp_path))["summary"]
+    assert 'data-value="Infinity">all data</td>' in html_table(table)
+    told = {
+        row["method"]: row["memory bytes"] for row in csv.DictReader(io.StringIO(csv_text(table)))
+    }
+    assert told == {"tem": "1500", "all": ""}
+
+
+def test_one_seed_has_a_mean_and_no_deviation(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    path = write_run(tmp_path, "tem", [0.5], seeds=1) / "result.json"
+    older = path.read_text().replace('"std": null', '"std": 0.0')  # as earlier versions wrote it
+    assert older != path.read_text()
+    path.write_text(older)
+    made = tables_of(grouped(collect(tmp_path), tmp_path))
+    for table in made.values():
+        for text in (csv_text(table), html_table(table), latex(table), markdown(table)):
+            assert "±" not in text
+            assert r"\pm" not in text
+    (row,) = csv.DictReader(io.StringIO(csv_text(made["summary"])))
+    assert (row["AA local mean"], row["AA local std"]) == ("0.5", "")

@@ -73,7 +73,7 @@ def test_nothing_is_requested_but_the_page_and_the_console_is_quiet(
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize("width", [390, 1280, 1600])
 def test_nothing_is_wider_than_the_window_and_every_figure_is_seen(
     width: int, show: Callable[..., Any]
 ) -> None:
@@ -92,22 +92,68 @@ def test_nothing_is_wider_than_the_window_and_every_figure_is_seen(
     assert max(boxes) <= width
 
 
+def test_no_table_is_cut_on_a_laptop_and_a_phone_shows_names_and_numbers(
+    show: Callable[..., Any],
+) -> None:
+    browser = show(width=1280)
+    tables = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth,"
+        "box.clientWidth])"
+    )
+    assert len(tables) == 5
+    assert all(whole == seen for whole, seen in tables)
+    cut = "return [...document.querySelectorAll('td, th button')].filter(cell => "
+    cut += "cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"
+    assert browser.execute_script(cut) == []
+    assert show(width=390).execute_script(cut) == []
+
+
+def test_a_phone_shows_what_differs_first(
+    show: Callable[..., Any], tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    for place, label in enumerate(("tem", "er-gnn", "analytic")):
+        write_run(tmp_path, label, [0.5 + place / 8, 0.25], kept=1000 * place)
+    path = write_report(collect(tmp_path), tmp_path)
+    browser = show(width=390)
+    browser.get(path.as_uri())
+    seen = browser.execute_script(
+        "return [...document.querySelectorAll('#table-summary th')].filter(cell => "
+        "cell.getBoundingClientRect().right <= 390).map(cell => cell.textContent)"
+    )
+    assert seen[:2] == ["method", "AA local"]
+    above = browser.execute_script("return document.querySelector('#summary .same').textContent")
+    assert above.startswith("In every row: dataset rings · setting class-il")
+
+
+def test_definitions_are_folded_below_the_results(show: Callable[..., Any]) -> None:
+    browser = show()
+    terms = browser.find_element("css selector", "#terms details")
+    assert terms.get_attribute("open") is None
+    last = browser.find_element("id", "matrices")
+    assert terms.location["y"] > last.location["y"] + last.size["height"]
+    assert not terms.find_element("css selector", "dl").is_displayed()
+    terms.find_element("css selector", "summary").click()
+    assert terms.find_element("css selector", "dl").is_displayed()
+
+
 def test_headings_sort_numbers_as_numbers_up_then_down(show: Callable[..., Any]) -> None:
     browser = show()
 
-    def sorted_by(place: int) -> tuple[list[str], str]:
+    def sorted_by(name: str) -> tuple[list[str], str]:
         table = browser.find_element("id", "table-summary")
-        heading = table.find_elements("css selector", "th")[place]
+        headings = table.find_elements("css selector", "th")
+        place = [heading.text for heading in headings].index(name)
+        heading = headings[place]
         heading.find_element("css selector", "button").click()
         cells = table.find_elements("css selector", f"td:nth-child({place + 1})")
         return [cell.text for cell in cells], heading.get_attribute("aria-sort")
 
     up = ["-", "-", "123 B", "1.5 kB", "4.0 kB", "20.0 MB"]
-    assert sorted_by(7) == (up, "ascending")
-    assert sorted_by(7) == (up[::-1], "descending")
-    accuracies, _ = sorted_by(3)
+    assert sorted_by("memory") == (up, "ascending")
+    assert sorted_by("memory") == (up[::-1], "descending")
+    accuracies, _ = sorted_by("AA local")
     assert [float(text.split()[0]) for text in accuracies] == [37.0, 37.5, 62.5, 79.2, 85.0, 100.0]
-    names, _ = sorted_by(0)
+    names, _ = sorted_by("method")
     assert names == ["a<b>&\"'$x", "nine", "plain", "plain", "single", "single"]
 
 

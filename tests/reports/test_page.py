@@ -66,6 +66,8 @@ def test_every_run_is_in_the_page_with_its_numbers(folder: Path, page: str) -> N
         assert f'data-value="{told["mean"]!r}"' in row
         assert percent(told) in row
     assert page.count("<details><summary>") == len(runs) + 4
+    assert page.count("<details ") == 1  # the definitions, below all results
+    assert page.index('id="matrices"') < page.index('<details class="definitions">')
 
 
 def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,18 +22,21 @@ from evergraph.reports import (
 )
 
 
+def small(method: str) -> dict[str, Any]:
+    return {
+        "dataset": {"name": "synthetic", "nodes": 240, "classes": 4, "features": 8},
+        "method": method,
+        "memory": {"budget": 5},
+        "training": {"epochs": 2},
+        "device": "cpu",
+    }
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for method, setting in (("tem", "class-il"), ("finetune", "class-il"), ("tem", "task-il")):
-        values = {
-            "dataset": {"name": "synthetic", "nodes": 240, "classes": 4, "features": 8},
-            "method": method,
-            "stream": {"setting": setting},
-            "memory": {"budget": 5},
-            "training": {"epochs": 2},
-            "device": "cpu",
-        }
+        values = small(method) | {"stream": {"setting": setting}}
         run(RunConfig.of(values), out=folder / f"{method}-{setting}")
     return folder
 
@@ -41,7 +47,7 @@ def test_a_row_says_what_the_result_says(runs: Path) -> None:
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in comparison(finished)]
     first = finished[0].result
     mean = 100 * first["average_accuracy"]["global"]["balanced"]["mean"]
-    assert rows[0]["AA global"] == f"{mean:.1f} ± 0.0"
+    assert rows[0]["AA global"] == f"{mean:.1f}"  # a single seed has no deviation
     assert rows[0]["method"] == finished[0].method
     without = next(row for row in rows if row["method"] == "finetune")
     assert (without["memory"], without["covered"]) == ("-", "-")
@@ -76,3 +82,64 @@ def test_folders_without_runs_and_broken_results_are_said(tmp_path: Path) -> Non
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(ResultsError, match=message):
             collect(tmp_path)
+
+
+def test_a_method_that_is_given_everything_again_keeps_all_data(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    for method in ("joint", "finetune"):
+        path = write_run(tmp_path, method, [0.5], kept=0) / "result.json"
+        result = json.loads(path.read_text())
+        result["config"]["method"]["name"] = method
+        path.write_text(json.dumps(result))
+    finished = collect(tmp_path)
+    for rows, column in ((comparison(finished), -3), (memory_comparison(finished), -1)):
+        assert {row[0]: row[column] for row in rows} == {"joint": "all data", "finetune": "-"}
+    values = small("joint") | {"training": {"epochs": 1}}
+    assert run(RunConfig.of(values)).to_dict()["cumulative"] is True
+    assert run(RunConfig.of(values | {"method": "finetune"})).to_dict()["cumulative"] is False
+
+
+def test_seconds_are_those_of_one_seed(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    write_run(tmp_path, "two", [0.5], seeds=2)
+    write_run(tmp_path, "five", [0.5], seeds=5)
+    rows = {row[0]: row[-1] for row in comparison(collect(tmp_path))}
+    assert COLUMNS[-1] == "seconds per seed"
+    assert rows == {"two": "6.2", "five": "2.5"}  # 12.5 in all
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda result: result.update(accuracy_matrix=[]),
+        lambda result: result["accuracy_matrix"][0]["local"].update(balanced=[[0.5, 0.5]]),
+        lambda result: result.update(average_accuracy=0.5),
+        lambda result: result["average_accuracy"]["global"]["balanced"].update(mean="high"),
+        lambda result: result.update(seconds={}),
+        lambda result: result["memory"].update(bytes=None),
+        lambda result: result["config"].update(stream=None),
+        lambda result: result.update(versions=3),
+    ],
+)
+def test_a_result_of_another_shape_is_said(
+    damage: Callable[[Any], None], tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    path = write_run(tmp_path, "tem", [0.5]) / "result.json"
+    result = json.loads(path.read_text())
+    damage(result)
+    path.write_text(json.dumps(result))
+    with pytest.raises(ResultsError, match=r"result\.json is not a result of evergraph"):
+        write_report(collect(tmp_path), tmp_path)
+
+
+def test_folders_without_results_are_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match="file is a file, not a results folder"):
+        collect(tmp_path / "file")
+    (tmp_path / "half" / "seed-0").mkdir(parents=True)
+    (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
+    with pytest.raises(ResultsError, match=r"no finished run \(1 begun: --resume goes on"):
+        collect(tmp_path / "half")
+    (tmp_path / "odd" / "result.json").mkdir(parents=True)
+    with pytest.raises(ResultsError, match="is not a result of evergraph"):
+        collect(tmp_path / "odd")

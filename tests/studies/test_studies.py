@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.errors import ResultsError, UnknownNameError
 from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
@@ -19,8 +20,9 @@ from evergraph.experiments.bench.records import Row
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, reach
+from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
-from evergraph.studies import Options, Sheet, studies
+from evergraph.studies import Options, Sheet, studies, table2
 from evergraph.studies.comparison import METHODS
 from evergraph.studies.paper import facts, papers_name
 from evergraph.studies.results import keep
@@ -92,7 +94,8 @@ def test_table3_holds_every_method_and_what_its_results_say(small: str, tmp_path
     path = tmp_path / "table3" / "small" / "small" / "class-il" / "ssm" / "result.json"
     found = json.loads(path.read_text())["average_accuracy"]["local"]["balanced"]["mean"]
     row = next(row for row in sheet.rows if row[0] == "SSM")
-    assert f"{100 * found:.1f} ± 0.0" in str(row[1])
+    assert isinstance(row[1], Cell)
+    assert row[1].text == f"{100 * found:.1f}"  # one seed: no deviation
     assert row[4] == row[5] == "-"  # the paper knows no such dataset
 
 
@@ -191,3 +194,44 @@ def test_a_structure_without_features_is_said_where_something_is_to_be_learned(
     np.savez(path, edge_index=np.zeros((2, 0), np.int32), y=np.arange(40, dtype=np.int16) % 4)
     (sheet,) = studies.make(name).run(options(tmp_path, str(path)))
     assert "no features to learn from" in str(sheet.rows[0][1])
+
+
+def test_a_deviation_is_told_only_where_it_was_measured(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One seed has none; of several the results keep only the mean of the coverage."""
+    monkeypatch.setattr(table2, "RATIOS", {"1": 0.01})
+    monkeypatch.setattr(table2, "SAMPLERS", ("uniform", "coverage"))
+    two = replace(options(tmp_path, small), quick=False, seeds=2)
+    accuracy, coverage = studies.make("table2").run(two)
+    single = studies.make("table2").run(options(tmp_path / "one", small))
+    assert all("±" in row[1].text for row in accuracy.table.rows)
+    for sheet in (coverage, *single):
+        assert not any("±" in cell.text for row in sheet.table.rows for cell in row)
+
+
+@pytest.mark.parametrize("name", [name for name in studies.names() if name != "homophily"])
+def test_a_graph_that_is_too_small_is_a_row_that_says_so(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.npz"
+    edges, labels = np.array([[0, 1], [1, 2]], np.int32), np.array([0, 0, 1], np.int16)
+    np.savez(path, edge_index=edges, y=labels, x=np.eye(3, dtype=np.float32))
+    sheets = studies.make(name).run(options(tmp_path, str(path)))
+    (page,) = keep(name, sheets, tmp_path)
+    assert "class" in page.read_text()
+    assert not any(sheet.picture for sheet in sheets)
+
+
+@pytest.mark.parametrize(("study", "file"), [("table2", "*.json"), ("fig6", "*.npz")])
+def test_damaged_intermediate_results_are_said(
+    study: str, file: str, small: str, tmp_path: Path
+) -> None:
+    path = Path(small)
+    if study == "table2":  # coverage is kept in files of its own where there are no features
+        with np.load(small) as arrays:
+            path = tmp_path / "bare.npz"
+            np.savez(path, edge_index=arrays["edge_index"], y=arrays["y"])
+    out = tmp_path / "out"
+    studies.make(study).run(options(out, str(path)))
+    next((out / study).rglob(file)).write_text("{")
+    with pytest.raises(ResultsError, match=r"remove it, and they are (measured|made) again"):
+        studies.make(study).run(options(out, str(path)))

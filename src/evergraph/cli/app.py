@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 
 import typer
 
 from evergraph.cli.commands import Commands
+from evergraph.cli.output import never_fail, say
 from evergraph.core.errors import EXIT_CODE, EvergraphError
 
 LESSON = """\
@@ -61,11 +63,26 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
     logging.getLogger("evergraph").setLevel(logging.INFO)
+    never_fail()
     try:
         app()
     except EvergraphError as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         sys.exit(EXIT_CODE)
+    except OSError as error:  # stdout on a full disk, or a file that went away meanwhile
+        where = "" if error.filename is None else f"{error.filename}: "
+        say(f"error: {where}{error.strerror or error}", err=True)
+        _forget_output()
+        sys.exit(EXIT_CODE)
+
+
+def _forget_output() -> None:
+    """Throw away what stdout still holds: at the end Python would try to write it once more."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import typer
 
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
-from evergraph.cli.output import print_json, print_table
+from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.engines import check_engine
 
@@ -59,9 +59,7 @@ def bench_command(
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
         rows, notes = _run(opened, workers, engine, address)
     except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
-        )
+        say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(_as_dict(rows, notes, folder))
@@ -105,7 +103,7 @@ def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[P
 def _exit(rows: list[Row], folder: Path) -> None:
     failed = sum(row.failure is not None for row in rows)
     if failed:
-        typer.echo(
+        say(
             f"{failed} of {len(rows)} runs failed: --resume --out {folder} tries them again",
             err=True,
         )
@@ -117,20 +115,22 @@ def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
 
 
 def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
-    from evergraph.reports.table import COLUMNS
+    from evergraph.reports import Finished
+    from evergraph.reports.table import COLUMNS, deviations
 
     searches = [line for row in rows for line in _search_lines(row)]
     if searches:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
-    title = "class-balanced accuracy in percent, mean ± deviation"
+    runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
+    title = f"class-balanced accuracy in percent{deviations(runs)}"
     print_table(COLUMNS, [_line(row) for row in rows], title)
     failures = [(*_names(row), row.failure.error) for row in rows if row.failure is not None]
     if failures:
         print_table(("method", "dataset", "setting", "failed because"), failures)
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
-    typer.echo(f"results in {folder}; evergraph report {folder} draws them")
+        say(f"note: {note}", err=True)
+    say(f"results in {folder}; evergraph report {folder} draws them")
 
 
 def _names(row: Row) -> tuple[str, str, str]:

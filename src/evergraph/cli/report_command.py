@@ -6,9 +6,10 @@ from pathlib import Path
 
 import typer
 
-from evergraph.cli.output import print_table
+from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.extras import require
+from evergraph.core.written_aside import check_writable
 
 
 def report_command(
@@ -28,12 +29,15 @@ def report_command(
         memory_comparison,
         write_report,
     )
+    from evergraph.reports.table import deviations
 
     runs = collect(folder)
-    print_table(COLUMNS, comparison(runs), "class-balanced accuracy in percent, mean ± deviation")
+    check_writable(folder)
+    with spinner("drawing the report"):
+        path = write_report(runs, folder)  # before anything is printed: that may fail
+    title = f"class-balanced accuracy in percent{deviations(runs)}"
+    print_table(COLUMNS, comparison(runs), title)
     title = "kept between tasks: float32 values as the paper counts them, edges, bytes"
     print_table(MEMORY_COLUMNS, memory_comparison(runs), title)
-    with spinner("drawing the report"):
-        path = write_report(runs, folder)
-    typer.echo(f"tables and figures: {path.with_suffix('')}")
-    typer.echo(f"report: {path}")
+    say(f"tables and figures: {path.with_suffix('')}")
+    say(f"report: {path}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from evergraph.cli.bench_progress import BenchProgress
-from evergraph.cli.output import print_table
+from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.core.extras import require
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
@@ -39,31 +40,55 @@ def reproduce_command(
     What was run before is not run again: an interrupted study goes on where it stopped.
     """
     with spinner("loading torch"):
+        from evergraph.core.device import choose_device
         from evergraph.studies import Options, studies
         from evergraph.studies.results import keep
 
-    chosen = [studies.make(name) for name in names]  # a wrong name is said before any work
-    if any(study.draws for study in chosen):
-        require("matplotlib", extra="report", why=f"drawing {' and '.join(names)}")
+    chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
     folder = out / "quick" if quick else out
     options = Options(
         out=folder,
         bench=_runner(workers, device),
-        datasets=() if datasets is None else tuple(datasets.split(",")),
+        datasets=_names(datasets),
         seeds=seeds,
         quick=quick,
     )
+    for study in chosen:
+        study.check()
+    choose_device("auto" if device is None else device)
+    check_writable(folder)
     try:
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
+            pages = keep(study.name, sheets, folder)  # before anything is printed: that may fail
             for sheet in sheets:
                 _show(sheet, folder / study.name)
-            for page in keep(study.name, sheets, folder):
-                typer.echo(f"page: {page}\n")
+            for page in pages:
+                say(f"page: {page}\n")
     except KeyboardInterrupt:
-        typer.echo("interrupted: what is done is kept, the same command goes on", err=True)
+        say("interrupted: what is done is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Read names or paths of datasets between commas; a wrong one is said at once.
+
+    A study's own datasets may not be at hand: then its page says so.
+    """
+    from evergraph.core.checks import check_once
+    from evergraph.experiments.bench.checks import check_dataset
+    from evergraph.experiments.config import Component
+
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ConfigurationError(f"datasets must be names or paths between commas, not {text!r}")
+    for name in names:
+        check_dataset(Component(name=name))
+    check_once("datasets", [Path(name).stem for name in names], remedy=": results go by that name")
+    return names
 
 
 def _runner(workers: int | None, device: str | None) -> RunBench:
@@ -88,7 +113,7 @@ def _show(sheet: Sheet, folder: Path) -> None:
         rows = [[cell.text for cell in row] for row in sheet.table.rows]
         print_table(sheet.columns, rows, sheet.title)
     if sheet.picture is not None:
-        typer.echo(f"{sheet.title}: {folder / sheet.name}.png")
+        say(f"{sheet.title}: {folder / sheet.name}.png")
     for note in sheet.notes:
-        typer.echo(f"  {note}")
-    typer.echo()
+        say(f"  {note}")
+    say()

@@ -16,7 +16,7 @@ from evergraph.cli.options import (
     parse_settings,
     resources_of,
 )
-from evergraph.cli.output import print_json, print_table
+from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import RunProgress, spinner
 
 if TYPE_CHECKING:
@@ -92,9 +92,7 @@ def run_command(
     try:
         result = _run(config, folder, resume, resources)
     except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True
-        )
+        say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(result.to_dict())
@@ -129,7 +127,7 @@ def _name(config: RunConfig) -> str:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.reports.table import percent, size
+    from evergraph.reports.table import ALL, percent, size
 
     values = result.to_dict()
     ways = [(testing, average) for testing in ("local", "global") for average in _AVERAGES]
@@ -144,13 +142,17 @@ def _print_result(result: RunResult, folder: Path) -> None:
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
     print_table(("tested", "average accuracy", "average forgetting"), rows, title)
     seconds: dict[str, Any] = values["seconds"]
-    phases = ", ".join(f"{phase} {spent:.1f} s" for phase, spent in seconds.items())
+    count = len(result.seeds)
+    phases = ", ".join(f"{phase} {spent / count:.1f} s" for phase, spent in seconds.items())
+    if count > 1:
+        phases = f"per seed {phases}"
+    kept = ALL if result.cumulative else size(values["memory"]["bytes"])
     covered = values["coverage_ratio"]
     said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
     if values["refresh"] is not None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings computed anew"
-    typer.echo(f"memory {size(values['memory']['bytes'])}{said}; {phases}; results in {folder}")
+    say(f"memory {kept}{said}; {phases}; results in {folder}")
 
 
 _AVERAGES = ("balanced", "plain")

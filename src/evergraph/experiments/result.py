@@ -20,6 +20,7 @@ from evergraph.evaluation import (
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.spread import spread
 from evergraph.streams.stream import TESTINGS
 
 PHASES = ("embed", "train", "evaluate")
@@ -87,6 +88,8 @@ class RunResult:
         dataset: facts of the graph that was learned.
         versions: of evergraph, torch and the rest.
         machine: what it ran on.
+        cumulative: whether the method is given all earlier tasks again: what it keeps then
+            is all data.
     """
 
     config: RunConfig
@@ -96,6 +99,7 @@ class RunResult:
     dataset: dict[str, Any]
     versions: dict[str, str]
     machine: dict[str, Any]
+    cumulative: bool = False
 
     def average_accuracy(self, testing: str = "local", average: str = "balanced") -> float:
         """Return AA after the last task, the mean over seeds.  0..1"""
@@ -118,6 +122,7 @@ class RunResult:
             "accuracy_matrix": [self._matrices(s) for s in self.seeds],
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
             "refresh": self._refresh(),
+            "cumulative": self.cumulative,
             "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
             "seconds": seconds | {"total": self.total_seconds},
             "peak_rss_bytes": self.peak_rss_bytes,
@@ -141,7 +146,7 @@ class RunResult:
             )
         )
 
-    def _measure(self, testing: str, name: str) -> dict[str, float] | None:
+    def _measure(self, testing: str, name: str) -> dict[str, Any] | None:
         found = [seed.measure(testing, name) for seed in self.seeds]
         values = [value for value in found if value is not None]
         return spread(values) if values else None
@@ -156,16 +161,6 @@ class RunResult:
     def _matrices(self, seed: SeedResult) -> dict[str, Any]:
         rows = _each_way(lambda testing, average: [row[testing][average] for row in seed.rows])
         return {"seed": seed.seed} | rows
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Return the mean and the sample standard deviation (0 for a single value).
-
-    >>> spread([0.5, 0.7])["mean"]
-    0.6
-    """
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "std": deviation}
 
 
 def _each_way(make: Callable[[str, str], Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
 from evergraph.experiments.store import ResultStore, SeedStore
 from evergraph.graphs import Graph, homophily
+from evergraph.methods import methods
 from evergraph.streams import GraphStream
 from evergraph.training import Learner
 
@@ -214,6 +215,7 @@ def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0
         seeds=seeds,
         total_seconds=opening + sum(sum(s.seconds.values()) for s in seeds),
         peak_rss_bytes=max(s.peak_rss_bytes for s in seeds) or peak_rss_bytes() or None,
+        cumulative=methods.resolve(opened.config.method.name).cumulative,
         **opened.facts,
     )
     if opened.store is not None:

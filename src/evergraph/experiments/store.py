@@ -37,6 +37,7 @@ from evergraph.experiments.config import RunConfig, merged, read_toml
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
+from evergraph.experiments.spread import measured
 from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
@@ -92,7 +93,7 @@ class ResultStore:
     def finished(self) -> dict[str, Any] | None:
         """Return the stored result of a finished run."""
         path = self.folder / RESULT
-        return _read_json(path) if path.exists() else None
+        return measured(_read_json(path)) if path.exists() else None
 
     def keep_result(self, result: RunResult) -> None:
         """Write the result, which marks the run as finished; one that is there already stays."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from evergraph.reports.groups import Entry, Group
+from evergraph.reports.table import seconds_a_seed
 
 Points = Iterable[tuple[float, float]]
 """(cost, value) pairs: a run each."""
@@ -56,11 +58,10 @@ def has_family(group: Group) -> bool:
 
 
 def bytes_kept(entry: Entry) -> float:
-    """Return what a run keeps between tasks."""
-    return float(entry.run.result["memory"]["bytes"])
+    """Return what a run keeps between tasks; no end of it where that is all data."""
+    return math.inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"])
 
 
 def learning_seconds(entry: Entry) -> float:
     """Return the seconds that one repeat of a run spent learning: to embed and to train."""
-    seconds, repeats = entry.run.result["seconds"], len(entry.run.result["accuracy_matrix"])
-    return float(seconds["embed"] + seconds["train"]) / repeats
+    return seconds_a_seed(entry.run, "embed") + seconds_a_seed(entry.run, "train")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evergraph.reports.collect import Finished
-from evergraph.reports.table import size
+from evergraph.reports.table import kept_bytes
 
 MEMORY_COLUMNS = (
     "method", "dataset", "setting",
@@ -25,7 +25,7 @@ def memory_comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
 def _row(run: Finished) -> tuple[str, ...]:
     kept = run.result["memory"]
     counts = [count_of(kept.get(part, 0)) for part in MEMORY_COLUMNS[3:-1]]
-    return (run.method, run.dataset, run.setting, *counts, size(kept["bytes"]))
+    return (run.method, run.dataset, run.setting, *counts, kept_bytes(run))
 
 
 def count_of(count: int) -> str:

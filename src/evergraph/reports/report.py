@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from evergraph.core.errors import ResultsError
 from evergraph.core.extras import require
-from evergraph.core.written_aside import written_aside
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.reports.collect import Finished
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
@@ -39,14 +38,10 @@ def write_report(runs: Sequence[Finished], folder: Path) -> Path:
     for picture in figures.pictures:
         files[f"figures/{picture.name}.png"] = picture.png
         files[f"figures/{picture.name}.svg"] = picture.svg.encode()
-    try:
+    with results_written(folder / FOLDER):
         _write(folder / FOLDER, files)
-        with written_aside(folder / PAGE) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise ResultsError(
-            f"{error.filename or folder} cannot be written: {error.strerror}"
-        ) from error
+    with results_written(folder / PAGE), written_aside(folder / PAGE) as file:
+        file.write(text.encode())
     return folder / PAGE
 
 
@@ -58,6 +53,10 @@ def _table_files(tables: Iterable[Table]) -> Iterator[tuple[str, bytes]]:
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:
     """Write files below a folder; what an earlier report left under other names goes."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     for pattern in (
         "tables/*.csv",
         "tables/*.md",
@@ -66,8 +65,5 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         "figures/*.svg",
     ):
         for old in folder.glob(pattern):
-            old.unlink()
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+            if old.relative_to(folder).as_posix() not in files:
+                old.unlink()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from evergraph.reports.collect import Finished
 
 COLUMNS = (
     "method", "dataset", "setting", "AA local", "AF local", "AA global", "AF global",
-    "memory", "covered", "seconds",
+    "memory", "covered", "seconds per seed",
 )  # fmt: skip
+ALL = "all data"  # what a run keeps that is given every earlier task again
 
 
 def comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
@@ -36,19 +38,41 @@ def _row(run: Finished) -> tuple[str, ...]:
         run.dataset,
         run.setting,
         *accuracies,
-        size(result["memory"]["bytes"]),
+        kept_bytes(run),
         "-" if covered is None else f"{100 * covered:.1f} %",
-        f"{result['seconds']['total']:.1f}",
+        f"{seconds_a_seed(run, 'total'):.1f}",
     )
 
 
-def percent(spread: dict[str, float]) -> str:
-    """Return a mean and its deviation in percent.
+def percent(spread: Mapping[str, Any]) -> str:
+    """Return a mean in percent, and its deviation where there are several seeds.
 
-    >>> percent({"mean": 0.668, "std": 0.004})
-    '66.8 ± 0.4'
+    >>> percent({"mean": 0.668, "std": 0.004}), percent({"mean": 0.668, "std": None})
+    ('66.8 ± 0.4', '66.8')
     """
-    return f"{100 * spread['mean']:.1f} ± {100 * spread['std']:.1f}"
+    mean = f"{100 * spread['mean']:.1f}"
+    return mean if spread["std"] is None else f"{mean} ± {100 * spread['std']:.1f}"
+
+
+def seeds_of(run: Finished) -> int:
+    """Return how many repeats a run has."""
+    return len(run.result["accuracy_matrix"])
+
+
+def seconds_a_seed(run: Finished, phase: str) -> float:
+    """Return the seconds of a phase, or in total, that one repeat took: the mean over seeds."""
+    return float(run.result["seconds"][phase]) / seeds_of(run)
+
+
+def deviations(runs: Iterable[Finished]) -> str:
+    """Return how numbers over seeds are written, where any run has several."""
+    several = any(seeds_of(run) > 1 for run in runs)
+    return ", mean ± standard deviation over seeds" if several else ""
+
+
+def kept_bytes(run: Finished) -> str:
+    """Return what a run keeps between tasks as people write it."""
+    return ALL if run.keeps_everything else size(run.result["memory"]["bytes"])
 
 
 def size(count: int) -> str:

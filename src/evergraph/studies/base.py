@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from evergraph.core.errors import EvergraphError
+from evergraph.core.errors import DataError, EvergraphError
+from evergraph.core.extras import require
 from evergraph.core.resolver import Resolver
 from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
@@ -48,6 +49,8 @@ class Sheet:
         return Table(self.name, self.title, columns, (body,))
 
 
+_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # of evergraph, which hold a package
+
 RunBench = Callable[[BenchConfig, Path], list[Row]]
 """Runs a benchmark into a folder, going on with what is there."""
 
@@ -76,7 +79,8 @@ class Options:
 
     def differences(self, *more: str) -> tuple[str, ...]:
         """Return what was run otherwise than in the paper, as notes."""
-        notes = [f"{len(self.repeats())} seeds; the paper has 5."]
+        count = len(self.repeats())
+        notes = [f"{count} seed{'s' if count > 1 else ''}; the paper has 5."]
         if self.quick:
             notes.append(
                 "--quick: few epochs, tables 3 and 5 in fewer, larger tasks: not to be quoted."
@@ -89,12 +93,17 @@ class Study(ABC):
 
     Attributes:
         datasets: used unless others are asked for.
-        draws: whether it makes a figure.
+        needs: packages without which it cannot be made.
     """
 
     name: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]]
-    draws: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def check(self) -> None:
+        """Raise if it could not be made here: before hours of work, not after them."""
+        for package in self.needs:
+            require(package, extra=_EXTRAS[package], why=self.name)
 
     @abstractmethod
     def run(self, options: Options) -> list[Sheet]:
@@ -123,7 +132,10 @@ class DatasetStudy(Study):
         if isinstance(graph, Graph) and self.learns and not graph.num_features:
             graph = f"{dataset} has no features to learn from"
         if isinstance(graph, Graph):
-            return self.sheets(dataset, graph, options)
+            try:
+                return self.sheets(dataset, graph, options)
+            except DataError as error:  # too small, say: the other datasets are made all the same
+                graph = str(error)
         stem = Path(dataset).stem
         columns = ("dataset", "not run")
         return [Sheet(f"{self.name}-{stem}", f"{self.name}, {stem}", columns, [(stem, graph)])]

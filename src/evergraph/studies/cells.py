@@ -8,15 +8,18 @@ from typing import Any
 from evergraph.reports.tables.record import Cell
 
 
-def spread(value: Mapping[str, float] | None, *, scale: float = 1.0) -> str:
-    """Return a mean and its deviation.
+def spread(value: Mapping[str, Any] | None, *, scale: float = 1.0) -> str:
+    """Return a mean and its deviation, where one was measured.
 
     >>> spread({"mean": 0.532, "std": 0.002}, scale=100)
     '53.2 ± 0.2'
+    >>> spread({"mean": 53.2, "std": None})
+    '53.2'
     """
     if value is None:
         return "-"
-    return f"{scale * value['mean']:.1f} ± {scale * value['std']:.1f}"
+    mean = f"{scale * value['mean']:.1f}"
+    return mean if value["std"] is None else f"{mean} ± {scale * value['std']:.1f}"
 
 
 def difference(ours: float | None, papers: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
 from evergraph.studies.base import Options, Sheet, Study, studies, try_load
@@ -52,7 +53,10 @@ def _statistics(name: str) -> tuple[str, ...]:
     if isinstance(listed, str) or isinstance(both, str):
         reason = listed if isinstance(listed, str) else str(both)
         return (stem, f"not at hand: {reason}", "-", "-", "-", "-", _papers(name))
-    tasks = len(GraphStream(both))
+    try:
+        tasks = len(GraphStream(both))
+    except DataError as error:
+        return (stem, f"cannot be cut into tasks: {error}", "-", "-", "-", "-", _papers(name))
     counts = (listed.num_nodes, listed.num_edges, listed.num_classes, tasks)
     return (stem, *(f"{count:,}" for count in counts), f"{homophily(both):.3f}", _papers(name))
 

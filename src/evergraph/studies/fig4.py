@@ -19,8 +19,8 @@ class Fig4(DatasetStudy):
     """Learning curves of all methods in class-IL, from the runs of table3."""
 
     name = "fig4"
-    draws = True
     datasets = Table3.datasets
+    needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Draw the runs of table3, which are made where they are not there yet."""

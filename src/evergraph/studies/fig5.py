@@ -18,8 +18,8 @@ class Fig5(DatasetStudy):
     """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
 
     name = "fig5"
-    draws = True
     datasets = Table3.datasets
+    needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Draw the runs of table3, which are made where they are not there yet."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
-from evergraph.core.written_aside import written_aside
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
 from evergraph.methods import BackboneLearner, methods
 from evergraph.nn import backbones
@@ -31,8 +32,8 @@ class Fig6(DatasetStudy):
     """t-SNE of hidden states after 1, half and all tasks, for Fine-tune, ER-GNN and TEM."""
 
     name = "fig6"
-    draws = True
     datasets = ("wordnet",)
+    needs = ("matplotlib", "sklearn")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Learn the stream with each method and look at it on the way."""
@@ -56,16 +57,25 @@ def _sheet(name: str, graph: Graph, options: Options) -> Sheet:
 def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
     """Return a method's panels, from the file where they were made before."""
     if path.exists():
-        stored = np.load(path, allow_pickle=False)
-        names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
-        return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
+        return _read(path)
     panels = _panels(method, graph, quick)
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, (points, labels) in panels:
         arrays |= {f"points {name}": points, f"labels {name}": labels}
-    with written_aside(path) as file:
+    with results_written(path), written_aside(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return panels
+
+
+def _read(path: Path) -> list[tuple[str, Points]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
+            return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        raise ResultsError(
+            f"{path} holds no panels of fig6 ({error}): remove it, and they are made again"
+        ) from None
 
 
 def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
@@ -100,12 +110,8 @@ def _plane(learner: BackboneLearner, stream: GraphStream, index: int) -> Points:
 
 
 def _embedded(states: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError:
-        raise ConfigurationError(
-            "fig6 needs scikit-learn for t-SNE, which is not installed: pip install scikit-learn"
-        ) from None
+    from sklearn.manifold import TSNE
+
     perplexity = min(30.0, max(2.0, (len(states) - 1) / 4))
     places: npt.NDArray[np.float64] = TSNE(
         random_state=0, init="pca", perplexity=perplexity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from evergraph.core.written_aside import written_aside
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.reports.formats.csv_text import csv_text
 from evergraph.reports.formats.latex import latex
 from evergraph.reports.formats.markdown import markdown
@@ -15,10 +15,11 @@ from evergraph.studies.base import Sheet
 def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
     """Write a study's page, its tables and pictures in every format; return the pages' paths."""
     folder = out / study
-    for sheet in sheets:
-        _keep_files(sheet, folder)
     page = folder / f"{study}.md"
-    _write(page, "\n\n".join(_section(sheet) for sheet in sheets) + "\n")
+    with results_written(folder, remedy="the same command goes on from what is there"):
+        for sheet in sheets:
+            _keep_files(sheet, folder)
+        _write(page, "\n\n".join(_section(sheet) for sheet in sheets) + "\n")
     return [page]
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
-from evergraph.core.written_aside import written_aside
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import presets, published, read_preset
-from evergraph.experiments.result import spread as spread_of
+from evergraph.experiments.spread import spread as spread_of
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
@@ -28,7 +29,7 @@ QUICK = ("0.1", "1")
 DETERMINISTIC = "greedy-coverage"
 HOPS = 2
 
-Found = dict[tuple[str, str], dict[str, float] | None]
+Found = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
 
 
@@ -78,8 +79,9 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
     results = learned(name, ratios, options)
     accuracy: Found = {key: balanced(found, "average_accuracy") for key, found in results.items()}
+    # Of the coverage of several seeds a result keeps the mean alone.
     coverage: Found = {
-        key: None if found is None else {"mean": found["coverage_ratio"], "std": 0.0}
+        key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
         for key, found in results.items()
     }
     notes = options.differences("The paper's recipe; local testing; two hops.")
@@ -117,14 +119,23 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
 
 def _kept(
     path: Path, stream: GraphStream, sampler: str, ratio: str, seeds: list[int]
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Return coverage over seeds, from the file where it was measured before."""
-    values: list[float] = json.loads(path.read_text()) if path.exists() else []
+    values = _read(path) if path.exists() else []
     for seed in seeds[len(values) :]:
         values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
-        with written_aside(path) as file:
+        with results_written(path), written_aside(path) as file:
             file.write(json.dumps(values).encode())
     return spread_of(values[: len(seeds)])
+
+
+def _read(path: Path) -> list[float]:
+    try:
+        return [float(value) for value in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise ResultsError(
+            f"{path} holds no coverage ratios ({error}): remove it, and they are measured again"
+        ) from None
 
 
 def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) -> float:
@@ -166,7 +177,7 @@ def _column(found: Found, ratio: str) -> list[Cell]:
 
 
 def _papers(
-    dataset: str, sampler: str, ratio: str, metric: str, ours: dict[str, float] | None
+    dataset: str, sampler: str, ratio: str, metric: str, ours: dict[str, Any] | None
 ) -> str:
     """Return the paper's value, and ours minus it."""
     name = f"paper/table2/{sampler}-{ratio}"
@@ -187,5 +198,5 @@ def _turn(found: Found, ratios: list[str]) -> str:
     return f"Coverage maximisation is not ahead of uniform sampling at {where}."
 
 
-def _mean(value: dict[str, float] | None) -> float:
-    return 0.0 if value is None else value["mean"]
+def _mean(value: dict[str, Any] | None) -> float:
+    return 0.0 if value is None else float(value["mean"])

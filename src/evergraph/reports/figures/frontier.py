@@ -58,9 +58,9 @@ SECONDS = Price(
 def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     """Draw AA over its price, on a log scale: a run a point, a family's best so far a line.
 
-    A point is hollow where a cheaper run of its family is as good. Who pays nothing is a dotted
-    line across: on a log scale it has no place. Single runs far below all families are named at
-    the foot instead.
+    A point is hollow where a cheaper run of its family is as good. Who pays nothing, or keeps all
+    data, is a dotted line across: on a log scale it has no place. Single runs far below all
+    families are named at the foot instead.
     """
     named = families(group)
     lines = _lines(named, looks, price)
@@ -72,7 +72,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
         for axes, testing in zip(panels, TESTINGS, strict=True):
             axes.set_title(f"{group.title}, {testing}")
             axes.set(ylabel="average accuracy (%)", ylim=_height(named, testing))
-            _scale(axes, price, [price.of(entry) for entry in group.entries])
+            _scale(axes, price, [cost for e in group.entries if _has_place(cost := price.of(e))])
             for name, runs in named.items():
                 _family(axes, _points(runs, price, testing), looks[name], lines[name])
             _name_below(axes, named, testing)
@@ -91,11 +91,16 @@ def _lines(
     lines: dict[str, Line] = {}
     for name, runs in named.items():
         if len(runs) == 1:
-            lines[name] = ":" if price.of(runs[0]) == 0 else "none"
+            lines[name] = "none" if _has_place(price.of(runs[0])) else ":"
             continue
         lines[name] = "--" if looks[name].colour in met else "-"
         met.add(looks[name].colour)
     return lines
+
+
+def _has_place(cost: float) -> bool:
+    """Whether a cost has a place on a log scale."""
+    return 0 < cost < math.inf
 
 
 def _points(runs: Sequence[Entry], price: Price, testing: str) -> Points:
@@ -118,9 +123,9 @@ def _scale(axes: Any, price: Price, amounts: Sequence[float]) -> None:
 
 
 def _family(axes: Any, points: Points, look: Look, line: Line) -> None:
-    for level in {value for cost, value in points if cost == 0}:
+    for level in {value for cost, value in points if not _has_place(cost)}:
         axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=":")
-    paid = [point for point in points if point[0] > 0]
+    paid = [point for point in points if _has_place(point[0])]
     best = envelope(paid)
     if len(paid) > 1:
         dearest = max(cost for cost, _ in paid), best[-1][1]

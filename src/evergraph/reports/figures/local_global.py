@@ -42,7 +42,7 @@ def _ends(axes: Any, group: Group, testing: str, colour: str, marker: str) -> An
     return axes.errorbar(
         means,
         range(len(means)),
-        xerr=[100 * spread["std"] for spread in spreads],
+        xerr=[100 * (spread["std"] or 0) for spread in spreads],
         fmt=marker,
         color=colour,
         markersize=5.5,

@@ -6,22 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evergraph.reports.envelope import families, family_of
+from evergraph.reports.envelope import bytes_kept, families, family_of
 from evergraph.reports.figures.labels import Box, place_labels
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.groups import Group
-from evergraph.reports.table import size
+from evergraph.reports.table import ALL, size
 
 FONT = 7.5
 
 
 def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Picture:
-    """Draw AA over the bytes kept between tasks, on a log scale; who keeps nothing stands left.
+    """Draw AA over the bytes kept between tasks, on a log scale.
+
+    Who keeps nothing stands at the left, who keeps all data at the right.
 
     Runs of a family look alike, and the best of them is named.
     """
-    kept = [entry.run.result["memory"]["bytes"] for entry in group.entries]
+    kept = [bytes_kept(entry) for entry in group.entries]
     accuracies = [entry.accuracy(testing) for entry in group.entries]
     nothing, places = _decades(kept)
 
@@ -29,7 +31,7 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
         axes.set_title(f"{group.title}, {testing}")
         axes.set(xlabel="kept between tasks", ylabel="average accuracy (%)")
         axes.set_ylim(percent_limits(accuracies))
-        _ticks(axes, nothing, places)
+        _ticks(axes, nothing, places, everything=math.inf in kept)
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):
             look = looks[family_of(entry.name)]
             axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
@@ -46,25 +48,34 @@ def _names(group: Group, testing: str) -> list[str]:
     return [shortened(best.get(entry.name, "")) for entry in group.entries]
 
 
-def _decades(kept: Sequence[int]) -> tuple[float, list[float]]:
+def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
     """Return where "nothing" stands and where each run does, in powers of ten.
 
-    >>> _decades([0, 1000, 100_000])
-    (2.0, [2.0, 3.0, 5.0])
+    >>> _decades([0, 1000, 100_000, math.inf])
+    (2.0, [2.0, 3.0, 5.0, 6.5])
     """
-    lowest = min((math.log10(count) for count in kept if count), default=1.0)
+    counted = [math.log10(count) for count in kept if 0 < count < math.inf]
+    lowest = min(counted, default=1.0)
     nothing = math.floor(lowest) - (1.0 if lowest == math.floor(lowest) else 0.5)
-    return nothing, [math.log10(count) if count else nothing for count in kept]
+    everything = math.ceil(max(counted, default=nothing)) + 1.5
+    ends = {0: nothing, math.inf: everything}
+    return nothing, [ends[n] if n in ends else math.log10(n) for n in kept]
 
 
-def _ticks(axes: Any, nothing: float, places: Sequence[float]) -> None:
-    span = max(places) - nothing + 0.5
-    low, high = math.floor(nothing + 0.17 * span) + 1, math.ceil(max(places))  # off "nothing"
-    decades = list(range(low, max(high, low) + 1))
-    sizes = [size(10**decade).replace(".0", "") for decade in decades]
-    axes.set_xticks([nothing, *decades], ["nothing", *sizes])
-    axes.set_xlim(nothing - 0.13 * span, max(places) + 0.25 * span)
+def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bool) -> None:
+    last = max(places)
+    span = last - nothing + 0.5
+    low = math.floor(nothing + 0.17 * span) + 1  # off "nothing"
+    high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
+    decades = list(range(low, high + 1))
+    ticks: dict[float, str] = {nothing: "nothing"}
+    ticks |= {decade: size(10**decade).replace(".0", "") for decade in decades}
     axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+    if everything:
+        ticks[last] = ALL
+        axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+    axes.set_xticks(list(ticks), list(ticks.values()))
+    axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
 
 
 def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:

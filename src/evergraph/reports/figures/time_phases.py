@@ -7,21 +7,22 @@ from typing import Any
 from evergraph.reports.figures.bars import key_above, name_rows, number_rows, rows_frame
 from evergraph.reports.figures.picture import Picture, drawn
 from evergraph.reports.groups import Group
+from evergraph.reports.table import seconds_a_seed
 from evergraph.reports.tables.time import PHASES
 
 COLOURS = dict(zip(PHASES, ("#E69F00", "#0072B2", "#56B4E9"), strict=True))
 
 
 def time_phases(group: Group) -> Picture:
-    """Draw the seconds of each phase, all seeds together, and write their sum."""
+    """Draw the seconds of each phase, the mean over seeds, and write their sum."""
 
     def draw(figure: Any, axes: Any) -> None:
         name_rows(axes, group.entries, group.title)
-        axes.set_xlabel("seconds, all seeds together")
+        axes.set_xlabel("seconds per seed")
         ends = [0.0] * len(group.entries)
         handles = []
         for phase, colour in COLOURS.items():
-            spent = [entry.run.result["seconds"][phase] for entry in group.entries]
+            spent = [seconds_a_seed(entry.run, phase) for entry in group.entries]
             bars = axes.barh(range(len(spent)), spent, 0.68, ends, color=colour)
             ends = [end + seconds for end, seconds in zip(ends, spent, strict=True)]
             handles.append(bars)

@@ -27,4 +27,5 @@ def csv_text(table: Table) -> str:
 def _values(column: Column, cell: Cell) -> list[str]:
     if not column.numbers:
         return [cell.text]
-    return [repr(number) for number in cell.numbers] or ["" for _ in column.numbers]
+    told = ["" if number is None else repr(number) for number in cell.numbers]
+    return told or ["" for _ in column.numbers]

@@ -21,13 +21,13 @@ def sections_of(
     """Return all sections; the first ones are what most readers came for."""
     return [
         leaders(groups),
-        terms(),
         _summary(tables["summary"]),
         *_figure_sections(gallery),
         *_further(tables),
         _memory_table(tables["memory"]),
         _time(tables["time"], gallery),
         _matrices(groups, gallery),
+        terms(),
         configurations(groups),
         _made_with(tables["versions"], tables["machine"]),
     ]
@@ -52,7 +52,7 @@ def _figure_sections(gallery: Gallery) -> list[Section]:
             "local-global",
             "Local against global",
             "The price of testing in the whole graph instead of inside each task's own subgraph. "
-            "Thin lines are standard deviations over seeds.",
+            "Thin lines are standard deviations over seeds, where there are several.",
             figures_html(gallery.local_global, "l"),
         ),
         _frontier(gallery),
@@ -71,8 +71,7 @@ def _frontier(gallery: Gallery) -> Section:
     lead = (
         "One line per family of runs: the best accuracy so far, over the bytes kept and over the "
         "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
-        "better than a cheaper one of its family. Dotted lines keep nothing: methods that are "
-        "given earlier data again are among them."
+        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data."
     )
     return Section("frontier", "Accuracy against cost", lead, figures_html(gallery.frontier, "f"))
 

@@ -30,13 +30,19 @@ TERMS = {
     "class-il": "The run chooses between all classes met so far.",
     "task-il": "The run is told the task and chooses between the classes of that task only.",
     "balanced": "Every class counts the same, however many nodes it has. All accuracies here are "
-    "balanced, in percent, the mean ± standard deviation over seeds.",
+    "balanced, in percent, the mean over seeds, ± their standard deviation where there are "
+    "several.",
     "memory": "What a run keeps between tasks. Methods that go over all earlier data again, such "
-    "as joint, are given that data and count as keeping nothing.",
+    "as joint, keep all data.",
+    "seconds per seed": "The mean over the seeds of a run: with more seeds it does not grow.",
 }
 
 
 def terms() -> Section:
-    """Return the introduction."""
+    """Return the definitions, folded away."""
     items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in TERMS.items())
-    return Section("terms", "How to read this page", LEAD, f'<dl class="terms">\n{items}\n</dl>')
+    fold = (
+        '<details class="definitions"><summary>What the words and numbers mean</summary>\n'
+        f'<dl class="terms">\n{items}\n</dl></details>'
+    )
+    return Section("terms", "How to read this page", LEAD, fold)

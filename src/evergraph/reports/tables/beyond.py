@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evergraph.reports.groups import Entry, Group
-from evergraph.reports.table import percent
+from evergraph.reports.table import deviations, percent
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
 
 MEASURES = (
@@ -27,8 +27,8 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
     caption = (
         "AUC: average accuracy, mean over all tasks; ECE: expected calibration error, lower is "
         "better; AUROC: unknown nodes told from known ones, 50 is guessing; FWT: accuracy on known "
-        "classes of the next task, above guessing. In percent, mean ± standard deviation over "
-        "seeds; - where not measured or without meaning."
+        f"classes of the next task, above guessing. In percent{deviations(e.run for e in entries)}"
+        "; - where not measured or without meaning."
     )
     columns = [Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
     blocks = tuple(
@@ -41,14 +41,14 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
     return Table("beyond", caption, (*NAMED, *columns), blocks)
 
 
-def _spread(entry: Entry, name: str, testing: str) -> dict[str, float] | None:
+def _spread(entry: Entry, name: str, testing: str) -> dict[str, Any] | None:
     """Return a measure's mean and deviation; runs of earlier versions know none."""
     result: dict[str, Any] = entry.run.result
     if name == "area_under_curve":
         return result[name][testing]["balanced"] if name in result else None
-    spread: dict[str, float] | None = result.get("measures", {}).get(testing, {}).get(name)
+    spread: dict[str, Any] | None = result.get("measures", {}).get(testing, {}).get(name)
     return spread
 
 
-def _cell(spread: dict[str, float] | None) -> Cell:
+def _cell(spread: dict[str, Any] | None) -> Cell:
     return Cell("-") if spread is None else Cell(percent(spread), (spread["mean"], spread["std"]))

@@ -32,7 +32,7 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
         "The best average accuracy, class-balanced and in percent, of a family of runs within so "
         "many bytes kept, and within the learning time (embed and train, one seed) of the group's "
         "fastest run and ten times that; - where no run is so small or so fast. Methods that are "
-        "given earlier data again keep nothing by this count."
+        "given earlier data again keep all of it, more than any budget here."
     )
     blocks = tuple(_block(group) for group in groups)
     return Table("budgets", caption, (*NAMED, *COLUMNS), blocks)

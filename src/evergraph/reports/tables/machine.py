@@ -30,9 +30,10 @@ def machine_table(groups: Sequence[Group]) -> Table:
 
 def _ran_on(entry: Entry) -> tuple[Cell, ...]:
     result = entry.run.result
-    peak = result.get("peak_rss_bytes", 0)
+    peak = result.get("peak_rss_bytes")
     device = str(result["config"].get("device", UNTOLD))
-    return Cell(_told(result.get("machine"))), Cell(device), Cell(size(peak), (peak,))
+    told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
+    return Cell(_told(result.get("machine"))), Cell(device), told
 
 
 def _told(machine: Any) -> str:

@@ -16,7 +16,7 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
     >>> [cell.rank for cell in ranked([Cell("", (x,)) for x in (0.5, 0.9, 0.9001, 0.7)])]
     [0, 1, 1, 2]
     """
-    values = [round(100 * cell.numbers[0], 1) for cell in cells]
+    values = [round(100 * (cell.numbers[0] or 0.0), 1) for cell in cells]
     best = sorted(set(values), reverse=True)[:2]
     if len(cells) < 2 or len(best) < 2:
         return list(cells)

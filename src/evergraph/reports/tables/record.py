@@ -28,13 +28,15 @@ class Cell:
     Attributes:
         text: as people read it.
         numbers: as ``result.json`` has them, one each of ``Column.numbers``; the first one sorts.
-            None at all where there is nothing to tell.
+            None at all where there is nothing to tell, and None for one that was not measured.
         rank: 1 if it is the best of its group, 2 if it is the second best, else 0.
+        most: whether it is more than any number, and sorts so.
     """
 
     text: str
-    numbers: tuple[float, ...] = ()
+    numbers: tuple[float | None, ...] = ()
     rank: int = 0
+    most: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     blocks: tuple[tuple[tuple[Cell, ...], ...], ...]
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The places of columns that say the same in every row, the first column never."""
+        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
+        several = len(self.rows) > 1
+        return tuple(
+            place
+            for place, column in enumerate(texts)
+            if place and len(set(column)) == 1 and (several or self.columns[place] in NAMED)
+        )
 
     @property
     def rows(self) -> list[tuple[Cell, ...]]:

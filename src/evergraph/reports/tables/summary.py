@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evergraph.reports.groups import Entry, Group
-from evergraph.reports.table import percent, size
+from evergraph.reports.table import deviations, percent, seconds_a_seed
+from evergraph.reports.tables.memory import kept_cell
 from evergraph.reports.tables.ranking import ranked
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
 
@@ -18,16 +19,17 @@ COLUMNS = (
     *NAMED,
     *(Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in METRICS),
     Column("memory", ("memory bytes",)),
-    Column("seconds", ("seconds",)),
+    Column("seconds per seed", ("seconds per seed",)),
 )
 
 
 def summary_table(groups: Sequence[Group]) -> Table:
     """Return a row a run; accuracies are class-balanced, percent in text and fractions in CSV."""
+    runs = [entry.run for group in groups for entry in group.entries]
     caption = (
         "Average accuracy (AA) and average forgetting (AF) after the last task, class-balanced, "
-        "in percent, mean ± standard deviation over seeds; best bold, second best underlined, "
-        "per dataset and setting."
+        f"in percent{deviations(runs)}; best bold, second best underlined, per dataset and "
+        "setting. Seconds are from start to end, the mean over seeds."
     )
     return Table("summary", caption, COLUMNS, tuple(_block(group) for group in groups))
 
@@ -50,5 +52,5 @@ def _spread(entry: Entry, metric: str, testing: str) -> Cell:
 
 
 def _costs(entry: Entry) -> tuple[Cell, Cell]:
-    kept, seconds = entry.run.result["memory"]["bytes"], entry.run.result["seconds"]["total"]
-    return Cell(size(kept), (kept,)), Cell(f"{seconds:.1f}", (seconds,))
+    seconds = seconds_a_seed(entry.run, "total")
+    return kept_cell(entry), Cell(f"{seconds:.1f}", (seconds,))

@@ -1,0 +1,143 @@
+"""Printing: whatever the terminal, it does not fail, and pages are written before it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.cli import output, report_command
+from evergraph.cli.output import never_fail, plain, print_table, say
+from evergraph.core.errors import ResultsError
+
+
+def stdout_in(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
+    """Write stdout in an encoding, as ``PYTHONIOENCODING`` does; return what is written."""
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding=encoding, errors="strict", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "160")
+    return written
+
+
+def test_a_table_on_an_ascii_terminal_is_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stdout_in("ascii", monkeypatch)
+    never_fail()
+    print_table(
+        ["method", "AA"], [["tem", "66.8 ± 0.4"], ["joint", "all data"]], "mean ± deviation"
+    )
+    say("naïve café … 3 \u00d7 4 \u2013 ⠋")
+    lines = written.getvalue().decode("ascii").splitlines()
+    assert lines[0].rstrip() == "mean +/- deviation"
+    assert "| tem    | 66.8 +/- 0.4 |" in lines
+    assert "| joint  |     all data |" in lines  # numbers and their like stand right
+    assert len({len(line) for line in lines[1:-1]}) == 1
+    assert lines[-1] == "naive cafe ... 3 x 4 - ?"
+
+
+def test_boxes_have_their_like_in_ascii() -> None:
+    assert plain("┏━┳┃│┡╇┩└─┘") == "+-+||+++" + "+-+"
+
+
+def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stdout_in("latin-1", monkeypatch)
+    never_fail()
+    say("66.8 ± 0.4 …")
+    assert written.getvalue().decode("latin-1") == "66.8 ± 0.4 ...\n"
+
+
+def write_run(folder: Path) -> None:
+    """Write a finished run of two seeds, by hand."""
+    ways = ("local", "global")
+    value = {way: {"balanced": {"mean": 0.5, "std": 0.125}} for way in ways}
+    matrix = {way: {"balanced": [[0.5]]} for way in ways}
+    folder.mkdir(parents=True)
+    result = {
+        "average_accuracy": value,
+        "average_forgetting": value,
+        "average_accuracy_curve": {way: {"balanced": [0.5]} for way in ways},
+        "accuracy_matrix": [{"seed": seed, **matrix} for seed in (0, 1)],
+        "coverage_ratio": None,
+        "memory": {"bytes": 10},
+        "seconds": {"embed": 1.0, "train": 1.0, "evaluate": 1.0, "total": 3.0},
+        "config": {
+            "dataset": {"name": "rings"},
+            "method": {"name": "tem"},
+            "stream": {"setting": "class-il"},
+        },
+        "cumulative": False,
+        "versions": {},
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_a_report_on_an_ascii_terminal_in_full(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "tem")
+    done = subprocess.run(
+        [sys.executable, "-m", "evergraph.cli.app", "report", "runs"],
+        cwd=tmp_path,
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "50.0 +/- 12.5" in done.stdout.decode("ascii")
+    assert (tmp_path / "runs" / "report.html").exists()
+
+
+def test_a_report_is_written_before_anything_is_printed(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_run(tmp_path / "runs" / "tem")
+    monkeypatch.setattr(report_command, "print_table", fail)
+    _, err = call("report", "runs", expect=2)
+    assert err == "error: No space left on device\n"
+    assert (tmp_path / "runs" / "report.html").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_stdout_is_one_sentence(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "evergraph.cli.app", "list", "benches"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def test_what_a_report_lacks_is_said_before_it_is_drawn(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph import reports
+    from evergraph.reports.figures import picture
+
+    write_run(tmp_path / "runs" / "tem")
+    monkeypatch.setattr(reports, "write_report", None)  # drawing would fail in another way
+    with monkeypatch.context() as patch:
+        patch.setattr(picture, "find_spec", lambda name: None)
+        _, err = call("report", "runs", expect=2)
+    assert err == "error: figures need matplotlib, which is not installed: pip install matplotlib\n"
+
+    def refuse(folder: Path) -> None:
+        raise ResultsError(f"{folder} cannot be written: Read-only file system")
+
+    monkeypatch.setattr(report_command, "check_writable", refuse)
+    _, err = call("report", "runs", expect=2)
+    assert err == "error: runs cannot be written: Read-only file system\n"
+
+
+def test_json_is_plain_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = stdout_in("ascii", monkeypatch)
+    output.print_json({"name": "café ±"})
+    assert json.loads(written.getvalue()) == {"name": "café ±"}
