@@ -237,6 +237,12 @@ def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None
         run(small(), out=tmp_path / "out", resume=True)
 
 
+def test_a_result_that_is_not_ours_is_said(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(ResultsError, match=r"is not a result of evergraph: it has no 'average_acc"):
+        ResultStore(tmp_path).finished()
+
+
 def test_versions_are_told_without_the_record_of_an_installed_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -235,3 +235,11 @@ def test_damaged_intermediate_results_are_said(
     next((out / study).rglob(file)).write_text("{")
     with pytest.raises(ResultsError, match=r"remove it, and they are (measured|made) again"):
         studies.make(study).run(options(out, str(path)))
+
+
+def test_fig6_says_where_there_are_too_few_points(tmp_path: Path) -> None:
+    path = tmp_path / "few.npz"
+    ring = np.stack([np.arange(10), np.roll(np.arange(10), 1)])
+    np.savez(path, edge_index=ring, y=np.repeat([0, 1], 5), x=np.eye(10, dtype=np.float32))
+    (sheet,) = studies.make("fig6").run(options(tmp_path, str(path)))
+    assert "fig6 needs 8 test nodes in the first task, not 2" in str(sheet.rows[0][1])

@@ -93,7 +93,13 @@ class ResultStore:
     def finished(self) -> dict[str, Any] | None:
         """Return the stored result of a finished run."""
         path = self.folder / RESULT
-        return measured(_read_json(path)) if path.exists() else None
+        if not path.exists():
+            return None
+        content = _read_json(path)
+        missing = [key for key in ("average_accuracy", "accuracy_matrix") if key not in content]
+        if missing:
+            raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
+        return measured(content)
 
     def keep_result(self, result: RunResult) -> None:
         """Write the result, which marks the run as finished; one that is there already stays."""

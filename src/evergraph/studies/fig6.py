@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from evergraph.core.errors import ResultsError
+from evergraph.core.errors import DataError, ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
@@ -21,6 +21,7 @@ from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer
 
+LEAST = 8  # points that t-SNE can lay out with a perplexity of 2 or more
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
 POINTS = 1500
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
@@ -42,6 +43,9 @@ class Fig6(DatasetStudy):
 
 def _sheet(name: str, graph: Graph, options: Options) -> Sheet:
     stem = Path(name).stem
+    few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
+    if few < LEAST:
+        raise DataError(f"{name}: fig6 needs {LEAST} test nodes in the first task, not {few}")
     title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
     found = {
         method: _kept(options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick)
