@@ -1,0 +1,60 @@
+"""Nodes counted block by block are all counted, by however many workers, without Ray."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.resources import Resources
+from evergraph.memory import ClassStatistics, gathered_statistics
+from evergraph.memory.gathered_statistics import with_counted
+from evergraph.nn.expansion import Expansion
+
+
+class Several(LocalEngine):
+    """One process that says it is several, and remembers what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.workers = 3
+        self.blocks: list[object] = []
+
+    def map(self, work, pieces, *, shared):  # type: ignore[no-untyped-def]
+        self.blocks = list(pieces)
+        return super().map(work, pieces, shared=shared)
+
+
+def counted(engine: LocalEngine) -> ClassStatistics:
+    """Count 1, 2, 3, 4 and -5 through φ(x) = (relu(x), relu(-x)), the odd ones twice."""
+    plus_and_minus = Expansion(torch.tensor([[1.0, -1.0]]), torch.zeros(2), "relu")
+    statistics = ClassStatistics(2)
+    statistics.add(torch.tensor([[0.0, 1.0]]), torch.tensor([2]), torch.ones(1))  # known before
+    return with_counted(
+        statistics,
+        torch.tensor([[1.0], [2.0], [3.0], [4.0], [-5.0]]),
+        torch.tensor([0, 1, 0, 1, 0]),
+        torch.tensor([2.0, 1.0, 2.0, 1.0, 2.0]),
+        expand=plus_and_minus,
+        resources=Resources(engine=engine),
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 100])
+def test_every_block_counts_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", rows)
+    found = counted(Several())
+    # 2·1 + 4 + 2·9 + 16 of the positive ones; 2·25 of the negative one, and 1 from before
+    assert found.gram_.tril().tolist() == [[40.0, 0.0], [0.0, 51.0]]
+    assert found.sums_.tolist() == [[8.0, 10.0], [6.0, 0.0], [0.0, 1.0]]
+    assert found.mass_.tolist() == [6.0, 2.0, 1.0]
+    assert found.counts_.tolist() == [3, 2, 1]
+
+
+def test_what_fits_one_block_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Several()
+    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 5)
+    counted(engine)
+    assert engine.blocks == []
+    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 4)
+    counted(engine)
+    assert engine.blocks == [(0, 4), (4, 8)]
