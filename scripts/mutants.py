@@ -69,6 +69,7 @@ SWAPPED_NAMES = {
     "any": "all", "all": "any", "min": "max", "max": "min", "argmin": "argmax", "argmax": "argmin",
     "amin": "amax", "amax": "amin", "minimum": "maximum", "maximum": "minimum",
 }  # fmt: skip
+ELSEWHERE = {"ray_engine", "kills"}  # fixtures that start other processes
 EXIT_USAGE, EXIT_NO_TESTS = 4, 5
 Lines = dict[str, list[int]]  # path in the tree: line numbers
 
@@ -380,18 +381,28 @@ def _rank(mutant: Mutant, seed: int) -> str:
     return hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
 
 
-def copy_tree() -> str:
-    """Copy what the tests need to the folder of work; return a fingerprint of it."""
+def copy_tree() -> None:
+    """Copy what the tests need to the folder of work."""
     shutil.rmtree(TREE, ignore_errors=True)
     TREE.mkdir(parents=True)
     ignored = shutil.ignore_patterns("__pycache__", "results", "*.egg-info")
     for name in ("src", "tests", "benchmarks"):
         shutil.copytree(ROOT / name, TREE / name, ignore=ignored)
     shutil.copy2(ROOT / "pyproject.toml", TREE)
-    digest = hashlib.sha256()
-    for path in sorted(TREE.rglob("*.py")):
+
+
+def _fingerprints() -> dict[str, str]:
+    """Return what the lines that each test file reaches depend on: itself and all sources."""
+    tests = [path for p in PRELOADED for path in sorted((TREE / "tests" / p).glob("test_*.py"))]
+    common = hashlib.sha256()
+    for path in sorted({*(TREE / "src").rglob("*.py"), *(TREE / "tests").rglob("conftest.py")}):
+        common.update(path.read_bytes())
+    found = {f"src/evergraph/{package}": common.hexdigest() for package in PRELOADED}
+    for path in tests:
+        digest = common.copy()
         digest.update(path.read_bytes())
-    return digest.hexdigest()
+        found[path.relative_to(TREE).as_posix()] = digest.hexdigest()
+    return found
 
 
 class Tracer:
@@ -405,6 +416,10 @@ class Tracer:
         self._wanted: dict[str, str | None] = {}
         self._tree = f"{TREE}/"
         self._packages = tuple(f"{TREE}/src/evergraph/{package}/" for package in PRELOADED)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Leave out what happens in other processes, which are not mutated, and take long."""
+        items[:] = [item for item in items if not ELSEWHERE.intersection(_fixtures(item))]
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
         """Begin anew with a test."""
@@ -455,6 +470,10 @@ class Tracer:
             return line
 
         return line(frame, event, argument)
+
+
+def _fixtures(item: Any) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
 
 
 def _by_file(lines: set[tuple[str, int]]) -> Lines:
@@ -526,7 +545,7 @@ def forked(work: Callable[[], int], *, log: Path, seconds: float) -> int:
         finally:
             sys.stdout.flush()
             os._exit(code)
-    deadline = time.monotonic() + 10 * seconds  # waiting costs no processor time
+    deadline = time.monotonic() + 5 * seconds  # waiting costs no processor time
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -539,26 +558,31 @@ def forked(work: Callable[[], int], *, log: Path, seconds: float) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def trace(fingerprint: str) -> dict[str, Reached]:
-    """Return what each test reaches, from the last time if nothing has changed since."""
-    kept = WORK / "reached.json"
-    if not kept.exists() or json.loads(kept.read_text())["fingerprint"] != fingerprint:
-        print("running the tests once under a tracer (minutes) ...", flush=True)
-        log = WORK / "trace.log"
-        code = forked(lambda: _trace(kept, fingerprint), log=log, seconds=3600)
+def trace() -> dict[str, Reached]:
+    """Return what each test reaches; only files that changed since the last time are run."""
+    kept, log = WORK / "reached.json", WORK / "trace.log"
+    now = _fingerprints()
+    before = json.loads(kept.read_text()) if kept.exists() else {"files": {}, "tests": {}}
+    changed = [path for path in now if before["files"].get(path) != now[path]]
+    if changed:
+        print(f"running {len(changed)} files of tests under a tracer (minutes) ...", flush=True)
+        found = WORK / "traced.json"
+        found.unlink(missing_ok=True)
+        code = forked(lambda: _trace(changed, found), log=log, seconds=3600)
         if code not in (0, 1):
             raise SystemExit(f"pytest ended with {code}: see {log}")
+        stays = tuple(path for path in now if path not in changed)
+        tests = {n: test for n, test in before["tests"].items() if n.startswith(stays)}
+        tests |= json.loads(found.read_text())
+        kept.write_text(json.dumps({"files": now, "tests": tests}))
     tests = json.loads(kept.read_text())["tests"]
     return {name: Reached(**test) for name, test in tests.items()}
 
 
-def _trace(kept: Path, fingerprint: str) -> int:
+def _trace(paths: list[str], found: Path) -> int:
     tracer = Tracer()
-    folders = [f"{top}/{p}" for p in PRELOADED for top in ("tests", "src/evergraph")]
-    # Ray's workers are other processes, which are not mutated, and take seconds to start.
-    code = run_pytest([*folders, "-k", "not several_count and not kill"], _wrapped(tracer))
-    tests = {name: asdict(test) for name, test in tracer.reached.items()}
-    kept.write_text(json.dumps({"fingerprint": fingerprint, "tests": tests}))
+    code = run_pytest(paths, _wrapped(tracer))
+    found.write_text(json.dumps({name: asdict(test) for name, test in tracer.reached.items()}))
     return code
 
 
@@ -679,11 +703,11 @@ def main() -> None:
     chosen = [mutant for mutant in chosen if asked.only in mutant.path]
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(TREE / "src")}
     sys.path.insert(0, str(TREE / "src"))
-    fingerprint = copy_tree()
+    copy_tree()
     os.chdir(TREE)
     for name in THIRD_PARTY:
         import_module(name)
-    reached = trace(fingerprint)
+    reached = trace()
     sys.dont_write_bytecode = True
     equivalent = set(EQUIVALENT.read_text().splitlines()) if EQUIVALENT.exists() else set()
     verdicts: list[Verdict] = []
@@ -691,7 +715,8 @@ def main() -> None:
         preload(package)
         for mutant in (m for m in chosen if m.package == package):
             nodeids = tests_for(mutant, reached, slowest=asked.slowest, budget=asked.budget)
-            verdict = judge(mutant, nodeids, seconds=60 + 3 * asked.budget)
+            expected = sum(reached[nodeid].seconds for nodeid in nodeids)
+            verdict = judge(mutant, nodeids, seconds=20 + 3 * expected)
             verdicts.append(verdict)
             print(f"{len(verdicts)}/{len(chosen)} {verdict.outcome} {verdict.key}", flush=True)
             kept = WORK / f"seed-{asked.seed}.json"

@@ -1,0 +1,37 @@
+"""How many bytes a learner says it keeps."""
+
+from __future__ import annotations
+
+import torch
+
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.live_embeddings import LiveEmbeddings
+from evergraph.topology import H2GCN, SGC, Identity, TopologyEncoder
+
+
+def test_half_of_g_the_sums_and_the_solution() -> None:
+    head = AnalyticHead(width=4)
+    head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    head.learn(torch.arange(3), torch.rand(3, 2), torch.tensor([0, 1, 2]))
+    head.settle()
+    gram, sums, solution = 4 * 4 * 8 // 2, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32
+    assert head.nbytes == gram + sums + solution
+
+
+def embedded(topology: TopologyEncoder) -> LiveEmbeddings:
+    """Three nodes of two features on a path."""
+    graph, live = GrowingGraph(num_features=2), LiveEmbeddings(topology, num_features=2)
+    live.update(graph, graph.add(torch.rand(3, 2), torch.tensor([[0, 1], [1, 2]])))
+    return live
+
+
+def test_embeddings_and_the_hops_between() -> None:
+    one = 3 * 2 * 4  # three nodes, two float32 each
+    assert embedded(SGC(hops=1)).nbytes == one
+    assert embedded(SGC(hops=3)).nbytes == 3 * one
+
+
+def test_what_is_computed_from_its_surroundings_keeps_embeddings_alone() -> None:
+    live = embedded(H2GCN(hops=1))
+    assert live.nbytes == 3 * live.dims * 4

@@ -1,0 +1,69 @@
+"""Files of a learner's folder: what is left over, damaged, or not for everybody."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError
+from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
+from evergraph.online.acknowledged import Acknowledged
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.snapshot import read_snapshot, write_snapshot
+
+
+def opened(path: Path, *, readonly: bool = False) -> LearnerFolder:
+    def make() -> OnlineLearner:
+        return OnlineLearner(head=AnalyticHead(width=8))
+
+    return LearnerFolder.open(path, make=make, readonly=readonly)
+
+
+def filled(path: Path) -> None:
+    with opened(path) as folder:
+        folder.submit(Delta(nodes=("a",), features=torch.ones(1, 2), labels=("x",)))
+
+
+def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for name in (".aside-2", ".aside-gone-snapshot-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.safetensors").write_bytes(b"half")
+    with opened(tmp_path, readonly=True):
+        assert (tmp_path / ".aside-2").exists()  # a writer may be at work
+    with opened(tmp_path) as folder:
+        assert list(tmp_path.glob(".aside*")) == []
+        assert folder.learner.predict(["a"]) == ["x"]
+
+
+def test_a_reader_too_is_refused_what_lost_its_end(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / ACKNOWLEDGED).write_bytes(b"%020d\n" % 2)
+    with pytest.raises(DataError, match="ends with delta 1, but 2 were acknowledged"):
+        opened(tmp_path, readonly=True)
+
+
+def test_others_may_read_and_not_write(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Acknowledged(tmp_path / ACKNOWLEDGED).close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / ACKNOWLEDGED).stat().st_mode & 0o777 == 0o644
+
+
+def test_a_snapshot_says_in_what_way_a_file_is_damaged(tmp_path: Path) -> None:
+    path = write_snapshot(tmp_path, 3, {"ones": torch.ones(2)}, b'{"a": 1}')
+    about = path / "about.json"
+    about.write_bytes(b'{"a": 12}')
+    with pytest.raises(DataError, match=r"about.json: has 9 bytes instead of 8$"):
+        read_snapshot(path)
+    about.write_bytes(b'{"a": 2}')
+    with pytest.raises(DataError, match=r"about.json: its contents have changed"):
+        read_snapshot(path)
