@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.online import snapshot
 from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
 from evergraph.online.acknowledged import Acknowledged
 from evergraph.online.delta import Delta
@@ -42,6 +44,13 @@ def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_pat
         assert folder.learner.predict(["a"]) == ["x"]
 
 
+def test_what_cannot_be_cleared_away_keeps_nobody_out(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / ".aside-2").write_bytes(b"a file where a folder is expected")
+    with opened(tmp_path) as folder:
+        assert folder.learner.predict(["a"]) == ["x"]
+
+
 def test_a_reader_too_is_refused_what_lost_its_end(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / ACKNOWLEDGED).write_bytes(b"%020d\n" % 2)
@@ -67,3 +76,15 @@ def test_a_snapshot_says_in_what_way_a_file_is_damaged(tmp_path: Path) -> None:
     about.write_bytes(b'{"a": 2}')
     with pytest.raises(DataError, match=r"about.json: its contents have changed"):
         read_snapshot(path)
+
+
+def test_arrays_that_cannot_be_written_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise SafetensorError("I/O error")
+
+    monkeypatch.setattr(snapshot, "save_file", broken)
+    with pytest.raises(ResourceError, match=r"state.safetensors: cannot be written \(I/O error\)"):
+        write_snapshot(tmp_path, 3, {"ones": torch.ones(2)}, b"{}")
+    assert list(tmp_path.iterdir()) == []

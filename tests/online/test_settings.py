@@ -1,0 +1,101 @@
+"""Settings of what lives online: what they are unless given, and the least each may be.
+
+A learner's folder holds the settings it was made with and refuses others, so a default that
+changes shuts out every folder made before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.online import ContinualNodeClassifier
+from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.heads import AnalyticHead, MethodHead, ReplayHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.live_embeddings import LiveEmbeddings
+from evergraph.online.prequential import Prequential
+from evergraph.topology import SGC
+
+LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
+    (AnalyticHead, "regularisation", 0.0, -0.01),
+    (GrowingGraph, "num_features", 1, 0),
+    (lambda **given: LiveEmbeddings(SGC(), **given), "num_features", 1, 0),
+    (MethodHead, "epochs", 1, 0),
+    (OnlineLearner, "seed", 0, -1),
+    (Prequential, "latest", 1, 0),
+    (Prequential, "points", 2, 1),
+    (ReplayHead, "budget", 1, 0),
+    (ReplayHead, "epochs", 1, 0),
+    (ReplayHead, "lr", 0.0, -0.01),
+    (ReplayHead, "width", 1, 0),
+]
+DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (AnalyticHead, {"width": 1024, "regularisation": 0.01, "activation": "relu"}),
+    (MethodHead, {"method": "joint", "backbone": None, "epochs": None}),
+    (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
+    (Prequential, {"points": 512, "latest": 2048}),
+    (ReplayHead, {"width": 256, "budget": 200, "epochs": 4, "lr": 0.005}),
+    (
+        ContinualNodeClassifier,
+        {"head": "analytic", "scaling": "unit", "undirected": True, "seed": 0},
+    ),
+    (
+        LearnerFolder.open,
+        {"readonly": False, "snapshot_every": 1000, "snapshot_bytes": 2**26, "retry": 30.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "option", "least", "less"), LEAST)
+def test_the_least_is_taken_and_less_is_refused(
+    make: Callable[..., Any], option: str, least: float, less: float
+) -> None:
+    assert getattr(make(**{option: least}), option) == least
+    with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
+        make(**{option: less})
+
+
+@pytest.mark.parametrize(
+    ("option", "least", "less"),
+    [("snapshot_every", 1, 0), ("snapshot_bytes", 1, 0), ("retry", 0, -0.01)],
+)
+def test_a_folder_is_not_made_with_less(
+    option: str, least: float, less: float, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
+        LearnerFolder.open(tmp_path / "folder", make=OnlineLearner, **{option: less})
+    assert not (tmp_path / "folder").exists()
+    LearnerFolder.open(tmp_path / "folder", make=OnlineLearner, **{option: least}).close()
+
+
+def test_a_neighbourhood_is_at_least_the_node_itself() -> None:
+    pair = GrowingGraph(num_features=1)
+    pair.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
+    assert pair.ego(1, hops=0, limit=1).nodes.tolist() == [1]
+    with pytest.raises(ConfigurationError, match="hops must be an integer of at least 0, not -1"):
+        pair.ego(1, hops=-1, limit=1)
+    with pytest.raises(ConfigurationError, match="limit must be an integer of at least 1, not 0"):
+        pair.ego(1, hops=0, limit=0)
+
+
+@pytest.mark.parametrize(("made", "expected"), DEFAULTS)
+def test_folders_and_published_numbers_rest_on_these_defaults(
+    made: Callable[..., Any], expected: dict[str, Any]
+) -> None:
+    parameters = inspect.signature(made).parameters
+    assert {name: parameters[name].default for name in expected} == expected
+
+
+def test_a_learner_is_made_of_two_hops_and_a_closed_form_unless_told() -> None:
+    learner = OnlineLearner()
+    assert learner.parameters["topology"]["name"] == "sgc"
+    assert (learner.topology.hops, learner.topology.self_loops) == (2, True)
+    assert learner.head.name == "analytic"
