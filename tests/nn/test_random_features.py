@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn import RandomFeatures, expansion
+from evergraph.nn import GCN, PDGNN, RandomFeatures, expansion
 
 # Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
 POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
@@ -131,3 +131,16 @@ def test_hyper_parameters_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         RandomFeatures(**options)  # type: ignore[arg-type]
+
+
+def test_the_work_of_a_step_is_counted_by_hand() -> None:
+    generator = torch.Generator().manual_seed(0)
+    head = PDGNN(hidden=(5,))
+    head.begin(3, generator=generator)
+    head.grow(2, generator=generator)
+    assert head.step_work(10) == 10 * (3 * 5 + 5 + 5 * 2 + 2)
+    expanded = RandomFeatures(width=7)
+    expanded.begin(3, generator=generator)
+    expanded.grow(2, generator=generator)
+    assert expanded.step_work(10) == 10 * (3 * 7 + 7 * 2)
+    assert GCN().step_work(10) is None  # it goes over the whole graph, whatever the rows

@@ -171,3 +171,50 @@ def test_training_that_goes_astray_is_said_and_keeps_nothing(
     assert bool(learner.weights.w.isfinite().all()) is not slope
     assert "end" not in learner.calls
     assert not trainer.state()
+
+
+class Counting(Line):
+    """Notes how many threads every step has; ``work`` is what it says of a step."""
+
+    def __init__(self, work: int | None, *, fails: bool = False) -> None:
+        super().__init__(trainer=Trainer(epochs=1, batch_size=4, device="cpu"))
+        self.work, self.fails = work, fails
+        self.asked: list[int] = []
+        self.threads: list[int] = []
+
+    def step_work(self, examples: int) -> int | None:
+        self.asked.append(examples)
+        return self.work
+
+    def loss(self, batch: Batch) -> Tensor:
+        self.threads.append(torch.get_num_threads())
+        if self.fails:
+            raise ValueError("a step that fails")
+        return super().loss(batch)
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("work", "threads"), [(1000, 1), (100_000_000, 2), (10**12, 3), (None, 3)])
+def test_steps_have_the_threads_they_are_worth(
+    work: int | None, threads: int, small_graph: Graph
+) -> None:
+    learner = Counting(work)
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert learner.asked == [1]  # a batch of 4 would be more examples than there are
+    assert learner.threads == [threads]
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_threads_come_back_after_a_step_that_fails(small_graph: Graph) -> None:
+    with pytest.raises(ValueError, match="a step that fails"):
+        Counting(1000, fails=True).fit_task(GraphStream(small_graph).open(0))
+    assert torch.get_num_threads() == 3

@@ -85,6 +85,10 @@ class BackboneLearner(Learner):
         """Return the weighted cross-entropy over some of the examples."""
         return self.classification_loss(self.scores(batch), batch)
 
+    def step_work(self, examples: int) -> int | None:
+        """Return about how many multiplications a step on so many examples takes."""
+        return self.backbone.step_work(examples)
+
     def scores(self, batch: Batch) -> Tensor:
         """Return the class scores of some of the examples.  -> [batch, classes]"""
         assert self._examples is not None

@@ -85,6 +85,13 @@ class Backbone(nn.Module, ABC):
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
         """Return what enters the last layer.  -> [rows, width]"""
 
+    def step_work(self, rows: int) -> int | None:
+        """Return about how many multiplications scores of so many rows take.
+
+        None where it is not for the rows to say, because a whole graph is gone over.
+        """
+        return None
+
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
         """Return how much each edge counts, layer by layer, where trainable.  -> [[entries], ...]
 

@@ -109,6 +109,10 @@ class PDGNN(Backbone):
             return scores
         return torch.cat([self.head(part) for part in embeddings.split(PREDICT_ROWS)])
 
+    def step_work(self, rows: int) -> int | None:
+        """Return how many multiplications f_out of so many rows takes."""
+        return rows * sum(parameter.numel() for parameter in self.parameters())
+
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
         """Return f_out's last hidden layer.  -> [rows, width]"""
         assert self.head is not None

@@ -106,6 +106,11 @@ class RandomFeatures(PDGNN):
         scores: Tensor = self.head(features)
         return scores
 
+    def step_work(self, rows: int) -> int | None:
+        """Return how many multiplications φ(e) V of so many rows takes."""
+        of_head = super().step_work(rows)
+        return None if of_head is None else of_head + rows * self._dims * self.width
+
     def hidden_states(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return φ(e).  -> [rows, width]"""
         return self.expand(self.taken(inputs, rows))

@@ -75,6 +75,13 @@ class Learner(ABC):
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss over some of the examples, to be minimised."""
 
+    def step_work(self, examples: int) -> int | None:
+        """Return about how many multiplications a step on so many examples takes.
+
+        Small steps are done on few threads. None, where it cannot be told, keeps all of them.
+        """
+        return None
+
     def adjust_gradients(self) -> None:  # noqa: B027  (most methods leave gradients alone)
         """Change gradients after they are computed and before the step."""
 

@@ -13,6 +13,7 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import choose_device, denormals_flushed
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
+from evergraph.core.threads import worthwhile_threads
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
@@ -39,6 +40,10 @@ class Trainable(Protocol):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss over some of the examples."""
+        ...
+
+    def step_work(self, examples: int) -> int | None:
+        """Return how many multiplications a step on so many examples takes, if it can tell."""
         ...
 
     def adjust_gradients(self) -> None:
@@ -109,14 +114,15 @@ class Trainer:
         optimiser = self._optimiser(parameters)
         last: list[Tensor] = []
         step = self._step(learner, optimiser, last)
-        for epoch in range(self.epochs):
-            self._set_rate(optimiser, epoch)
-            for batch in batches(
-                count, self.batch_size, generator=learner.generator, device=self.device
-            ):
-                step(batch)
-            if self.on_epoch is not None:
-                self.on_epoch(task.index, epoch)
+        with worthwhile_threads(learner.step_work(min(count, self.batch_size or count))):
+            for epoch in range(self.epochs):
+                self._set_rate(optimiser, epoch)
+                for batch in batches(
+                    count, self.batch_size, generator=learner.generator, device=self.device
+                ):
+                    step(batch)
+                if self.on_epoch is not None:
+                    self.on_epoch(task.index, epoch)
         self._check_finite(learner, task, [*last, *parameters.values()])
         self._keep_moments(optimiser, parameters)
         learner.end_task(task)

@@ -1,0 +1,42 @@
+"""How many threads a small piece of work is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+# Multiplications that keep one thread busy for a few milliseconds, in which threads that meet at
+# the end of every operation do not wait longer for each other than they work: decision record 30.
+WORK_A_THREAD = 50_000_000
+
+
+def threads_for(work: int, available: int) -> int:
+    """Return how many of the available threads so many multiplications are worth.
+
+    It depends on sizes alone, never on a clock: the last bits of a sum may depend on how many
+    threads made it.
+
+    >>> threads_for(10_000, 8), threads_for(120_000_000, 8), threads_for(10**10, 8)
+    (1, 2, 8)
+    """
+    return min(available, max(1, work // WORK_A_THREAD))
+
+
+@contextmanager
+def worthwhile_threads(work: int | None) -> Iterator[None]:
+    """Let torch use, meanwhile, no more threads than pieces of work of this size are worth.
+
+    work: multiplications in a piece; None for what cannot be told, which keeps all threads.
+    """
+    before = torch.get_num_threads()
+    wanted = before if work is None else threads_for(work, before)
+    if wanted == before:
+        yield
+        return
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
