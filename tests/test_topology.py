@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import Resources
+from evergraph.core.shelf import Shelf
 from evergraph.graphs import Graph, reach
 from evergraph.topology import EmbeddingCache, MixHop, topologies
 
@@ -176,3 +182,40 @@ def test_a_graph_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = cache(PATH)
     monkeypatch.setattr(encoder, "encode", lambda graph: pytest.fail("encoded twice"))
     assert cache(PATH) is first
+
+
+def test_caches_with_a_shelf_encode_a_graph_once_for_each_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[tuple[str, int, str]] = []
+    encode = EmbeddingCache.encode
+
+    def counted(self: EmbeddingCache, graph: Graph) -> Tensor:
+        made.append((self.topology.name, self.topology.hops, self.scaling))
+        return encode(self, graph)
+
+    monkeypatch.setattr(EmbeddingCache, "encode", counted)
+    resources = Resources(shelf=Shelf())
+
+    def cache(name: str = "sgc", *, hops: int = 2, scaling: Any = "unit") -> EmbeddingCache:
+        topology = topologies.make(name, hops=hops)
+        return EmbeddingCache(topology, scaling=scaling, resources=resources)
+
+    assert cache()(PATH) is cache()(PATH)
+    for other in (cache(hops=1), cache("ppr"), cache(scaling="none")):
+        other(PATH)
+    assert made == [("sgc", 2, "unit"), ("sgc", 1, "unit"), ("ppr", 2, "unit"), ("sgc", 2, "none")]
+    EmbeddingCache(topologies.make("sgc"))(PATH)  # without a shelf each computes its own
+    assert made[4:] == [("sgc", 2, "unit")]
+
+
+def test_a_shelf_keeps_nothing_alive() -> None:
+    class Thing:
+        pass
+
+    shelf, thing = Shelf(), Thing()
+    kept = shelf.take(thing, "embedding", Thing)
+    gone = weakref.ref(kept)
+    del thing, kept
+    gc.collect()
+    assert gone() is None

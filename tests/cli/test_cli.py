@@ -104,6 +104,43 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
     assert (config["seeds"], config["undirected"]) == ([5], False)
 
 
+def test_several_methods_learn_side_by_side(tmp_path: Path, evergraph: Evergraph) -> None:
+    done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "both")
+    for method in ("finetune", "tem"):
+        config = (tmp_path / "both" / method / "config.toml").read_text()
+        assert f'name = "{method}"' in config
+        assert (tmp_path / "both" / method / "result.json").exists()
+    assert re.search("finetune.*│\n.*tem ", done.stdout)  # a row each, in the order given
+    assert "results in both; evergraph report both draws them" in done.stdout
+    assert re.search(r"task 1/3  AA local, global: finetune \d", done.stderr)
+    again = evergraph(
+        "run", *SMALL, "--method", "finetune,tem", "--out", "both", "--resume", "--json"
+    )
+    found = json.loads(again.stdout)
+    assert list(found["runs"]) == ["finetune", "tem"]
+    kept = json.loads((tmp_path / "both" / "tem" / "result.json").read_text())
+    assert found["runs"]["tem"]["accuracy_matrix"] == kept["accuracy_matrix"]
+
+
+def test_a_preset_may_say_something_of_one_method(tmp_path: Path, evergraph: Evergraph) -> None:
+    Path("mine.toml").write_text(
+        "seeds = [3]\n[training]\nlr = 0.1\n[methods.tem.training]\nbatch_size = 32\n"
+    )
+    done = evergraph("run", *SMALL, "--preset", "mine.toml", "--method", "finetune,tem", "--json")
+    runs = json.loads(done.stdout)["runs"]
+    assert [run["config"]["training"]["lr"] for run in runs.values()] == [0.1, 0.1]
+    assert [run["config"]["training"]["batch_size"] for run in runs.values()] == [512, 32]
+    assert [run["config"]["seeds"] for run in runs.values()] == [[3], [3]]
+
+
+def test_a_method_is_named_once(tmp_path: Path, evergraph: Evergraph) -> None:
+    twice = "error: method must name each method once, not 'tem' twice"
+    assert twice in evergraph("run", "--method", "tem,joint,tem", expect=2).stderr
+    done = evergraph("run", "--method", "finetune,joint", "--set", "method=tem", expect=2)
+    assert twice in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
 def test_domains_arrive_by_time(tmp_path: Path, evergraph: Evergraph) -> None:
     for name in ("a", "b"):
         write_graph(tmp_path / f"{name}.npz")

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.core.errors import DataError, ResultsError
+from evergraph.core.errors import ConfigurationError, DataError, ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
-from evergraph.experiments.runner import Observer, run
+from evergraph.experiments.runner import Observer, complete_together, open_together, run
 from evergraph.experiments.store import ResultStore
+from evergraph.topology import EmbeddingCache
 
 
 def small(**values: Any) -> RunConfig:
@@ -222,3 +223,62 @@ def test_results_from_before_classes_of_two_were_dropped_resume(tmp_path: Path) 
     run(small(), out=tmp_path / "out", resume=True)
     with pytest.raises(ResultsError, match=r"stream.min_class_size is 2 there and 4 here"):
         run(small(stream={"min_class_size": 4}), out=tmp_path / "out", resume=True)
+
+
+METHODS = ("finetune", "tem", "analytic", "joint")
+
+
+def test_runs_learned_together_come_to_what_each_comes_to_alone(tmp_path: Path) -> None:
+    configs = [small(method=method, seeds=[0, 1]) for method in METHODS]
+    runs = open_together(configs, out=[tmp_path / method for method in METHODS])
+    together = complete_together(runs, observers=[None] * len(runs))
+    for config, result, method in zip(configs, together, METHODS, strict=True):
+        assert comparable(result.to_dict()) == comparable(run(config).to_dict())
+        assert ResultStore(tmp_path / method).finished() == result.to_dict()
+
+
+def test_runs_learned_together_embed_every_graph_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded: list[int] = []
+    encode = EmbeddingCache.encode
+
+    def counted(self: EmbeddingCache, graph: Any) -> Any:
+        embedded.append(graph.num_nodes)
+        return encode(self, graph)
+
+    monkeypatch.setattr(EmbeddingCache, "encode", counted)
+    configs = [small(method=method) for method in ("finetune", "tem", "analytic")]
+    runs = open_together(configs, out=[None] * 3)
+    complete_together(runs, observers=[None] * 3)
+    assert len(embedded) == 3 + 3  # three tasks' own graphs, and everything after each task
+
+
+def test_runs_learned_together_take_turns_and_resume(tmp_path: Path) -> None:
+    turns: list[tuple[str, int]] = []
+
+    def watching(method: str, stop: int) -> Observer:
+        def on_task(seed: int, report: TaskReport) -> None:
+            turns.append((method, report.index))
+            if len(turns) == stop:
+                raise StopError
+
+        return Observer(on_task=on_task)
+
+    configs = [small(method=method) for method in ("finetune", "tem")]
+    folders: list[Path | None] = [tmp_path / "finetune", tmp_path / "tem"]
+    with pytest.raises(StopError):
+        complete_together(
+            open_together(configs, out=folders),
+            observers=[watching("finetune", 3), watching("tem", 3)],
+        )
+    assert turns == [("finetune", 0), ("tem", 0), ("finetune", 1)]
+    runs = open_together(configs, out=folders, resume=True)
+    results = complete_together(runs, observers=[None, None])
+    for config, result in zip(configs, results, strict=True):
+        assert comparable(result.to_dict()) == comparable(run(config).to_dict())
+
+
+def test_runs_that_learn_different_things_are_not_learned_together(tmp_path: Path) -> None:
+    configs = [small(method="tem"), small(method="joint", seeds=[1])]
+    with pytest.raises(ConfigurationError, match=r"seeds must be the same .* joint and tem differ"):
+        open_together(configs, out=[tmp_path / "tem", tmp_path / "joint"])
+    assert not any(tmp_path.iterdir())

@@ -31,10 +31,27 @@ def overrides(
     from evergraph.experiments.config import RunConfig, merged
     from evergraph.experiments.presets import read_preset
 
-    values = RunConfig().to_dict()
-    if preset is not None:
-        values = merged(values, read_preset(preset))
-    return RunConfig.of(merged(merged(values, _without_gaps(given)), settings))
+    def laid_over(values: Mapping[str, Any]) -> RunConfig:
+        below = merged(RunConfig().to_dict(), values)
+        return RunConfig.of(merged(merged(below, _without_gaps(given)), settings))
+
+    if preset is None:
+        return laid_over({})
+    method = laid_over(read_preset(preset)).method.name
+    return laid_over(read_preset(preset, method))
+
+
+def several(
+    methods: str | None, preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
+) -> list[RunConfig]:
+    """Return a configuration for each of the methods named between commas, the rest laid over."""
+    names = [None] if methods is None else methods.split(",")
+    configs = [overrides(preset, {**given, "method": name}, settings) for name in names]
+    found = [config.method.name for config in configs]
+    for name in found:
+        if found.count(name) > 1:
+            raise ConfigurationError(f"method must name each method once, not {name!r} twice")
+    return configs
 
 
 def bench_of(

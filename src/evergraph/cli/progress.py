@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,18 @@ def spinner(text: str) -> Iterator[None]:
 
 
 class RunProgress:
-    """A bar over all epochs of all tasks and seeds, on stderr.
+    """A bar over all tasks and seeds of some runs, on stderr.
 
     On a terminal the bar moves with every epoch; in a log a line is written after each task, but
     no more than one in ten seconds, so that long runs show life and short ones stay quiet.
+
+    Args:
+        label: what is learned.
+        epochs: how many a task has, by the name of the run; one run may go without a name.
+        tasks, seeds: how many each run has.
     """
 
-    def __init__(self, *, label: str, tasks: int, epochs: int, seeds: int) -> None:
+    def __init__(self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -40,8 +45,10 @@ class RunProgress:
 
         self._console = Console(stderr=True)
         self._label = label
-        self._tasks, self._epochs, self._seeds = tasks, epochs, seeds
+        self._epochs, self._tasks = epochs, tasks
+        self._total = tasks * seeds * len(epochs)
         self._done = 0
+        self._found: dict[str, str] = {}
         self._started = self._said = time.monotonic()
         self._bar = Progress(
             SpinnerColumn(),
@@ -53,7 +60,7 @@ class RunProgress:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._row = self._bar.add_task(label, total=tasks * epochs * seeds)
+        self._row = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> RunProgress:
         self._bar.start()
@@ -62,26 +69,29 @@ class RunProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def on_epoch(self, task: int, epoch: int) -> None:
-        """Move the bar by an epoch."""
-        self._bar.advance(self._row)
+    def on_epoch(self, name: str, task: int, epoch: int) -> None:
+        """Move the bar by an epoch of a run."""
+        self._bar.advance(self._row, 1 / self._epochs[name])
 
-    def on_task(self, seed: int, report: TaskReport) -> None:
-        """Say what a task came to."""
-        local, union = (report.rows[way]["balanced"] for way in ("local", "global"))
-        accuracy = f"AA {100 * _mean(local):.1f} local, {100 * _mean(union):.1f} global"
-        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {accuracy}"
+    def on_task(self, name: str, seed: int, report: TaskReport) -> None:
+        """Say what a task of a run came to."""
+        local, union = (100 * _mean(report.rows[way]["balanced"]) for way in ("local", "global"))
+        self._found[name] = f"{name} {local:.1f}, {union:.1f}"
+        said = f"AA {local:.1f} local, {union:.1f} global"
+        if len(self._epochs) > 1:  # side by side, as far as they are
+            said = f"AA local, global: {'; '.join(self._found.values())}"
+        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
         self._done += 1
-        self._bar.update(self._row, description=text, completed=self._done * self._epochs)
+        self._bar.update(self._row, description=text, completed=self._done)
         self._say(text)
 
     def _say(self, text: str) -> None:
         now = time.monotonic()
-        last = self._done == self._tasks * self._seeds
+        last = self._done == self._total
         if self._console.is_terminal or (now - self._said < 10 and self._done > 1 and not last):
             return
         self._said = now
-        share = self._done / (self._tasks * self._seeds)
+        share = self._done / self._total
         left = (now - self._started) * (1 - share) / share
         sys.stderr.write(f"{text}  about {left:.0f} s left\n" if not last else f"{text}\n")
         sys.stderr.flush()

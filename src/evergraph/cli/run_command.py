@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,11 @@ import typer
 
 from evergraph.cli.options import (
     default_folder,
-    overrides,
     parse_budget,
     parse_seeds,
     parse_settings,
     resources_of,
+    several,
 )
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import RunProgress, spinner
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 def run_command(
     dataset: str | None = typer.Option(None, help="A name, or a path (default: wordnet)."),
-    method: str | None = typer.Option(None, help="A method's name (default: tem)."),
+    method: str | None = typer.Option(
+        None, help="One, or several between commas to compare (default: tem)."
+    ),
     setting: str | None = typer.Option(None, help="class-il or task-il."),
     by: str | None = typer.Option(None, help="How nodes arrive: class, time or blurred."),
     edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
@@ -62,12 +65,12 @@ def run_command(
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
 
-    Options override the preset, which overrides the defaults.
+    Options override the preset, which overrides the defaults. Several methods learn side by side,
+    each into a folder of its own below --out.
     """
     given = {
         "dataset": dataset,
         "undirected": False if directed else None,
-        "method": method,
         "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {
@@ -86,18 +89,20 @@ def run_command(
         "seeds": parse_seeds(seeds),
         "device": device,
     }
-    config = overrides(preset, given, parse_settings(settings))
-    folder = out if out is not None else default_folder(_name(config), resume=resume)
+    configs = several(method, preset, given, parse_settings(settings))
+    folder = out if out is not None else default_folder(_name(configs), resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address)
     try:
-        result = _run(config, folder, resume, resources)
+        results = _run(configs, _folders(configs, folder), resume, resources)
     except KeyboardInterrupt:
         say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
     if as_json:
-        print_json(result.to_dict())
+        print_json(_as_dict(results, folder))
+    elif len(results) == 1:
+        _print_result(results[0], folder)
     else:
-        _print_result(result, folder)
+        _print_comparison(results, folder)
 
 
 def _batch_size(text: str | None) -> int | str | None:
@@ -105,25 +110,55 @@ def _batch_size(text: str | None) -> int | str | None:
 
 
 def _run(
-    config: RunConfig, folder: Path, resume: bool, resources: Callable[[], Resources]
-) -> RunResult:
-    with spinner(f"loading torch and {config.dataset.name}"):
-        from evergraph.experiments.runner import Observer, complete, open_run
+    configs: Sequence[RunConfig],
+    folders: Sequence[Path],
+    resume: bool,
+    resources: Callable[[], Resources],
+) -> list[RunResult]:
+    dataset = configs[0].dataset.name
+    with spinner(f"loading torch and {dataset}"):
+        from evergraph.experiments.runner import Observer, complete_together, open_together
 
-        opened = open_run(config, out=folder, resume=resume, resources=resources())
+        runs = open_together(configs, out=folders, resume=resume, resources=resources())
+    names = [config.method.name for config in configs]
     progress = RunProgress(
-        label=f"{config.method.name} on {config.dataset.name}",
-        tasks=len(opened.stream),
-        epochs=opened.config.training.epochs or 0,
-        seeds=len(config.seeds),
+        label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
+        epochs={run.config.method.name: run.config.training.epochs or 1 for run in runs},
+        tasks=len(runs[0].stream),
+        seeds=len(configs[0].seeds),
     )
+    observers = [
+        Observer(partial(progress.on_epoch, name), partial(progress.on_task, name))
+        for name in names
+    ]
     with progress:
-        observer = Observer(on_epoch=progress.on_epoch, on_task=progress.on_task)
-        return complete(opened, observer=observer)
+        return complete_together(runs, observers=observers)
 
 
-def _name(config: RunConfig) -> str:
-    return f"{Path(config.dataset.name).stem}-{config.method.name}-{config.stream.setting}"
+def _name(configs: Sequence[RunConfig]) -> str:
+    methods = "-".join(config.method.name for config in configs)
+    return f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
+
+
+def _folders(configs: Sequence[RunConfig], out: Path) -> list[Path]:
+    """Return a folder for each run: the one given, or one below it for each of several."""
+    return [out] if len(configs) == 1 else [out / config.method.name for config in configs]
+
+
+def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
+    if len(results) == 1:
+        return results[0].to_dict()
+    runs = {result.config.method.name: result.to_dict() for result in results}
+    return {"folder": str(folder), "runs": runs}
+
+
+def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
+    from evergraph.reports import COLUMNS, Finished, comparison
+
+    runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
+    title = "class-balanced accuracy in percent, mean ± deviation"
+    print_table(COLUMNS, comparison(runs), title)
+    typer.echo(f"results in {folder}; evergraph report {folder} draws them")
 
 
 def _print_result(result: RunResult, folder: Path) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.errors import ResourceError
 from evergraph.core.mapped import create_array, give_memory_back
+from evergraph.core.shelf import Shelf
 from evergraph.core.sizes import shown
 
 # Of the memory that is free when work begins, unless a limit is given.
@@ -32,11 +33,14 @@ class Resources:
             four fifths of what is free.
         scratch: where arrays go that do not fit; the system's folder for such things unless given.
         engine: who does work that can be cut into blocks.
+        shelf: where learners that work side by side find what one of them has computed already;
+            None if each computes its own.
     """
 
     memory: int | None = None
     scratch: Path | None = None
     engine: Engine = field(default_factory=LocalEngine)
+    shelf: Shelf | None = None
 
     @property
     def left(self) -> int:

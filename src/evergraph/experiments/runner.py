@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
-from evergraph.core.errors import DataError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources
+from evergraph.core.shelf import Shelf
 from evergraph.core.versions import installed_version
 from evergraph.experiments.build import (
     build_learner,
@@ -106,9 +107,11 @@ def open_run(
     resources: Resources | None = None,
     load: Callable[[RunConfig], Graph] = load_graph,
     seeds: Iterable[int] | None = None,
+    cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
 ) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written.
 
+    load, cut: where the graph and the first seed's stream come from, if not from the configuration.
     seeds: those that are going to be learned here; all unless given. No other process can learn
     them until the run is closed.
     """
@@ -119,7 +122,8 @@ def open_run(
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     resources = Resources() if resources is None else resources
-    stream = build_stream(config, graph, config.seeds[0], resources=resources)
+    cut = _first_stream if cut is None else cut
+    stream = cut(config, graph, resources)
     facts = {
         "dataset": describe(graph, stream),
         "versions": versions(),
@@ -133,24 +137,117 @@ def open_run(
     return OpenedRun(config, graph, stream, store, started, resources, locks, facts)
 
 
+def open_together(
+    configs: Sequence[RunConfig],
+    *,
+    out: Sequence[Path | None],
+    resume: bool = False,
+    resources: Resources | None = None,
+) -> list[OpenedRun]:
+    """Open runs that differ in how they learn, not in what: they share the graph and its stream.
+
+    Everything is checked before any folder is claimed.
+    """
+    first = resolved(configs[0])
+    for config in map(resolved, configs):
+        check(config)
+        for part in ("dataset", "undirected", "stream", "seeds", "device"):
+            if getattr(config, part) != getattr(first, part):
+                raise ConfigurationError(
+                    f"{part} must be the same for all runs that are learned together, "
+                    f"but {config.method.name} and {first.method.name} differ in it"
+                )
+    resources = replace(Resources() if resources is None else resources, shelf=Shelf())
+    opened: list[OpenedRun] = []
+    for config, folder in zip(configs, out, strict=True):
+        beside = opened[0] if opened else None
+        opened.append(
+            open_run(
+                config,
+                out=folder,
+                resume=resume,
+                resources=resources,
+                load=load_graph if beside is None else lambda _: opened[0].graph,
+                cut=None if beside is None else lambda *_: opened[0].stream,
+            )
+        )
+    return opened
+
+
+def _first_stream(config: RunConfig, graph: Graph, resources: Resources) -> GraphStream:
+    return build_stream(config, graph, config.seeds[0], resources=resources)
+
+
 def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
     """Learn what is still to be learned of an opened run."""
-    opening = time.perf_counter() - opened.started
+    return complete_together([opened], observers=[observer])[0]
+
+
+def complete_together(
+    runs: Sequence[OpenedRun], *, observers: Sequence[Observer | None]
+) -> list[RunResult]:
+    """Learn what is still to be learned of runs opened together, a task of each in turn.
+
+    What they all need of a task, above all the embeddings of everything seen so far, is then
+    computed once and kept no longer than for the task.
+    """
     try:
-        seeds = [learn_seed(opened, seed, observer=observer) for seed in opened.config.seeds]
-        return assemble(opened, seeds, opening=opening)
+        return _complete_together(runs, observers)
     finally:
-        opened.close()
+        for opened in runs:
+            opened.close()
+
+
+def _complete_together(
+    runs: Sequence[OpenedRun], observers: Sequence[Observer | None]
+) -> list[RunResult]:
+    openings = [time.perf_counter() - opened.started for opened in runs]
+    done: list[list[SeedResult]] = [[] for _ in runs]
+    for seed in runs[0].config.seeds:
+        learning = [
+            learn_seed_by_task(opened, seed, observer=observer)
+            for opened, observer in zip(runs, observers, strict=True)
+        ]
+        for seeds, result in zip(done, _in_turn(learning), strict=True):
+            seeds.append(result)
+    return [
+        assemble(opened, seeds, opening=opening)
+        for opened, seeds, opening in zip(runs, done, openings, strict=True)
+    ]
+
+
+Learning = Generator[TaskReport, None, SeedResult]
+
+
+def _in_turn(learning: Sequence[Learning]) -> list[SeedResult]:
+    """Let each learn a task in turn until all are done."""
+    results: dict[int, SeedResult] = {}
+    while len(results) < len(learning):
+        for place, one in enumerate(learning):
+            if place not in results:
+                try:
+                    next(one)
+                except StopIteration as end:
+                    results[place] = end.value
+    return [results[place] for place in range(len(learning))]
 
 
 def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
     """Learn what is still to be learned of one repeat of an opened run."""
+    return _in_turn([learn_seed_by_task(opened, seed, observer=observer)])[0]
+
+
+def learn_seed_by_task(
+    opened: OpenedRun, seed: int, *, observer: Observer | None = None
+) -> Learning:
+    """Learn one repeat, a task at every step."""
     config, store = opened.config, opened.store
     observer = Observer() if observer is None else observer
-    first, resources = seed == config.seeds[0], opened.resources
-    return run_seed(
+    resources = opened.resources
+    same = seed == config.seeds[0] or config.stream.split_seed != "run"
+    return run_seed_by_task(
         build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources),
-        opened.stream if first else build_stream(config, opened.graph, seed, resources=resources),
+        opened.stream if same else build_stream(config, opened.graph, seed, resources=resources),
         seed,
         part=config.part,
         preview=config.measures,
@@ -159,7 +256,7 @@ def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None
     )
 
 
-def run_seed(
+def run_seed_by_task(
     learner: Learner,
     stream: GraphStream,
     seed: int,
@@ -168,8 +265,8 @@ def run_seed(
     preview: bool = False,
     store: SeedStore | None = None,
     observer: Observer | None = None,
-) -> SeedResult:
-    """Learn one repeat, from wherever its store says it stopped."""
+) -> Learning:
+    """Learn one repeat, a task at every step, from wherever its store says it stopped."""
     observer = Observer() if observer is None else observer
     reports, finished = ([], None) if store is None else store.progress()
     for report in reports:
@@ -184,6 +281,7 @@ def run_seed(
         if store is not None:
             store.keep_task(reports, learner.state(), tasks=len(stream))
         observer.on_task(seed, report)
+        yield report
     result = _summarise(learner, seed, reports)
     if store is not None:
         store.keep_result(reports, result)

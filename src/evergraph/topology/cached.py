@@ -33,7 +33,8 @@ class EmbeddingCache:
         device: where embeddings are computed, and kept if they fit.
         storage: how embeddings are kept; ``float16`` takes half the memory and rounds every value
             to 3 digits.
-        resources: how much memory may be taken; what does not fit is kept in files.
+        resources: how much memory may be taken; what does not fit is kept in files. Caches with the
+            same shelf encode a graph once between them, and the time counts for the first.
 
     >>> from evergraph.topology import Identity
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long),
@@ -66,11 +67,18 @@ class EmbeddingCache:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
         if graph not in self._kept:
             start = time.perf_counter()
-            self._kept[graph] = self.encode(graph)
+            self._kept[graph] = self._encoded(graph)
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
             self.seconds += time.perf_counter() - start
         return self._kept[graph]
+
+    def _encoded(self, graph: Graph) -> Tensor:
+        if self.resources.shelf is None:
+            return self.encode(graph)
+        looks = repr(sorted(vars(self.topology).items()))
+        way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
+        return self.resources.shelf.take(graph, way, lambda: self.encode(graph))
 
     def grow(self, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
         """Encode a graph that has grown, only where it changed, once, and keep the result as well.

@@ -1,7 +1,8 @@
 """Configurations with a name, a TOML file each; those of published numbers carry the number.
 
 A file may begin with ``extends``, the preset it is laid over, and end with ``[published]``: the
-table of the paper it stands for, its values in percent and the tolerance in points.
+table of the paper it stands for, its values in percent and the tolerance in points. What is
+different for one method stands under ``[methods.NAME]``.
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ def presets() -> dict[str, Path]:
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
 
 
-def read_preset(name: str) -> dict[str, Any]:
+def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     """Return the values of a preset by name, or of any TOML file by path.
+
+    method: for which the values are meant, so that what the preset says of it alone is in them.
 
     >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
     60
+    >>> read_preset("tour", "tem")
+    {'training': {'epochs': 3, 'batch_size': 128}}
     """
     from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
 
     values = _read(name)
     values.pop("published", None)
+    own = values.pop("methods", {}).get(method, {})
     base = values.pop("extends", None)
-    return values if base is None else merged(read_preset(base), values)
+    values = values if base is None else merged(read_preset(base, method), values)
+    return merged(values, own)
 
 
 def published(name: str) -> dict[str, Any]:
