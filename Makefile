@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-OUT ?= runs/wordnet
+OUT ?= runs/tour
 # Threads that wait sleep instead of spinning: see docs/decisions/0009.
 export OMP_WAIT_POLICY ?= PASSIVE
 # No advertisement in the output of mkdocs.
@@ -19,13 +19,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[all,docs,dev]"
 	@touch $@
 
-run: $(STAMP)  ## WordNet, class-IL: finetune, tem, analytic and joint side by side
-	@$(BIN)/evergraph run --dataset wordnet --method finetune --out $(OUT)/finetune --resume
-	@$(BIN)/evergraph run --dataset wordnet --method tem --out $(OUT)/tem --resume
-	@$(BIN)/evergraph run --dataset wordnet --method analytic --out $(OUT)/analytic --resume
-	@# joint goes over all earlier nodes again with every task: fewer epochs do
-	@$(BIN)/evergraph run --dataset wordnet --method joint --epochs 6 --out $(OUT)/joint --resume
-	@$(BIN)/evergraph report $(OUT)
+run: $(STAMP)  ## WordNet, class-IL: finetune, tem, analytic and joint side by side, in minutes
+	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,analytic,joint \
+		--out $(OUT) --resume --report
 
 check: $(STAMP)  ## lint, format, types, floors, documentation
 	$(BIN)/ruff check .
@@ -50,6 +46,7 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
+	$(BIN)/python benchmarks/first_run.py
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/kills.py

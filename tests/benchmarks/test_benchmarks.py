@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -312,3 +313,44 @@ def test_deltas_quick(load):
 def test_deltas_refuses_embeddings_that_disagree(load):
     with pytest.raises(ValueError, match="differ from those from scratch by 1"):
         load("deltas").difference(torch.zeros(2), torch.ones(2))
+
+
+def test_first_run_measures_a_command(load):
+    bench = load("first_run")
+    code = "import sys; print('loading'); print('task 1  AA 50.0'); sys.exit({})"
+    cost = bench.cost_of([sys.executable, "-c", code.format(0)])
+    assert 0 < cost.cpu < 60
+    assert 0 < cost.first <= cost.clock
+    assert bench.cost_of([sys.executable, "-c", "pass"]).first is None
+    with pytest.raises(ValueError, match=r"AA 50\.0"):
+        bench.cost_of([sys.executable, "-c", code.format(1)])
+
+
+def test_first_run_compares_threads(load, monkeypatch):
+    bench = load("first_run")
+    found = iter([(2.0, 3.0), (4.0, 2.0), (3.0, 1.5), (3.0, 6.0)])
+    monkeypatch.setattr(bench, "in_own_process", lambda function, *given: next(found))
+    table = bench.thread_table(TINY, epochs=1, rounds=2)
+    assert table.rows == [
+        ("one", "2.0", "1.00x", "1.5", "1.00x"),
+        ("two", "3.0", "1.50x", "2.0", "1.33x"),
+    ]
+
+
+def test_first_run_forces_threads_on_small_steps(load, monkeypatch):
+    bench = load("first_run")
+    monkeypatch.setattr(bench.threads, "WORK_A_THREAD", bench.threads.WORK_A_THREAD)  # put back
+    before, used = torch.get_num_threads(), []
+    loss = bench.Finetune.loss
+
+    def counted(learner, batch):
+        used.append(torch.get_num_threads())
+        return loss(learner, batch)
+
+    monkeypatch.setattr(bench.Finetune, "loss", counted)
+    try:
+        cpu, clock = bench.four_tasks(TINY, 2, 1)
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {2}
+    assert min(cpu, clock) > 0

@@ -112,14 +112,27 @@ def test_several_methods_learn_side_by_side(tmp_path: Path, evergraph: Evergraph
         assert (tmp_path / "both" / method / "result.json").exists()
     assert re.search("finetune.*│\n.*tem ", done.stdout)  # a row each, in the order given
     assert "results in both; evergraph report both draws them" in done.stdout
-    assert re.search(r"task 1/3  AA local, global: finetune \d", done.stderr)
-    again = evergraph(
-        "run", *SMALL, "--method", "finetune,tem", "--out", "both", "--resume", "--json"
+    first, last = (line for line in done.stderr.splitlines() if "AA" in line)
+    assert re.search(
+        r"synthetic  seed 0  task 1/3  AA local, global: finetune [\d., ]+ about", first
     )
-    found = json.loads(again.stdout)
+    assert re.search(r"task 3/3  AA local, global: finetune [\d., ]+; tem [\d., ]+$", last)
+    again = evergraph(
+        "run", *SMALL, "--method", "finetune,tem", "--out", "both", "--resume", "--json", "--report"
+    )
+    found = json.loads(again.stdout)  # one object still
+    assert (tmp_path / "both" / "report.html").exists()
     assert list(found["runs"]) == ["finetune", "tem"]
     kept = json.loads((tmp_path / "both" / "tem" / "result.json").read_text())
     assert found["runs"]["tem"]["accuracy_matrix"] == kept["accuracy_matrix"]
+
+
+def test_a_run_can_end_with_its_report(tmp_path: Path, evergraph: Evergraph) -> None:
+    done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "both", "--report")
+    assert done.stdout.splitlines()[-1].startswith("open both/report.html in a browser")
+    page = (tmp_path / "both" / "report.html").read_text()
+    assert "finetune" in page
+    assert "tem" in page
 
 
 def test_a_preset_may_say_something_of_one_method(tmp_path: Path, evergraph: Evergraph) -> None:

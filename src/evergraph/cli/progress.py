@@ -24,8 +24,9 @@ def spinner(text: str) -> Iterator[None]:
 class RunProgress:
     """A bar over all tasks and seeds of some runs, on stderr.
 
-    On a terminal the bar moves with every epoch; in a log a line is written after each task, but
-    no more than one in ten seconds, so that long runs show life and short ones stay quiet.
+    On a terminal the bar moves with every epoch; in a log a line is written after each task that
+    all runs have learned, but no more than one in ten seconds, so that long runs show life and
+    short ones stay quiet. The very first accuracy is said at once.
 
     Args:
         label: what is learned.
@@ -48,7 +49,8 @@ class RunProgress:
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
         self._done = 0
-        self._found: dict[str, str] = {}
+        self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
+        self._task = (-1, -1)  # ... this task of this seed
         self._started = self._said = time.monotonic()
         self._bar = Progress(
             SpinnerColumn(),
@@ -76,9 +78,11 @@ class RunProgress:
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Say what a task of a run came to."""
         local, union = (100 * _mean(report.rows[way]["balanced"]) for way in ("local", "global"))
+        if self._task != (seed, report.index):
+            self._task, self._found = (seed, report.index), {}
         self._found[name] = f"{name} {local:.1f}, {union:.1f}"
         said = f"AA {local:.1f} local, {union:.1f} global"
-        if len(self._epochs) > 1:  # side by side, as far as they are
+        if len(self._epochs) > 1:
             said = f"AA local, global: {'; '.join(self._found.values())}"
         text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
         self._done += 1
@@ -88,7 +92,8 @@ class RunProgress:
     def _say(self, text: str) -> None:
         now = time.monotonic()
         last = self._done == self._total
-        if self._console.is_terminal or (now - self._said < 10 and self._done > 1 and not last):
+        due = now - self._said >= 10 and len(self._found) == len(self._epochs)
+        if self._console.is_terminal or not (due or last or self._done == 1):
             return
         self._said = now
         share = self._done / self._total

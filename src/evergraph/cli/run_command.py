@@ -61,6 +61,7 @@ def run_command(
     preset: str | None = typer.Option(None, help="A preset's name, or a TOML file."),
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
+    report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
@@ -103,6 +104,10 @@ def run_command(
         _print_result(results[0], folder)
     else:
         _print_comparison(results, folder)
+    if report:
+        _draw(folder, said=not as_json)
+    elif not as_json and len(results) > 1:
+        typer.echo(f"results in {folder}; evergraph report {folder} draws them")
 
 
 def _batch_size(text: str | None) -> int | str | None:
@@ -158,7 +163,16 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
     title = "class-balanced accuracy in percent, mean ± deviation"
     print_table(COLUMNS, comparison(runs), title)
-    typer.echo(f"results in {folder}; evergraph report {folder} draws them")
+
+
+def _draw(folder: Path, *, said: bool) -> None:
+    """Write the report of a folder, and say what to open."""
+    from evergraph.reports import collect, write_report
+
+    with spinner("drawing the report"):
+        path = write_report(collect(folder), folder)
+    if said:
+        typer.echo(f"open {path} in a browser: every number above, its table and its figures")
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
