@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, reach
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
-from evergraph.nn import Backbone, backbones
+from evergraph.nn import PDGNN, Backbone, backbones
 from evergraph.nn.gnn import GNN
 
 NAMES = backbones.names()
@@ -339,3 +340,16 @@ def test_hyper_parameters_that_make_no_sense_are_refused(
 def test_an_unknown_aggregation_lists_those_that_exist() -> None:
     with pytest.raises(UnknownNameError, match="normalised, sum"):
         backbones.make("gcn", aggregation="mean")
+
+
+def test_a_training_step_does_not_ask_how_much_memory_is_free() -> None:
+    class Unasked(Resources):
+        def fits(self, size: int) -> bool:
+            pytest.fail("asked")
+
+    model = PDGNN(hidden=(2,))
+    model.place(torch.device("cpu"), Unasked())
+    model.begin(3, generator=torch.Generator())
+    model.grow(2, generator=torch.Generator())
+    scores = model(torch.eye(3), torch.tensor([2, 0]), generator=torch.Generator())
+    assert scores.shape == (2, 2)

@@ -103,10 +103,12 @@ class PDGNN(Backbone):
     ) -> Tensor:
         """Return f_out of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
-        embeddings = self.taken(inputs, rows)
         if self.training:
-            scores: Tensor = self.head(embeddings, generator=generator)
+            # A step's rows are multiplied at once: how much memory is free need not be asked.
+            batch = inputs if rows is None else take_rows(inputs, rows.to(inputs.device))
+            scores: Tensor = self.head(batch.to(self.device, torch.float32), generator=generator)
             return scores
+        embeddings = self.taken(inputs, rows)
         return torch.cat([self.head(part) for part in embeddings.split(PREDICT_ROWS)])
 
     def step_work(self, rows: int) -> int | None:
