@@ -19,6 +19,7 @@ from evergraph.cli.options import (
 )
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import RunProgress, spinner
+from evergraph.core.extras import require
 
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
@@ -90,6 +91,8 @@ def run_command(
         "seeds": parse_seeds(seeds),
         "device": device,
     }
+    if report:
+        require("matplotlib", extra="report", why="--report")
     configs = several(method, preset, given, parse_settings(settings))
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address)
@@ -98,16 +101,18 @@ def run_command(
     except KeyboardInterrupt:
         say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
+    page = _drawn(folder) if report else None  # before anything is printed: that may fail
     if as_json:
         print_json(_as_dict(results, folder))
-    elif len(results) == 1:
+        return
+    if len(results) == 1:
         _print_result(results[0], folder)
     else:
         _print_comparison(results, folder)
-    if report:
-        _draw(folder, said=not as_json)
-    elif not as_json and len(results) > 1:
-        typer.echo(f"results in {folder}; evergraph report {folder} draws them")
+    if page is not None:
+        say(f"open {page} in a browser: every number above, its table and its figures")
+    elif len(results) > 1:
+        say(f"results in {folder}; evergraph report {folder} draws them")
 
 
 def _batch_size(text: str | None) -> int | str | None:
@@ -159,20 +164,19 @@ def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import COLUMNS, Finished, comparison
+    from evergraph.reports.table import deviations
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    title = "class-balanced accuracy in percent, mean ± deviation"
+    title = f"class-balanced accuracy in percent{deviations(runs)}"
     print_table(COLUMNS, comparison(runs), title)
 
 
-def _draw(folder: Path, *, said: bool) -> None:
-    """Write the report of a folder, and say what to open."""
+def _drawn(folder: Path) -> Path:
+    """Write the report of a folder, and return its page."""
     from evergraph.reports import collect, write_report
 
     with spinner("drawing the report"):
-        path = write_report(collect(folder), folder)
-    if said:
-        typer.echo(f"open {path} in a browser: every number above, its table and its figures")
+        return write_report(collect(folder), folder)
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
