@@ -24,9 +24,17 @@ DRAWN = ("embedding-coverage", "influence")
 REFRESHED = ("tem", "analytic", "auto")
 
 
-def make(name: str, device: str, *, seed: int = 0, epochs: int = 8, **options: Any) -> Learner:
+def make(
+    name: str,
+    device: str,
+    *,
+    seed: int = 0,
+    epochs: int = 8,
+    batch_size: int | None = None,
+    **options: Any,
+) -> Learner:
     """Return a learner without dropout, whose draws would differ from device to device."""
-    trainer = Trainer(epochs=epochs, batch_size=None, device=device)
+    trainer = Trainer(epochs=epochs, batch_size=batch_size, device=device)
     if "backbone" not in options:
         options["backbone"] = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
     if name == "analytic":
@@ -69,7 +77,7 @@ def test_learns_what_a_cpu_learns(name: str, edges: Any, small_graph: Graph, on_
 def test_learns_the_newest_task_in_class_il(name: str, edges: Any, on_gpu: Graph) -> None:
     # A GPU draws other weights than a CPU, and what is left of old classes hangs on them.
     stream = GraphStream(on_gpu, edges=edges)
-    reports = list(learn_stream(make(name, "cuda"), stream))
+    reports = list(learn_stream(make(name, "cuda", batch_size=64), stream))
     assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
     assert reports[-1].rows["global" if edges == "all" else "local"]["balanced"][-1] > 0.8
 

@@ -53,5 +53,6 @@ def test_recorded_steps_give_what_ordinary_ones_give(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(BackboneLearner, "draws_from", None)
     ordinary = trained()
     for name, value in recorded.items():
-        torch.testing.assert_close(value, again[name], rtol=0, atol=0)
+        # cuBLAS promises no bits where several streams are at work (another process is enough).
+        torch.testing.assert_close(value.double(), again[name].double(), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(value.double(), ordinary[name].double(), rtol=1e-3, atol=1e-4)
