@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn import GCN, PDGNN, RandomFeatures, expansion
+from evergraph.nn import GCN, PDGNN, RandomFeatures, expansion, random_features
 
 # Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
 POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
@@ -144,3 +144,46 @@ def test_the_work_of_a_step_is_counted_by_hand() -> None:
     expanded.grow(2, generator=generator)
     assert expanded.step_work(10) == 10 * (3 * 7 + 7 * 2)
     assert GCN().step_work(10) is None  # it goes over the whole graph, whatever the rows
+
+
+def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RandomFeatures(width=6)
+    model.begin(3, generator=torch.Generator().manual_seed(0))
+    model.grow(2, generator=torch.Generator().manual_seed(0))
+    model.eval()
+    expanded: list[int] = []
+    expand = RandomFeatures.expand
+
+    def counted(self: RandomFeatures, embeddings: Tensor) -> Tensor:
+        expanded.append(len(embeddings))
+        return expand(self, embeddings)
+
+    monkeypatch.setattr(RandomFeatures, "expand", counted)
+    inputs, rows = torch.eye(3), torch.tensor([2, 0])
+    before = model(inputs, rows)
+    assert model.head is not None
+    model.head.weight.data *= 2  # V may change, φ does not
+    torch.testing.assert_close(model(inputs, rows), 2 * before)
+    assert expanded == [2]
+    rows[1] = 1  # written to: not what was asked for before
+    torch.testing.assert_close(model(inputs, rows)[1], model(inputs, torch.tensor([1]))[0])
+    inputs *= 3
+    torch.testing.assert_close(model(inputs, rows)[0], 6 * before[0])
+    other = torch.ones(3, 3)
+    torch.testing.assert_close(model(other, rows)[0], model(other, torch.tensor([0]))[0])
+    assert expanded == [2, 2, 1, 2, 2, 1]
+    monkeypatch.setattr(random_features, "KEPT_BYTES", 47)  # two rows of six float32 are 48
+    for _ in range(2):
+        model(other, rows)
+    assert expanded[6:] == [2, 2]
+
+
+def test_features_are_let_go_with_the_rows_they_are_of() -> None:
+    model = RandomFeatures(width=6)
+    model.begin(3, generator=torch.Generator())
+    model.grow(2, generator=torch.Generator())
+    rows = torch.tensor([2, 0])
+    model.eval()(torch.eye(3), rows)
+    assert len(model._kept) == 1
+    del rows
+    assert len(model._kept) == 0

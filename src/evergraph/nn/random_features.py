@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.nn.backbone import Recipe, backbones
@@ -15,6 +18,10 @@ from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
+
+# Features of rows that are asked for as the same tensor again, as an exam is after every task, are
+# kept if they are no larger, and expanded once.
+KEPT_BYTES = 1 << 26
 
 
 @backbones.register
@@ -71,6 +78,7 @@ class RandomFeatures(PDGNN):
         self.centred = centred
         self._dims = 0
         self._drawn: tuple[int, Tensor, Tensor] | None = None  # of which seed, R, b
+        self._kept = WeakIdKeyDictionary()  # rows -> what they were rows of, and their features
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Draw the seed of R and make V."""
@@ -96,15 +104,28 @@ class RandomFeatures(PDGNN):
     ) -> Tensor:
         """Return φ(e) V of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
-        embeddings = self.taken(inputs, rows)
         if not self.training:
-            return torch.cat([self.head(self.expand(part)) for part in self.blocks(embeddings)])
-        features = self.expand(embeddings)
+            return torch.cat([self.head(part) for part in self._parts(inputs, rows)])
+        features = self.expand(self.taken(inputs, rows))
         if self.dropout:
             assert generator is not None, "dropout draws from the generator it is given"
             features *= dropout_mask(features.shape, self.dropout, generator=generator)
         scores: Tensor = self.head(features)
         return scores
+
+    def _parts(self, inputs: Tensor, rows: Tensor | None) -> Iterable[Tensor]:
+        """Return φ(e) of some embeddings in blocks, from memory where it was asked for before."""
+        if rows is None or 4 * self.width * len(rows) > KEPT_BYTES:
+            return map(self.expand, self.blocks(self.taken(inputs, rows)))
+        # Whether anything has been written to since, a tensor knows.
+        state = rows._version, inputs._version, int(self.seed), self.centre._version
+        whole, known, parts = self._kept.get(rows, (lambda: None, None, []))
+        if whole() is not inputs or known != state:
+            parts = [*map(self.expand, self.blocks(self.taken(inputs, rows)))]
+            if self.embeddings.resources.fits(sum(part.nbytes for part in parts)):
+                self._kept[rows] = ref(inputs), state, parts
+        found: list[Tensor] = parts
+        return found
 
     def step_work(self, rows: int) -> int | None:
         """Return how many multiplications φ(e) V of so many rows takes."""
