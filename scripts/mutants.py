@@ -545,7 +545,7 @@ def forked(work: Callable[[], int], *, log: Path, seconds: float) -> int:
         finally:
             sys.stdout.flush()
             os._exit(code)
-    deadline = time.monotonic() + 5 * seconds  # waiting costs no processor time
+    deadline = time.monotonic() + 10 * seconds  # waiting costs no processor time
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
