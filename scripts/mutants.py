@@ -40,7 +40,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -321,9 +321,9 @@ class Mutator(ast.NodeVisitor):
             start=first, end=last, before=whole, after=changed,
         )  # fmt: skip
         if shown is not None:  # what a key says of a long call
-            mutant = Mutant(**{**asdict(mutant), "kind": f"{kind} {shown}"})
+            mutant = replace(mutant, kind=f"{kind} {shown}")
         number = self._seen[mutant.key] = self._seen.get(mutant.key, -1) + 1
-        self.mutants.append(Mutant(**{**asdict(mutant), "occurrence": number}))
+        self.mutants.append(replace(mutant, occurrence=number))
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         assert isinstance(node, ast.expr | ast.stmt | ast.keyword)
@@ -726,6 +726,10 @@ def main() -> None:
             nodeids = tests_for(mutant, reached, slowest=asked.slowest, budget=asked.budget)
             expected = sum(reached[nodeid].seconds for nodeid in nodeids)
             verdict = judge(mutant, nodeids, seconds=20 + 3 * expected)
+            if verdict.by.startswith(("exit", "import")):  # no test has failed: was it the fault?
+                control = replace(mutant, after=mutant.before)
+                if judge(control, nodeids, seconds=20 + 3 * expected).outcome == "killed":
+                    raise SystemExit(f"{verdict.by} without a fault, too: see {WORK / 'last.log'}")
             verdicts.append(verdict)
             print(f"{len(verdicts)}/{len(chosen)} {verdict.outcome} {verdict.key}", flush=True)
             kept = WORK / f"seed-{asked.seed}.json"
