@@ -19,9 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Options, Table, ms, run, seconds_of, times
 
 from evergraph.core.seeding import seeded
-from evergraph.online.change import Change
-from evergraph.online.growing_graph import GrowingGraph
-from evergraph.online.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import EmbeddingCache, topologies
 
 SIZES = (100_000, 300_000, 1_000_000)
@@ -59,7 +58,7 @@ class Growing:
         self.recomputed = 0
         self.entries = 0
 
-    def _add(self, nodes: int, edges: Tensor) -> Change:
+    def _add(self, nodes: int, edges: Tensor) -> GraphChange:
         features = torch.randn(nodes, FEATURES, generator=self.generator)
         change = self.graph.add(features, edges)
         self.moved = self.live.update(self.graph, change)

@@ -29,8 +29,8 @@ from benchmarks.measure import (
 )
 
 from evergraph.core.resources import Resources
-from evergraph.datasets.importing import import_graph
-from evergraph.datasets.table_folder import read_table_folder
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
 
 BEGUN = b"begun"
 PER_DELTA = 3  # nodes

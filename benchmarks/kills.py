@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.kill_writer import BEGUN, delta, digest, make, write
 from benchmarks.measure import Options, Table, run
 
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder
 
 NOBODY = ("", 0)
 KILLS, QUICK = 200, 20

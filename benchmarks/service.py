@@ -29,10 +29,10 @@ from benchmarks.measure import Options, Table, megabytes, ms, run, times
 
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
-from evergraph.server.arrow_delta import arrow_from_delta
-from evergraph.server.media import ARROW, JSON
+from evergraph.server.arrow import arrow_from_delta
+from evergraph.server.http import ARROW, JSON
 
 FEATURES, CLASSES, EDGES, NEAR = 32, 20, 10, 500
 NEW = 100  # nodes of a delta

@@ -102,7 +102,7 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
 def test_failures_and_searches_are_told_and_the_exit_code_is_1(
     tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.experiments.bench import clerk
+    from evergraph.experiments.bench import scheduler as clerk
     from evergraph.experiments.bench.pool import Event
     from evergraph.experiments.bench.worker import learn
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.datasets.edge_sorter import EdgeSorter
+from evergraph.datasets.importing.sorter import EdgeSorter
 
 NODES = "id,label,f\n" + "".join(f"n{node},{node % 4},{node}\n" for node in range(60))
 EDGES = "source,target\n" + "".join(

@@ -13,11 +13,11 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
-from evergraph.datasets.importing import import_graph
+from evergraph.datasets.importing.importing import import_graph
 from evergraph.experiments.runner import versions
 from evergraph.graphs import Graph
+from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
-from evergraph.online.table_deltas import read_deltas
 from evergraph.reports import write_report
 from evergraph.reports.figures.picture import Frame, drawn
 
@@ -47,7 +47,7 @@ def pair() -> Graph:
 
 
 def sent(folder: Path) -> bytes:
-    from evergraph.server.arrow_delta import arrow_from_delta
+    from evergraph.server.arrow import arrow_from_delta
 
     return arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
 
@@ -110,8 +110,8 @@ def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
 def test_a_service_without_pyarrow_refuses_arrow(
     tmp_path: Path, without: Callable[[str], None]
 ) -> None:
-    from evergraph.server.arrow_delta import delta_from_arrow
-    from evergraph.server.refusal import RefusedError
+    from evergraph.server.arrow import delta_from_arrow
+    from evergraph.server.http import RefusedError
 
     body = sent(tmp_path)
     without("pyarrow")

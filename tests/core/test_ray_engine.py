@@ -20,12 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine
-from evergraph.core.engines import make_engine
+from evergraph.core.engine import LocalEngine, make_engine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
-from evergraph.core.parcel import Part, pack, unpack
 from evergraph.core.ray_engine import IN_FLIGHT, RayEngine
+from evergraph.core.ray_transport import Part, pack, unpack
 from evergraph.graphs import Graph
 
 

@@ -9,7 +9,7 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.catalogue import Facts, catalogue, check_facts
-from evergraph.datasets.npz_file import read_npz
+from evergraph.datasets.files.npz import read_npz
 from evergraph.graphs import Graph
 
 TINY = Facts(

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.datasets import edge_sorter
-from evergraph.datasets.appended_array import AppendedArray
-from evergraph.datasets.edge_sorter import EdgeSorter, Sorted
-from evergraph.datasets.key_runs import KeyRuns
+from evergraph.datasets.importing import sorter as edge_sorter
+from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.datasets.importing.sorter import EdgeSorter, KeyRuns, Sorted
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
 

@@ -25,12 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.resources import Resources
-from evergraph.datasets import import_stages, node_index
-from evergraph.datasets.importing import import_graph
-from evergraph.datasets.node_index import NodeIndex
-from evergraph.datasets.one_at_a_time import one_at_a_time
-from evergraph.datasets.table_folder import read_table_folder
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.importing import node_index
+from evergraph.datasets.importing import stages as import_stages
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.importing.node_index import NodeIndex
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 

@@ -10,7 +10,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import join, load
-from evergraph.datasets.npz_file import write_npz
+from evergraph.datasets.files.npz import write_npz
 from evergraph.graphs import Graph
 from evergraph.streams import GraphStream
 

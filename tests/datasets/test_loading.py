@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-import evergraph.datasets.gnpz
-import evergraph.datasets.synthetic  # noqa: F401
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.files.npz import write_npz
 from evergraph.datasets.loading import load, read_path
-from evergraph.datasets.npz_file import write_npz
 from evergraph.graphs import Graph
 
 FACTS = Facts(

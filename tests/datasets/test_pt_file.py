@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.pt_file import read_pt
+from evergraph.datasets.files.pt import read_pt
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 

@@ -15,9 +15,16 @@ import torch_geometric.datasets
 from evergraph.core.errors import DataError, DownloadError
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import SUMS, sha256
-from evergraph.datasets.gnpz import CoauthorCS, CoauthorPhysics, Computers, CoraFull, Photo
-from evergraph.datasets.published import KEPT, Published
-from evergraph.datasets.reddit import Reddit
+from evergraph.datasets.published import (
+    KEPT,
+    CoauthorCS,
+    CoauthorPhysics,
+    Computers,
+    CoraFull,
+    Photo,
+    Published,
+    Reddit,
+)
 
 GNPZ = [CoraFull, Computers, Photo, CoauthorCS, CoauthorPhysics]
 FACTS = Facts(

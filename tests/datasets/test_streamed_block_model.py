@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.datasets.size_laws import geometric_sizes, log_normal_sizes
-from evergraph.datasets.streamed_block_model import StreamedBlockModel
-from evergraph.datasets.stub_matching import StubMatching
+from evergraph.datasets.generated.block_model import StreamedBlockModel, StubMatching
+from evergraph.datasets.generated.synthetic import geometric_sizes, log_normal_sizes
 
 
 def rng(seed: int = 0) -> np.random.Generator:

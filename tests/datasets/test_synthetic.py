@@ -8,8 +8,8 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.datasets.block_model import BlockModel
-from evergraph.datasets.synthetic import Synthetic, class_sizes
+from evergraph.datasets.generated.block_model import BlockModel
+from evergraph.datasets.generated.synthetic import Synthetic, class_sizes
 from evergraph.graphs import Graph, homophily
 
 

@@ -13,8 +13,8 @@ import pyarrow.parquet
 import pytest
 
 from evergraph.core.errors import DataError
-from evergraph.datasets import import_stages
-from evergraph.datasets.importing import import_graph
+from evergraph.datasets.importing import stages as import_stages
+from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
 

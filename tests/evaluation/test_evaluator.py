@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.answers import Answers
 from evergraph.core.errors import UnknownNameError
+from evergraph.core.predictions import Predictions
 from evergraph.evaluation import evaluate
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.graphs import Graph
@@ -42,12 +42,14 @@ class Oracle:
         self.sure = sure
         self.asked: list[tuple[Graph, Tensor, Tensor | None]] = []
 
-    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
+    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
         self.asked.append((graph, nodes, tasks))
         numbers = graph.features[nodes, 0].long()
         arrival = [ORDER.index(label) for label in LABELS[numbers].tolist()]
         classes = torch.tensor([self.change(label) for label in arrival])
-        return Answers(classes, torch.full((len(nodes),), self.sure), self.novelty(arrival, graph))
+        return Predictions(
+            classes, torch.full((len(nodes),), self.sure), self.novelty(arrival, graph)
+        )
 
     def novelty(self, arrival: list[int], graph: Graph) -> Tensor:
         return torch.tensor([NOVELTY[label] for label in arrival])
@@ -121,7 +123,7 @@ def test_the_right_nodes_are_asked_about() -> None:
 
 def test_a_predictor_that_errs_in_the_union_only_is_told_apart() -> None:
     class Confused(Oracle):
-        def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
+        def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
             right = super().answer(graph, nodes, tasks)
             wrong = replace(right, classes=torch.zeros_like(right.classes))
             return right if graph.num_nodes < 50 else wrong

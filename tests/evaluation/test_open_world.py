@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from evergraph.core.label_space import LabelSpace
-from evergraph.evaluation.marking import Marked
 from evergraph.evaluation.open_world import forward_transfer, rejection
+from evergraph.evaluation.scoring import Scored
 
 LEARNED = LabelSpace("class-il", (2, 0))  # two tasks, the second without a class of its own
 
 
 def marked(
     labels: list[int], *, tasks: list[int], classes: list[int], novelty: list[float]
-) -> Marked:
-    return Marked(
+) -> Scored:
+    return Scored(
         classes=torch.tensor(classes),
         confidence=torch.ones(len(labels)),
         novelty=torch.tensor(novelty),

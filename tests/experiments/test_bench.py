@@ -16,7 +16,8 @@ import torch
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
-from evergraph.experiments.bench import capacity, clerk
+from evergraph.experiments.bench import capacity
+from evergraph.experiments.bench import scheduler as clerk
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.capacity import default_workers, threads_of
 from evergraph.experiments.bench.config import BenchConfig

@@ -25,7 +25,7 @@ from evergraph.experiments.bench.worker import Work
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph
-from evergraph.graphs.hyperloglog import estimate_reach_sizes
+from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.memory import Candidates, gathered_statistics, samplers
 from evergraph.topology import column_blocks
 

@@ -17,10 +17,12 @@ from torch import Tensor
 from evergraph.core.engine import Work
 from evergraph.core.errors import ConfigurationError, ResourceError
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, estimate_reach_sizes, hyperloglog, reach, row_sweep
-from evergraph.graphs.distinct_count import SEED, TOP, distinct_count, hashed, splitmix64
+from evergraph.graphs import Graph, estimate_reach_sizes, reach
+from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.graphs.kernels.torch_max import piecewise_max
+from evergraph.graphs.reach import hyperloglog
+from evergraph.graphs.reach.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64
 
 NODES = 12
 pairs = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)

@@ -14,20 +14,14 @@ from torch import Tensor
 
 from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
-from evergraph.graphs import (
-    Graph,
-    covered_nodes,
-    estimate_reach_sizes,
-    reach,
-    reach_cost,
-    reach_sizes,
-    row_sweep,
-    searched_reach,
-)
+from evergraph.graphs import Graph, covered_nodes, estimate_reach_sizes, reach, reach_sizes
+from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.kernels.numba_ego import search
-from evergraph.graphs.reach import reach_blocks, reaching_nodes
-from evergraph.graphs.reach_cost import ReachCost, search_costs, walk_counts
-from evergraph.graphs.searched_reach import searched_sizes
+from evergraph.graphs.reach import cost as reach_cost
+from evergraph.graphs.reach import search as searched_reach
+from evergraph.graphs.reach.cost import ReachCost, search_costs, walk_counts
+from evergraph.graphs.reach.reach import reach_blocks, reaching_nodes
+from evergraph.graphs.reach.search import searched_sizes
 
 Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
@@ -247,7 +241,7 @@ def test_the_choice_is_made_from_the_cost_and_said(
     exact = reach_sizes(graph, nodes, hops=2, method="exact")
     rounded = estimate_reach_sizes(graph, nodes, hops=2).round().long()
     assert not exact.equal(rounded)
-    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach_cost"):
+    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach.cost"):
         assert reach_sizes(graph, nodes, hops=2).equal(exact)
         monkeypatch.setattr(reach_cost, "WALK_SECONDS", 1.0)
         assert reach_sizes(graph, nodes, hops=2).equal(rounded)

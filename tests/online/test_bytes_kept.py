@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead
-from evergraph.online.live_embeddings import LiveEmbeddings
 from evergraph.topology import H2GCN, SGC, Identity, TopologyEncoder
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes, digest_of
 from evergraph.online.delta import Delta
-from evergraph.online.delta_bytes import delta_from_bytes, delta_to_bytes, digest_of
 
 # Lone surrogates too: JSON can carry them.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)

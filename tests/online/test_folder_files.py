@@ -10,14 +10,13 @@ import torch
 from safetensors import SafetensorError
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.online import snapshot
-from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
-from evergraph.online.acknowledged import Acknowledged
 from evergraph.online.delta import Delta
+from evergraph.online.folder import snapshot
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
+from evergraph.online.folder.snapshot import read_snapshot, write_snapshot
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
-from evergraph.online.snapshot import read_snapshot, write_snapshot
 
 
 def opened(path: Path, *, readonly: bool = False) -> LearnerFolder:
@@ -53,7 +52,7 @@ def test_what_cannot_be_cleared_away_keeps_nobody_out(tmp_path: Path) -> None:
 
 def test_a_reader_too_is_refused_what_lost_its_end(tmp_path: Path) -> None:
     filled(tmp_path)
-    (tmp_path / ACKNOWLEDGED).write_bytes(b"%020d\n" % 2)
+    (tmp_path / ACKNOWLEDGED_FILE).write_bytes(b"%020d\n" % 2)
     with pytest.raises(DataError, match="ends with delta 1, but 2 were acknowledged"):
         opened(tmp_path, readonly=True)
 
@@ -61,10 +60,10 @@ def test_a_reader_too_is_refused_what_lost_its_end(tmp_path: Path) -> None:
 def test_others_may_read_and_not_write(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        Acknowledged(tmp_path / ACKNOWLEDGED).close()
+        Acknowledged(tmp_path / ACKNOWLEDGED_FILE).close()
     finally:
         os.umask(before)
-    assert (tmp_path / ACKNOWLEDGED).stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / ACKNOWLEDGED_FILE).stat().st_mode & 0o777 == 0o644
 
 
 def test_a_snapshot_says_in_what_way_a_file_is_damaged(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
-from evergraph.online.growing_array import GrowingArray
-from evergraph.online.growing_graph import GrowingGraph
-from evergraph.online.neighbour_lists import NeighbourLists
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.neighbour_lists import NeighbourLists
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 

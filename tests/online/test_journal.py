@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
-from evergraph.online.acknowledged import Acknowledged, acknowledged_in
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
-from evergraph.online.delta_bytes import delta_to_bytes
-from evergraph.online.journal import FILE, STEP, Journal
+from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged, acknowledged_in
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / FILE
+    return tmp_path / JOURNAL_FILE
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert [seq for seq, _ in journal.after(4)] == [5]
     assert journal.known("1", data(1, third)).seq == 1
     journal.tidy()
-    assert path.with_name(f"{FILE}-wal").stat().st_size == 0
+    assert path.with_name(f"{JOURNAL_FILE}-wal").stat().st_size == 0
     assert path.stat().st_size < 1.5 * len(data(5, third))
     assert data(5, third)[-1000:] in path.read_bytes()
     assert data(4, third)[-1000:] not in path.read_bytes()
@@ -138,7 +137,7 @@ def test_a_reader_follows_and_writes_nothing(journal, path):
 
 
 def test_the_number_of_acknowledged_deltas(tmp_path):
-    path = tmp_path / ACKNOWLEDGED
+    path = tmp_path / ACKNOWLEDGED_FILE
     assert acknowledged_in(path) == 0
     noted = Acknowledged(path)
     assert acknowledged_in(path) == 0

@@ -10,15 +10,15 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 FATAL = [
-    ("evergraph.online.snapshot:save_file", 1),
-    *(("evergraph.online.snapshot:sync", call) for call in range(1, 6)),
-    ("evergraph.online.snapshot_shelf:remove_snapshot", 1),
-    ("evergraph.online.journal:Journal.drop", 2),
-    ("evergraph.online.journal:Journal.tidy", 2),
+    ("evergraph.online.folder.snapshot:save_file", 1),
+    *(("evergraph.online.folder.snapshot:sync", call) for call in range(1, 6)),
+    ("evergraph.online.folder.snapshot:remove_snapshot", 1),
+    ("evergraph.online.folder.journal:Journal.drop", 2),
+    ("evergraph.online.folder.journal:Journal.tidy", 2),
     ("evergraph.online.learner:OnlineLearner.apply", 4),  # in the journal, not in the learner
-    ("evergraph.online.journal:Journal.append", 3),
-    ("evergraph.online.acknowledged:Acknowledged.note", 3),
-    ("evergraph.online.recovery:read_snapshot", 1),
+    ("evergraph.online.folder.journal:Journal.append", 3),
+    ("evergraph.online.folder.markers:Acknowledged.note", 3),
+    ("evergraph.online.folder.recovery:read_snapshot", 1),
 ]
 
 
@@ -38,7 +38,9 @@ def test_twenty_kills_at_random_moments(kills, tmp_path):
 
 def test_kills_at_every_step(kills, tmp_path):
     killer = kills.Killer(tmp_path / "folder", every=2)
-    killer.kill_at("evergraph.online.journal:Journal.tidy", 3)  # some snapshots to begin with
+    killer.kill_at(
+        "evergraph.online.folder.journal:Journal.tidy", 3
+    )  # some snapshots to begin with
     for function, call in FATAL:
         found = killer.kill_at(function, call)
         assert (found.lost, found.twice, found.other_bits) == (0, 0, False), (function, call)
@@ -48,9 +50,9 @@ def test_kills_at_every_step(kills, tmp_path):
 def test_a_kill_while_the_folder_is_made(kills, tmp_path):
     for place, function in enumerate(
         (
-            "evergraph.online.opening:Journal",
-            "evergraph.online.opening:store_parameters",
-            "evergraph.online.format_file:sync",
+            "evergraph.online.folder.markers:Journal",
+            "evergraph.online.folder.markers:store_parameters",
+            "evergraph.online.folder.markers:sync",
         )
     ):
         killer = kills.Killer(tmp_path / f"folder-{place}")

@@ -23,17 +23,14 @@ from evergraph.core.errors import (
     ResourceError,
     StoppedError,
 )
-from evergraph.online import snapshot
-from evergraph.online.acknowledged import FILE as ACKNOWLEDGED
-from evergraph.online.applied import Applied
-from evergraph.online.compactor import Compactor
-from evergraph.online.delta import Delta
-from evergraph.online.folder_lock import FILE as LOCK
-from evergraph.online.format_file import FILE as FORMAT
-from evergraph.online.format_file import stored_parameters
-from evergraph.online.journal import FILE as JOURNAL
-from evergraph.online.journal import Journal
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.core.file_lock import LOCK_FILE
+from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder import snapshot
+from evergraph.online.folder.compactor import Compactor
+from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
+from evergraph.online.folder.journal import Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, stored_parameters
 
 
 class StandIn:
@@ -53,14 +50,14 @@ class StandIn:
         if "refused" in delta.nodes or any(node in self.names for node in delta.nodes):
             raise DataError(f"{delta.nodes[0]!r} is refused")
 
-    def apply(self, delta: Delta) -> Applied:
+    def apply(self, delta: Delta) -> DeltaResult:
         self.total.mul_(self.decay)  # in place: a snapshot must not follow
         if "breaks" in delta.nodes:
             raise MemoryError("no more of it")
         self.total += delta.features.sum(0)
         self.names += delta.nodes
         self.seq += 1
-        return Applied(seq=self.seq, new_nodes=len(delta.nodes), recomputed=len(self.names))
+        return DeltaResult(seq=self.seq, new_nodes=len(delta.nodes), recomputed=len(self.names))
 
     def state(self):
         return {"total": self.total, "same": self.total, "turned": torch.ones(2, 3).t()}
@@ -152,7 +149,7 @@ def test_the_same_key_twice_counts_once(tmp_path, compact_at):
     filled(tmp_path, 5, compact_at=compact_at)
     with opened(tmp_path) as folder:  # also when the delta itself has been dropped long ago
         assert folder.submit(delta(1, key="k1")) == first
-        assert folder.submit(delta(5, key="k5")) == Applied(seq=5, new_nodes=1, recomputed=5)
+        assert folder.submit(delta(5, key="k5")) == DeltaResult(seq=5, new_nodes=1, recomputed=5)
         with pytest.raises(KeyReusedError, match="'k5' belongs to delta 5"):
             folder.submit(delta(6, key="k5"))
         assert bits(folder.learner) == twin(5)
@@ -308,7 +305,7 @@ def test_a_journal_that_lost_its_end_is_refused(tmp_path, compact_at):
 def test_a_journal_older_than_the_snapshot_is_refused(tmp_path):
     filled(tmp_path, 5, compact_at=(4,))
     edit_journal(tmp_path, "DELETE FROM deltas WHERE seq > 2")
-    (tmp_path / ACKNOWLEDGED).unlink()
+    (tmp_path / ACKNOWLEDGED_FILE).unlink()
     with pytest.raises(DataError, match=r"ends with delta 2, but 4 were acknowledged"):
         opened(tmp_path)
 
@@ -322,7 +319,7 @@ def test_a_missing_journal_is_refused(tmp_path):
 
 def test_a_missing_format_file_is_refused(tmp_path):
     filled(tmp_path, 2)
-    (tmp_path / FORMAT).unlink()
+    (tmp_path / FORMAT_FILE).unlink()
     with pytest.raises(DataError, match=r"evergraph-learner.json: is missing, but the journal"):
         opened(tmp_path)
 
@@ -481,14 +478,14 @@ def test_a_second_writer_is_told_who_writes(tmp_path):
 
 def test_a_dead_process_leaves_no_lock(tmp_path):
     opened(tmp_path).close()
-    (tmp_path / LOCK).write_text("4194304\n")
+    (tmp_path / LOCK_FILE).write_text("4194304\n")
     opened(tmp_path).close()
 
 
 HOLD = """
 import sys
 from pathlib import Path
-from evergraph.online.folder_lock import FolderLock
+from evergraph.online.folder.markers import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
@@ -555,9 +552,9 @@ def test_other_parameters_are_refused(tmp_path):
 
 def test_an_unknown_format_says_what_to_do(tmp_path):
     filled(tmp_path, 1)
-    content = json.loads((tmp_path / FORMAT).read_text())
+    content = json.loads((tmp_path / FORMAT_FILE).read_text())
     content |= {"format": 2, "evergraph": "9.1"}
-    (tmp_path / FORMAT).write_text(json.dumps(content))
+    (tmp_path / FORMAT_FILE).write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"is of format 2, .* install evergraph 9.1 or newer"):
         opened(tmp_path)
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs.kernels import numba_works
-from evergraph.online import live_smoother
-from evergraph.online.change import Change
-from evergraph.online.growing_graph import GrowingGraph
-from evergraph.online.live_embeddings import LiveEmbeddings, Moved
-from evergraph.online.live_smoother import LiveSmoother
+from evergraph.online.graph import live_smoother
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
+from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import EmbeddingCache, topologies
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
@@ -147,9 +146,11 @@ def changes(graph: GrowingGraph, delta: tuple[int, list[tuple[int, int]], set[in
         yield graph.remove(torch.tensor(sorted({known[node % len(known)] for node in gone})))
 
 
-def follow(graph: GrowingGraph, live: LiveEmbeddings, change: Change, shadow: Tensor) -> Tensor:
+def follow(
+    graph: GrowingGraph, live: LiveEmbeddings, change: GraphChange, shadow: Tensor
+) -> Tensor:
     """Update, hold what is said to have moved against a shadow, and return the new shadow."""
-    moved: Moved = live.update(graph, change)
+    moved: EmbeddingUpdate = live.update(graph, change)
     shadow = torch.cat([shadow, torch.zeros(graph.num_nodes - len(shadow), live.dims)])
     assert set(change.new.tolist()) <= set(moved.nodes.tolist())
     assert moved.before.equal(shadow[moved.nodes])
@@ -247,7 +248,7 @@ def test_bits_do_not_depend_on_how_the_graph_came_to_be(name: str, kernel: str) 
     """One delta or many: every row ends as the same sums of the same numbers."""
     at_once = random_graph(60, 3)
     live = LiveEmbeddings(topologies.make(name, hops=2), num_features=3)
-    live.update(at_once, Change(new=torch.arange(60)))
+    live.update(at_once, GraphChange(new=torch.arange(60)))
     piecemeal = GrowingGraph(num_features=3)
     other = LiveEmbeddings(topologies.make(name, hops=2), num_features=3)
     for start in range(0, 60, 7):

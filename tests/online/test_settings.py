@@ -16,11 +16,11 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.online import ContinualNodeClassifier
-from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, MethodHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
-from evergraph.online.live_embeddings import LiveEmbeddings
 from evergraph.online.prequential import Prequential
 from evergraph.topology import SGC
 

@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.online import snapshot
-from evergraph.online.snapshot import read_snapshot, snapshots_in, write_snapshot
-from evergraph.online.snapshot_shelf import SnapshotShelf
+from evergraph.online.folder import snapshot
+from evergraph.online.folder.snapshot import (
+    SnapshotShelf,
+    read_snapshot,
+    snapshots_in,
+    write_snapshot,
+)
 
 STATE = {
     "floats": torch.tensor([[0.1, float("nan")], [-0.0, 3.0]]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from evergraph.online.sqlite_file import empty_wal, open_for_reading, open_for_writing
+from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 
 
 def told(connection: sqlite3.Connection, name: str) -> object:

@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from evergraph.core.errors import DataError
-from evergraph.online import table_deltas
-from evergraph.online.table_deltas import read_deltas
+from evergraph.online.codecs import tables as table_deltas
+from evergraph.online.codecs.tables import read_deltas
 
 NODES = "id,label,f,time\na,x,1,5\nb,,2,5\nc,y,3,6\nd,x,4,7\ne,x,5,8\n"
 # a-b and b-a can come with b, c-a and known-c with c, e-d with e; old-older at once.

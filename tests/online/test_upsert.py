@@ -10,9 +10,9 @@ import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, LooseEdgeError, UnknownNodeError
 from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
 from evergraph.online.upsert import News
 
 FIRST = Delta(

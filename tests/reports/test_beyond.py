@@ -11,7 +11,7 @@ from typing import Any
 
 from evergraph.reports import collect, write_report
 from evergraph.reports.formats import csv_text, html_table
-from evergraph.reports.groups import grouped
+from evergraph.reports.runs import grouped
 from evergraph.reports.tables import Table, tables_of
 
 

@@ -17,7 +17,7 @@ from evergraph.reports.figures.inline_svg import inline_svg
 from evergraph.reports.figures.labels import Box, place_labels, spread_apart
 from evergraph.reports.figures.look import looks_of
 from evergraph.reports.gallery import Gallery, gallery
-from evergraph.reports.groups import grouped
+from evergraph.reports.runs import grouped
 
 
 @pytest.fixture(scope="module")

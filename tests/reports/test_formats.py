@@ -14,7 +14,7 @@ import pytest
 
 from evergraph.reports import collect
 from evergraph.reports.formats import csv_text, html_table, latex, markdown
-from evergraph.reports.groups import grouped
+from evergraph.reports.runs import grouped
 from evergraph.reports.tables import Table, tables_of
 
 

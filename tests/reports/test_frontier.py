@@ -16,7 +16,7 @@ from evergraph.reports.figures import BYTES, SECONDS, frontier, memory_accuracy
 from evergraph.reports.figures.log_axis import log_span, log_ticks
 from evergraph.reports.figures.look import looks_of
 from evergraph.reports.gallery import gallery
-from evergraph.reports.groups import Group, grouped
+from evergraph.reports.runs import Group, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]
 

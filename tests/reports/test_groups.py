@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evergraph.reports import collect, comparison
-from evergraph.reports.groups import grouped
-from evergraph.reports.tables.ranking import ranked
-from evergraph.reports.tables.record import Cell
+from evergraph.reports.runs import grouped
+from evergraph.reports.tables.record import Cell, ranked
 
 
 def test_runs_are_grouped_and_the_best_stands_first(bench: Path) -> None:

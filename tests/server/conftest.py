@@ -15,9 +15,9 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
 from evergraph.server.listening import bind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evergraph.server import buckets as module
-from evergraph.server.buckets import Buckets
+from evergraph.server import guard as module
+from evergraph.server.guard import Buckets
 
 
 class Clock:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evergraph.cli.app import main
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
 from evergraph.server.tokens import read_tokens

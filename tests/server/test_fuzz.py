@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evergraph.server.media import ARROW
+from evergraph.server.http import ARROW
 
 # The nodes that ``fingerprint`` asks for are never forgotten here.
 KEPT = ("a", "b", "c", 1, 2, 3)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from evergraph.online.delta import Delta
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.tokens import Tokens
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.listening import bind, check_address
 
 COMMAND = [sys.executable, "-m", "evergraph.cli.app", "serve"]

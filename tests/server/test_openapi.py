@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from evergraph.online.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
-from evergraph.server.payloads import DeltaBody
+from evergraph.server.schema import DeltaBody
 from evergraph.server.tokens import Tokens
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="schemathesis is not installed")

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ResourceError
-from evergraph.server.media import ARROW
+from evergraph.server.http import ARROW
 from evergraph.server.tokens import Tokens
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}

@@ -10,8 +10,8 @@ import torch
 from fastapi.testclient import TestClient
 
 from evergraph.online.delta import Delta
-from evergraph.server.arrow_delta import arrow_from_delta
-from evergraph.server.media import ARROW
+from evergraph.server.arrow import arrow_from_delta
+from evergraph.server.http import ARROW
 
 
 def test_a_delta_is_learned_and_told_as_the_learner_itself_would(

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from evergraph.server.refusal import RefusedError
+from evergraph.server.http import RefusedError
 from evergraph.server.writer import Writer
 
 

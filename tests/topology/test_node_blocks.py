@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.engine import LocalEngine
-from evergraph.core.parcel import pack
+from evergraph.core.ray_transport import pack
 from evergraph.graphs import Graph, propagate, smoother
 from evergraph.topology.node_blocks import BLOCKS_A_WORKER, node_blocks, smooth_rows
 

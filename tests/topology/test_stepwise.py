@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from evergraph.graphs import Graph, Smoother, normalised, smoother
-from evergraph.online.growing_graph import GrowingGraph
-from evergraph.online.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
 from evergraph.topology.stepwise import coefficients

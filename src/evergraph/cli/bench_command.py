@@ -12,7 +12,7 @@ from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.core.engines import check_engine
+from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench

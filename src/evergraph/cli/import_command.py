@@ -14,7 +14,7 @@ from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
 
 if TYPE_CHECKING:
-    from evergraph.datasets.import_report import ImportReport
+    from evergraph.datasets.importing.progress import ImportReport
 
 
 def import_command(
@@ -49,7 +49,7 @@ def _import(
 ) -> ImportReport:
     resources = resources_of(memory_limit, None)
     with spinner("loading torch"):
-        from evergraph.datasets.importing import import_graph
+        from evergraph.datasets.importing.importing import import_graph
     with StageProgress({"nodes": _unit(nodes), "edges": _unit(edges)}) as progress:
         return import_graph(
             edges,

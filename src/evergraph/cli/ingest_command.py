@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
 
 if TYPE_CHECKING:
-    from evergraph.online.table_deltas import TableDeltas
+    from evergraph.online.codecs.tables import TableDeltas
 
 SUMMED = (
     "new_nodes",
@@ -130,7 +130,7 @@ def _ingest(
 def _read(
     nodes: Path | None, edges: Path | None, forget: str | None, batch: int, integers: bool
 ) -> TableDeltas:
-    from evergraph.online.table_deltas import read_deltas
+    from evergraph.online.codecs.tables import read_deltas
 
     gone: str | list[str | int] = [] if forget is None else forget
     if forget is not None and Path(forget).is_file():

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, NodeId
-    from evergraph.online.learner_folder import LearnerFolder
-    from evergraph.online.table_deltas import TableDeltas
+    from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.tokens import Scope
 
 
@@ -58,9 +58,9 @@ def opened(
 
 def open_folder(path: Path, given: dict[str, Any], *, readonly: bool) -> LearnerFolder:
     """Open a folder whose learner is as it was made, or as ``given`` says where it is new."""
-    from evergraph.online.format_file import stored_parameters
+    from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.online.folder.markers import stored_parameters
     from evergraph.online.learner import OnlineLearner
-    from evergraph.online.learner_folder import LearnerFolder
 
     stored = stored_parameters(path) or {}
     parameters = _merged(OnlineLearner().parameters | stored, given)

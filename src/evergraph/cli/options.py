@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.engines import check_engine, make_engine
+from evergraph.core.engine import check_engine, make_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
 

@@ -23,7 +23,7 @@ def declared_parts(folder: str, resolver: str) -> dict[str, str]:
     'E = X: the features as they are, to see what topology adds.'
     """
     found: dict[str, str] = {}
-    for file in sorted((PACKAGE / folder).glob("*.py")):
+    for file in sorted((PACKAGE / folder).rglob("*.py")):
         text = file.read_text("utf-8")
         if f"@{resolver}.register" in text:  # most files have none: parsing is what takes time
             found |= _registered(ast.parse(text), resolver)

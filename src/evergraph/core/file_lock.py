@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evergraph.core.closing import Closing
+from evergraph.core.errors import DataError
+from evergraph.core.mapped import disk_is_enough
 
-FILE = "lock"  # what it is called in the folder it stands for
+LOCK_FILE = "lock"  # what it is called in the folder it stands for
 _WIDTH = 20  # digits that the number of a process may have
 
 
@@ -77,3 +79,27 @@ def _lock(handle: int, *, wait: bool) -> bool:
     except OSError:  # not on this file system
         return False
     return True
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; a process that dies lets go of it.
+
+    Where nothing can be locked, as on Windows, nobody is kept out.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place, one_at_a_time(Path(place)):
+    ...     with one_at_a_time(Path(place)):
+    ...         pass
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: ...: another process is at work here: wait for it, or end it
+    """
+
+    def refusal(_: str) -> DataError:
+        return DataError(f"{folder}: another process is at work here: wait for it, or end it")
+
+    with disk_is_enough(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK_FILE, refusal)
+    with lock:
+        yield

@@ -14,7 +14,6 @@ from evergraph.core.checks import check_integer
 from evergraph.core.closing import Closing
 from evergraph.core.engine import LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
-from evergraph.core.parcel import pack, unpack
 from evergraph.core.ray_cluster import (
     RETRIES,
     cpu_count,
@@ -26,6 +25,7 @@ from evergraph.core.ray_cluster import (
     start,
     stop,
 )
+from evergraph.core.ray_transport import pack, unpack
 
 # Items given out for each worker: one that it works on and one that waits.
 IN_FLIGHT = 2

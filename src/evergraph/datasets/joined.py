@@ -21,7 +21,7 @@ def join(graphs: Sequence[Graph]) -> Graph:
     They share one feature space and one set of classes: class k means the same in all of them. A
     stream cut by time then meets one graph, a domain, after the other.
 
-    >>> from evergraph.datasets.synthetic import Synthetic
+    >>> from evergraph.datasets.generated.synthetic import Synthetic
     >>> spring, autumn = (Synthetic(nodes=60, classes=3, features=8, seed=s).load(Path())
     ...                   for s in (0, 1))
     >>> year = join([spring, autumn])

@@ -10,10 +10,10 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.core.notices import say
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.feature_layout import fitting_layout
-from evergraph.datasets.npz_file import read_npz
-from evergraph.datasets.pt_file import read_pt
-from evergraph.datasets.table_folder import read_table_folder
+from evergraph.datasets.files.assembly import fitting_layout
+from evergraph.datasets.files.npz import read_npz
+from evergraph.datasets.files.pt import read_pt
+from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
@@ -33,7 +33,7 @@ def load(
         cache: where datasets are kept; ``default_cache()`` if not given.
         parameters: go to the dataset's constructor; a path takes none.
 
-    >>> import evergraph.datasets.synthetic
+    >>> import evergraph.datasets.generated.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """

@@ -1,15 +1,17 @@
-"""Datasets that somebody else publishes: fetched once, checked, and kept in our own format."""
+"""The published graphs by name, and how they are fetched."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from evergraph.datasets.base import Dataset
+from evergraph.core.extras import require
+from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import catalogue, check_facts
 from evergraph.datasets.download import (
     FAILURES,
@@ -20,7 +22,8 @@ from evergraph.datasets.download import (
     record,
     verify,
 )
-from evergraph.datasets.npz_file import read_npz, write_npz
+from evergraph.datasets.files.assembly import fitting_layout
+from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.graphs import Graph
 
 log = logging.getLogger(__name__)
@@ -96,3 +99,86 @@ class Published(Dataset):
     def _source(self) -> str:
         facts = catalogue().get(self.name)
         return "its publisher" if facts is None else facts.source
+
+
+class PygDataset(Published):
+    """A dataset that a class of ``torch_geometric.datasets`` downloads and parses.
+
+    PyG keeps what it parsed in a file of its own, which it may read back with a full unpickler.
+    ``force_reload`` makes it parse the raw files instead and read only what it has just written;
+    that file is then removed, since ours is the one later loads read.
+    """
+
+    pyg_class: ClassVar[str]
+    pyg_arguments: ClassVar[dict[str, Any]] = {}
+
+    def read(self, folder: Path) -> Graph:
+        """Return the graph PyG makes of the raw files, fetching them if they are missing."""
+        require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
+        import torch_geometric.datasets
+
+        make = getattr(torch_geometric.datasets, self.pyg_class)
+        dataset = make(str(folder), **self.pyg_arguments, force_reload=True)
+        graph = Graph.from_data(dataset[0])
+        graph = graph.with_features(fitting_layout(graph.features))
+        shutil.rmtree(dataset.processed_dir, ignore_errors=True)
+        return graph
+
+
+@datasets.register
+class CoraFull(PygDataset):
+    """Citations between computer-science papers, 70 topics, binary words (Bojchevski 2018)."""
+
+    name = "corafull"
+    pyg_class = "CitationFull"
+    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Cora"}
+    raw_files = ("cora/raw/cora.npz",)
+
+
+@datasets.register
+class Computers(PygDataset):
+    """Amazon computer goods bought together, 10 categories (Shchur 2018)."""
+
+    name = "computers"
+    pyg_class = "Amazon"
+    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Computers"}
+    raw_files = ("Computers/raw/amazon_electronics_computers.npz",)
+
+
+@datasets.register
+class Photo(PygDataset):
+    """Amazon photo goods bought together, 8 categories (Shchur 2018)."""
+
+    name = "photo"
+    pyg_class = "Amazon"
+    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Photo"}
+    raw_files = ("Photo/raw/amazon_electronics_photo.npz",)
+
+
+@datasets.register
+class CoauthorCS(PygDataset):
+    """Computer scientists who wrote together, 15 fields (Shchur 2018)."""
+
+    name = "coauthor-cs"
+    pyg_class = "Coauthor"
+    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "CS"}
+    raw_files = ("CS/raw/ms_academic_cs.npz",)
+
+
+@datasets.register
+class CoauthorPhysics(PygDataset):
+    """Physicists who wrote together, 5 fields (Shchur 2018)."""
+
+    name = "coauthor-physics"
+    pyg_class = "Coauthor"
+    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Physics"}
+    raw_files = ("Physics/raw/ms_academic_phy.npz",)
+
+
+@datasets.register
+class Reddit(PygDataset):
+    """Reddit posts that share a commenter, 41 communities (Hamilton 2017)."""
+
+    name = "reddit"
+    pyg_class = "Reddit"
+    raw_files = ("raw/reddit_data.npz", "raw/reddit_graph.npz")

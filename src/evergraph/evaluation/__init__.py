@@ -11,8 +11,8 @@ from evergraph.evaluation.accuracy_matrix import (
 )
 from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
-from evergraph.evaluation.marking import Predictor
-from evergraph.evaluation.rejection import rejection_auroc
+from evergraph.evaluation.open_world import rejection_auroc
+from evergraph.evaluation.scoring import Predictor
 
 __all__ = [
     "AVERAGES",

@@ -10,8 +10,8 @@ import torch
 
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.calibration import expected_calibration_error
-from evergraph.evaluation.marking import Marked, Predictor, mark
 from evergraph.evaluation.open_world import forward_transfer, rejection
+from evergraph.evaluation.scoring import Predictor, Scored, mark
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
@@ -64,7 +64,7 @@ def evaluate(
     return Evaluation(rows, measures)
 
 
-def _rows(seen: Marked, index: int) -> dict[str, list[float]]:
+def _rows(seen: Scored, index: int) -> dict[str, list[float]]:
     order = seen.tasks.argsort(stable=True)
     counts = torch.bincount(seen.tasks, minlength=index + 1).tolist()
     of_task = list(
@@ -77,7 +77,7 @@ def _rows(seen: Marked, index: int) -> dict[str, list[float]]:
 
 
 def _ahead(
-    learner: Predictor, stream: GraphStream, index: int, seen: Marked, testing: Testing, part: str
+    learner: Predictor, stream: GraphStream, index: int, seen: Scored, testing: Testing, part: str
 ) -> dict[str, float | None]:
     exams = stream.preview(index, testing, part)
     if not exams:

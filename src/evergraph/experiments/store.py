@@ -29,8 +29,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from evergraph.core.errors import LockedError, ResultsError
-from evergraph.core.file_lock import FILE as LOCK
-from evergraph.core.file_lock import FileLock
+from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation import AVERAGES
 from evergraph.experiments.config import RunConfig, merged, read_toml
@@ -191,7 +190,7 @@ class SeedStore:
 
 def _foreign(name: str) -> bool:
     # Another process may be claiming the folder just now: its file aside is no stranger.
-    return name not in (FAILURE, SEARCH, CHOICE, LOCK) and not name.startswith(f".{CONFIG}-")
+    return name not in (FAILURE, SEARCH, CHOICE, LOCK_FILE) and not name.startswith(f".{CONFIG}-")
 
 
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
@@ -214,7 +213,7 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
 
     with results_written(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / LOCK, refusal, wait=wait)
+        return FileLock(folder / LOCK_FILE, refusal, wait=wait)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -1,13 +1,13 @@
 """The graph record, normalisation, propagation, reach and homophily."""
 
-from evergraph.graphs.forman import forman_curvature
+from evergraph.graphs.curvature.forman import forman_curvature
+from evergraph.graphs.curvature.ollivier import ollivier_curvature
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.homophily import homophily
-from evergraph.graphs.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.normalisation import normalised
-from evergraph.graphs.ollivier import ollivier_curvature
 from evergraph.graphs.propagation import propagate, walk
-from evergraph.graphs.reach import covered_nodes, reach, reach_sizes
+from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
+from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes
 from evergraph.graphs.smoother import Smoother, smoother
 from evergraph.graphs.validation import UNLABELLED
 

@@ -15,7 +15,6 @@ from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
-from evergraph.graphs.unread import say_unread
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_edges,
@@ -23,6 +22,7 @@ from evergraph.graphs.validation import (
     check_labels,
     check_real,
     check_whole,
+    say_unread,
 )
 
 if TYPE_CHECKING:

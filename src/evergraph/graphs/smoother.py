@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,75 +12,21 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels import KERNELS, Kernel, choose_kernel, numba_works, room
 from evergraph.graphs.kernels.products import numba_product, torch_product
+from evergraph.graphs.kernels.scaled_rows import ScaledRows
 from evergraph.graphs.kernels.streamed import streamed_product
-from evergraph.graphs.normalisation import Normalisation, scalings, written_out
+from evergraph.graphs.normalisation import Normalisation, scalings
 
 
 @dataclass(frozen=True, eq=False)
-class Smoother:
-    """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
+class Smoother(ScaledRows):
+    """Â = L (A + sI) R, which features are multiplied by; attributes are those of ``ScaledRows``.
 
-    Attributes:
-        indptr: where each row begins in ``indices``.  int32 [rows + 1]
-        indices: the graph's own, all of them.  int32 [edges]
-        left: the diagonal of L.  float32 [rows]
-        right: the diagonal of R.  float32 [columns]
-        self_loops: whether s is 1, else 0.
-        first: which row of the whole the first row is.
-        mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
-        kernel: who multiplies on a CPU; part of a whole keeps the whole's.
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
+    ...                         labels=torch.tensor([0, 0, 0]), undirected=True)
+    >>> smoother(path, scheme="none").rows(slice(1, 3)).product(torch.eye(3))
+    tensor([[1., 1., 1.],
+            [0., 1., 1.]])
     """
-
-    indptr: Tensor
-    indices: Tensor
-    left: Tensor
-    right: Tensor
-    self_loops: bool = True
-    first: int = 0
-    mapped: bool = False
-    kernel: Kernel = "torch"
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many rows and columns."""
-        return len(self.left), len(self.right)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arrays live."""
-        return self.indices.device
-
-    @cached_property
-    def matrix(self) -> Tensor:
-        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]"""
-        own = None
-        if self.self_loops:
-            last = self.first + len(self.left)
-            own = torch.arange(self.first, last, dtype=torch.int32, device=self.device)
-        indptr = self.indptr - self.indptr[0]
-        entries = self.entries(slice(0, len(self.left)))
-        return written_out(indptr, entries, left=self.left, right=self.right, own=own)
-
-    def rows(self, part: slice) -> Smoother:
-        """Return Â of some rows only, in views: nothing is copied.
-
-        >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
-        ...                         labels=torch.tensor([0, 0, 0]), undirected=True)
-        >>> smoother(path, scheme="none").rows(slice(1, 3)).product(torch.eye(3))
-        tensor([[1., 1., 1.],
-                [0., 1., 1.]])
-        """
-        start, stop, _ = part.indices(len(self.left))
-        return replace(
-            self,
-            indptr=self.indptr[start : stop + 1],
-            left=self.left[start:stop],
-            first=self.first + start,
-        )
-
-    def entries(self, part: slice) -> Tensor:
-        """Return the neighbours listed in some rows, self-loops aside.  int32 [entries]"""
-        return self.indices[int(self.indptr[part.start]) : int(self.indptr[part.stop])]
 
     def product(
         self,

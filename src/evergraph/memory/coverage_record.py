@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
-from evergraph.graphs.row_sweep import RowSweep
+from evergraph.graphs.rows import RowSweep
 
 
 def _nothing() -> Tensor:

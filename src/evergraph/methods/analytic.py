@@ -17,7 +17,7 @@ from evergraph.memory.gathered_statistics import with_counted
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.drift import Drift, drift_map, seen_drift
-from evergraph.methods.ledger import Ledger
+from evergraph.methods.learned_nodes import LearnedNodes
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, RandomFeatures
@@ -96,7 +96,7 @@ class Analytic(WholeTaskLearner):
         width = self.backbone.width
         self.statistics_ = ClassStatistics(width, rank=rank, device=self.device)
         self.validation_ = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
-        self.ledger_ = Ledger()
+        self.ledger_ = LearnedNodes()
         self.growing_ = GrowingEmbeddings()
         self.regularisation_ = 0.0
 

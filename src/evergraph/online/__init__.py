@@ -7,13 +7,13 @@ from evergraph.online.delta import Delta, Label, NodeId
 
 if TYPE_CHECKING:
     from evergraph.online.classifier import ContinualNodeClassifier
+    from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
-    from evergraph.online.learner_folder import LearnerFolder
 
 # Imported on first use: a journal can be read without the methods of the library.
 _HOME_OF = {
     "ContinualNodeClassifier": "classifier",
-    "LearnerFolder": "learner_folder",
+    "LearnerFolder": "folder.learner_folder",
     "OnlineLearner": "learner",
 }
 

@@ -14,26 +14,28 @@ import torch
 from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
-from evergraph.online.delta import Delta, Label, NodeId
-from evergraph.online.explanation import Explanation
-from evergraph.online.heads import heads
-from evergraph.online.inputs import (
+from evergraph.online.conversion import (
     as_edges,
     as_features,
     as_ids,
     as_labels,
     delta_of_data,
+    label_array,
+    labels_like,
+    matrix_like,
     of_library,
 )
+from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.explanation import Explanation
+from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.heads import heads
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.outputs import label_array, labels_like, matrix_like
-from evergraph.online.status import Status
-from evergraph.online.unsaved import UnsavedLearner
+from evergraph.online.view import Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 
 if TYPE_CHECKING:
-    from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.online.folder.learner_folder import LearnerFolder
 
 
 class ContinualNodeClassifier(Closing):
@@ -80,7 +82,7 @@ class ContinualNodeClassifier(Closing):
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed
-        self._kept: UnsavedLearner | LearnerFolder | None = None
+        self._kept: InMemoryLearner | LearnerFolder | None = None
 
     @classmethod
     def open(
@@ -93,8 +95,8 @@ class ContinualNodeClassifier(Closing):
 
         readonly: ask only; another process may be writing, see ``refresh``.
         """
-        from evergraph.online.format_file import stored_parameters
-        from evergraph.online.learner_folder import LearnerFolder
+        from evergraph.online.folder.learner_folder import LearnerFolder
+        from evergraph.online.folder.markers import stored_parameters
 
         model, make = cls(**parameters), None
         stored = stored_parameters(Path(path))
@@ -116,7 +118,7 @@ class ContinualNodeClassifier(Closing):
     def learner_(self) -> OnlineLearner:
         """The learner behind it."""
         if self._kept is None:
-            self._kept = UnsavedLearner(self._made())
+            self._kept = InMemoryLearner(self._made())
         return self._kept.learner
 
     def _made(self) -> OnlineLearner:

@@ -1,4 +1,4 @@
-"""What happens to a growing graph at once."""
+"""What changes in a growing graph at once, and what a learner says that it did."""
 
 from __future__ import annotations
 
@@ -43,3 +43,27 @@ class Delta:
         parts = [("nodes", self.nodes), ("edges", self.edges), ("late labels", self.late)]
         parts.append(("forgotten", self.forgotten))
         return f"Delta({', '.join(f'{len(part)} {name}' for name, part in parts if len(part))})"
+
+
+@dataclass(frozen=True)
+class DeltaResult:
+    """What became of a delta, in numbers that JSON can hold: it is kept beside the delta's key.
+
+    Attributes:
+        seq: how many deltas have been applied, this one included.
+        new_nodes: how many nodes came with it.
+        classes: how many classes are known now.
+        recomputed: how many embeddings were computed anew, those of new nodes included.
+        predicted: for how many nodes a class was predicted before their label was learned.
+        right: how many of these predictions were right.
+
+    >>> DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2)
+    DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0)
+    """
+
+    seq: int
+    new_nodes: int = 0
+    classes: int = 0
+    recomputed: int = 0
+    predicted: int = 0
+    right: int = 0

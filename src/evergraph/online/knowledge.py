@@ -1,22 +1,72 @@
-"""All that deltas change: graph, embeddings, labels, and what was learned from them."""
+"""Which nodes have a known class."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.change import Change
-from evergraph.online.class_scores import class_scores
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
 from evergraph.online.heads import OnlineHead
+from evergraph.online.heads.base import class_scores
 from evergraph.online.identifiers import IdTable
-from evergraph.online.live_embeddings import LiveEmbeddings, Moved
-from evergraph.online.node_labels import NodeLabels
 from evergraph.training.learner import part_of
+
+
+class NodeLabels:
+    """The class of every position, ``UNLABELLED`` (-1) where it is not known.
+
+    Attributes:
+        counts_: how many nodes each class has.  int64 [classes]
+
+    >>> labels = NodeLabels()
+    >>> labels.extend(3)
+    >>> labels.put(torch.tensor([2, 0]), torch.tensor([1, 1]))
+    >>> labels.of(torch.tensor([0, 1, 2])), labels.counts_
+    (tensor([ 1, -1,  1]), tensor([0, 2]))
+    """
+
+    def __init__(self) -> None:
+        self._numbers = GrowingArray(dtype=np.int64)
+        self.counts_ = torch.zeros(0, dtype=torch.int64)
+
+    def extend(self, nodes: int) -> None:
+        """Add nodes whose class is not known."""
+        self._numbers.extend(nodes)
+        self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
+
+    def of(self, positions: Tensor) -> Tensor:
+        """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
+        return self._numbers.tensor[positions]
+
+    def put(self, positions: Tensor, labels: Tensor) -> None:
+        """Set the classes of some nodes, each named once; ``UNLABELLED`` takes one away."""
+        if not len(positions):
+            return
+        old = self.of(positions)
+        width = max(len(self.counts_), int(labels.max()) + 1)
+        more, fewer = (
+            torch.bincount(part[part != UNLABELLED], minlength=width) for part in (labels, old)
+        )
+        known = torch.zeros(width, dtype=torch.int64)
+        known[: len(self.counts_)] = self.counts_
+        self.counts_ = known + more - fewer
+        self._numbers.tensor[positions] = labels
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        return {"numbers": self._numbers.state(), "counts": self.counts_}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._numbers.restore(state["numbers"])
+        self.counts_ = state["counts"]
 
 
 class Knowledge:
@@ -50,7 +100,7 @@ class Knowledge:
         *,
         known: IdTable,
         new: Mapping[NodeId, int],
-    ) -> Moved:
+    ) -> EmbeddingUpdate:
         """Add nodes and edges.
 
         features: of the new nodes; known: where old nodes are; new: where new ones will be
@@ -61,7 +111,7 @@ class Knowledge:
         rows = features.reshape(len(new), self.graph.num_features)
         return self._followed(self.graph.add(rows, pairs))
 
-    def _followed(self, change: Change) -> Moved:
+    def _followed(self, change: GraphChange) -> EmbeddingUpdate:
         """Follow a change of the graph with embeddings and with what was learned from them."""
         moved = self.embeddings.update(self.graph, change)
         labels = self.labels.of(moved.nodes)
@@ -107,7 +157,7 @@ class Knowledge:
         self.head.learn(nodes[other], vectors[other], labels[other])
         self.labels.put(nodes, labels)
 
-    def forget(self, nodes: Tensor) -> Moved:
+    def forget(self, nodes: Tensor) -> EmbeddingUpdate:
         """Take nodes out of what was learned, and then out of the graph."""
         labels = self.labels.of(nodes)
         known = labels != UNLABELLED

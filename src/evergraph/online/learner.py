@@ -1,10 +1,11 @@
-"""A learner that lives with its graph: one delta after the other, and answers in between."""
+"""What a learner was made with, as JSON can hold it, and the way back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,31 +14,53 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import UnknownNodeError
+from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
-from evergraph.online.applied import Applied
 from evergraph.online.checking import check_delta
-from evergraph.online.delta import Delta, Label, NodeId
-from evergraph.online.explaining import explain
-from evergraph.online.explanation import Explanation
-from evergraph.online.growing_graph import GrowingGraph
+from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.explanation import Explanation, explain
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, OnlineHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.known_edges import known_edges
-from evergraph.online.learner_view import LearnerView, Page
-from evergraph.online.live_embeddings import LiveEmbeddings, Moved
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
-from evergraph.online.parameters import described, made
 from evergraph.online.prequential import Prequential
-from evergraph.online.status import Status
-from evergraph.online.upsert import News, only_new
+from evergraph.online.upsert import News, known_edges, only_new
+from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import SGC, TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
 
 if TYPE_CHECKING:
     import pyarrow
+
+T = TypeVar("T")
+
+
+def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
+    """Return a component's name and the parameters that it stores under their own names.
+
+    >>> from evergraph.topology import SGC, topologies
+    >>> described(topologies, SGC(hops=3))
+    {'name': 'sgc', 'hops': 3, 'self_loops': True}
+    """
+    names = resolver.parameters(component.name)
+    values = {"name": component.name} | {name: getattr(component, name) for name in names}
+    kept: dict[str, Any] = json.loads(json.dumps(values))
+    return kept
+
+
+def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
+    """Return a component as ``described`` tells it.
+
+    >>> from evergraph.topology import topologies
+    >>> made(topologies, {"name": "sgc", "hops": 3}).hops
+    3
+    """
+    given = dict(description)
+    return resolver.make(given.pop("name"), **given)
 
 
 class OnlineLearner:
@@ -58,7 +81,7 @@ class OnlineLearner:
     >>> learner = OnlineLearner(head=AnalyticHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
     ...                     edges=(("a", "c"),)))
-    Applied(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0)
+    DeltaResult(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0)
     >>> learner.predict(["c"])
     ['x']
     """
@@ -125,7 +148,7 @@ class OnlineLearner:
         with self._writing:
             return known_edges(self._ids, self._knowledge, sources, targets)
 
-    def apply(self, delta: Delta) -> Applied:
+    def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, whole: nodes and edges, then labels, then what is to be forgotten."""
         with self._writing:
             self.check(delta)
@@ -146,7 +169,7 @@ class OnlineLearner:
         )
         return Knowledge(graph, live, self.head)
 
-    def _apply(self, delta: Delta, knowledge: Knowledge) -> Applied:
+    def _apply(self, delta: Delta, knowledge: Knowledge) -> DeltaResult:
         moved = []
         first = knowledge.graph.num_nodes
         if len(delta.nodes) or len(delta.edges):
@@ -170,8 +193,8 @@ class OnlineLearner:
         return nodes, [label for _, label in pairs]
 
     def _done(
-        self, delta: Delta, moved: Sequence[Moved], guesses: Tensor | None, labels: Tensor
-    ) -> Applied:
+        self, delta: Delta, moved: Sequence[EmbeddingUpdate], guesses: Tensor | None, labels: Tensor
+    ) -> DeltaResult:
         """Turn the page, and say what was done."""
         self._seq += 1
         right = 0 if guesses is None else int((guesses == labels).sum())
@@ -189,7 +212,7 @@ class OnlineLearner:
             gone = self._ids.positions(delta.forgotten)
             rows.append((gone, torch.zeros(len(gone), moved[-1].after.shape[1])))
         self._view.turn(write, rows)
-        return Applied(
+        return DeltaResult(
             seq=self._seq,
             new_nodes=len(delta.nodes),
             classes=self.status().classes,

@@ -1,4 +1,4 @@
-"""A delta that may repeat what is known: only what is new of it is taken in."""
+"""What is new in a dump that may have been given before."""
 
 from __future__ import annotations
 
@@ -6,16 +6,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.applied import Applied
 from evergraph.online.checking import check_parts
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.identifiers import IdTable
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from evergraph.online.knowledge import Knowledge
+
+
+def known_edges(
+    ids: IdTable, knowledge: Knowledge | None, sources: pyarrow.Array, targets: pyarrow.Array
+) -> NDArray[np.bool_]:
+    """Return which edges are known.  sources, targets: ids, both strings or both int64 [edges]"""
+    if knowledge is None or not len(sources):
+        return np.zeros(len(sources), dtype=bool)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = int if pa.types.is_integer(sources.type) else str
+    names = [name for name in ids if type(name) is kind]
+    places = ids.where(names).numpy()
+    known = pa.array(names, sources.type)
+
+    def positions(side: pyarrow.Array) -> torch.Tensor:
+        found = pc.fill_null(pc.index_in(side, value_set=known), -1).to_numpy()
+        return torch.from_numpy(np.append(places, -1)[found])  # what is not found is last
+
+    listed: NDArray[np.bool_] = knowledge.graph.lists(
+        positions(sources), positions(targets)
+    ).numpy()
+    return listed
+
 
 Edges = list[tuple[NodeId, NodeId]]
 
@@ -54,7 +82,7 @@ class Upserted:
         news: what of it was new.
     """
 
-    applied: Applied
+    applied: DeltaResult
     news: News
 
 

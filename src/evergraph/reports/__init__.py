@@ -1,8 +1,8 @@
 """Tables, pictures and one page of finished runs."""
 
-from evergraph.reports.collect import Finished, collect
 from evergraph.reports.memory_table import MEMORY_COLUMNS, memory_comparison
 from evergraph.reports.report import write_report
+from evergraph.reports.runs import Finished, collect
 from evergraph.reports.table import COLUMNS, comparison
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.table import seconds_a_seed
 
 Points = Iterable[tuple[float, float]]

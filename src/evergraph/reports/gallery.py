@@ -18,7 +18,7 @@ from evergraph.reports.figures import (
     time_phases,
 )
 from evergraph.reports.figures.look import looks_of
-from evergraph.reports.groups import Group, names_of
+from evergraph.reports.runs import Group, names_of
 
 MOST_NAMES = 20  # that can be read in one scatter
 

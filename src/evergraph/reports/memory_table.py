@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.collect import Finished
+from evergraph.reports.runs import Finished
 from evergraph.reports.table import kept_bytes
 
 MEMORY_COLUMNS = (

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.collect import Finished
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
-from evergraph.reports.groups import grouped
 from evergraph.reports.page import page
 from evergraph.reports.page.sections import sections_of
+from evergraph.reports.runs import Finished, grouped
 from evergraph.reports.tables import Table, tables_of
 
 PAGE, FOLDER = "report.html", "report"

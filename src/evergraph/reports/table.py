@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evergraph.reports.collect import Finished
+from evergraph.reports.runs import Finished
 
 COLUMNS = (
     "method", "dataset", "setting", "AA local", "AF local", "AA global", "AF global",

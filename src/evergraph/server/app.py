@@ -10,18 +10,16 @@ import anyio
 from fastapi import FastAPI
 
 from evergraph.core.versions import own_version
-from evergraph.server.failures import answer_failures
 from evergraph.server.guard import Guard
+from evergraph.server.http import answer_failures
 from evergraph.server.limits import Limits
-from evergraph.server.metrics import Metrics
-from evergraph.server.observed import Observed
-from evergraph.server.page_routes import page_routes
-from evergraph.server.reading_routes import reading_routes
+from evergraph.server.metrics import Metrics, Observed
+from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
-from evergraph.server.writing_routes import writing_routes
+from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
-    from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.tokens import Tokens
 
 ABOUT = """A classifier for the nodes of a graph that grows.

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
-from evergraph.server.media import ARROW, JSON
+from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
+    from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, NodeId
-    from evergraph.online.table_deltas import TableDeltas
 
 TRIES = 8
 LONGEST = 20.0  # seconds between two tries
@@ -41,7 +41,7 @@ class Client:
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         """Send a change and return what became of it."""
-        from evergraph.server.arrow_delta import arrow_from_delta
+        from evergraph.server.arrow import arrow_from_delta
 
         headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
         return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
@@ -52,7 +52,7 @@ class Client:
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send what may be known in part, and return what of it was new; sent twice counts once."""
-        from evergraph.server.arrow_delta import arrow_from_delta
+        from evergraph.server.arrow import arrow_from_delta
 
         return self._ask("/v1/upsert", arrow_from_delta(delta), ARROW, {})
 

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.server.in_time import in_thread
-from evergraph.server.node_reply import node_reply
-from evergraph.server.refusal import RefusedError
+from evergraph.server.http import RefusedError, in_thread
+from evergraph.server.schema import node_reply
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
-    from evergraph.online.applied import Applied
-    from evergraph.online.delta import Delta, NodeId
-    from evergraph.online.learner_folder import LearnerFolder
+    from evergraph.online.delta import Delta, DeltaResult, NodeId
+    from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.server.limits import Limits
 
@@ -53,7 +51,7 @@ class Service:
         self._view = folder.learner.frozen()
         self._writer = Writer(places=limits.queue)
 
-    async def change(self, delta: Delta) -> Applied:
+    async def change(self, delta: Delta) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
 
         Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
@@ -80,7 +78,7 @@ class Service:
                 retry_after=5,
             ) from None
 
-    def _submit(self, delta: Delta) -> Applied:
+    def _submit(self, delta: Delta) -> DeltaResult:
         applied = self.folder.submit(delta)
         self._view = self.folder.learner.frozen()  # shared from the first node on
         return applied

@@ -9,7 +9,7 @@ from queue import Full, Queue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from evergraph.server.refusal import RefusedError
+from evergraph.server.http import RefusedError
 
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], "Future[Any]"]
@@ -31,7 +31,7 @@ class Writer:
     >>> writer.close()
     >>> writer.call(lambda: 6 * 7)
     Traceback (most recent call last):
-    evergraph.server.refusal.RefusedError: the service is stopping and takes nothing more
+    evergraph.server.http.RefusedError: the service is stopping and takes nothing more
     """
 
     def __init__(self, *, places: int) -> None:

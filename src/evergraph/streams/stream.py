@@ -15,9 +15,9 @@ from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
-from evergraph.streams.roll import Roll
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
+from evergraph.streams.task_members import TaskMembers
 from evergraph.streams.ways import By, arrange, check_way
 
 Edges = Literal["within", "all"]
@@ -118,7 +118,7 @@ class GraphStream:
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
-        self._roll = Roll(self._owner, self.splits)
+        self._roll = TaskMembers(self._owner, self.splits)
         self._local: dict[int, Graph] = {}
         self._local_exams: dict[tuple[int, str], Exam] = {}
         self._union: tuple[int, Graph] | None = None

@@ -9,7 +9,7 @@ from evergraph.graphs import Graph
 from evergraph.reports import Finished
 from evergraph.reports.figures.learning_curves import learning_curves
 from evergraph.reports.figures.look import looks_of
-from evergraph.reports.groups import Group, grouped, names_of
+from evergraph.reports.runs import Group, grouped, names_of
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.comparison import Table3
 

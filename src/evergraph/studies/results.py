@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.formats.csv_text import csv_text
-from evergraph.reports.formats.latex import latex
-from evergraph.reports.formats.markdown import markdown
+from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.studies.base import Sheet
 
 

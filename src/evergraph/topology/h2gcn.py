@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.propagation import densify
-from evergraph.graphs.reach import ball_blocks
+from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import TopologyEncoder, topologies
 
 

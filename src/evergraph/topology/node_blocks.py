@@ -8,7 +8,7 @@ from functools import cached_property
 from torch import Tensor
 
 from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.parcel import Part
+from evergraph.core.ray_transport import Part
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.kernels import Kernel, room
 from evergraph.graphs.kernels.row_ranges import row_ranges

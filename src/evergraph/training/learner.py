@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.answers import Answers
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
+from evergraph.core.predictions import Predictions
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
@@ -127,7 +127,7 @@ class Learner(ABC):
         return -scores.logsumexp(dim=1)
 
     @torch.no_grad()
-    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Answers:
+    def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
         """Return class, confidence and novelty of each node, from one pass of the model.
 
         tasks: as in ``predict``. A node of a task that is not learned yet has no class to be given
@@ -139,7 +139,7 @@ class Learner(ABC):
         classes = allowed.argmax(dim=1, keepdim=True)
         confidence = allowed.softmax(dim=1).gather(1, classes)
         novelty = self.novelty(graph, nodes, logits=logits)
-        return Answers(classes.flatten().cpu(), confidence.flatten().cpu(), novelty.cpu())
+        return Predictions(classes.flatten().cpu(), confidence.flatten().cpu(), novelty.cpu())
 
     def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
         """Return the scores that answers are read from; ``tasks`` as in ``predict``.

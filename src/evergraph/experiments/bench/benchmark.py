@@ -9,11 +9,11 @@ from typing import Any
 
 from evergraph.core.file_lock import FileLock
 from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
-from evergraph.experiments.bench.clerk import Clerk, claim
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import Job, expand
 from evergraph.experiments.bench.pool import Pool
 from evergraph.experiments.bench.records import BenchEvent, Row
+from evergraph.experiments.bench.scheduler import Scheduler, claim
 from evergraph.experiments.bench.search import Trial, trials
 from evergraph.experiments.store import locked, write_whole
 
@@ -84,13 +84,13 @@ def run_bench(
     pool: who does the work; processes of this machine unless given.
     """
     try:
-        return _run(bench, Clerk(on_event, pool), workers)
+        return _run(bench, Scheduler(on_event, pool), workers)
     finally:
         if bench.lock is not None:
             bench.lock.close()
 
 
-def _run(bench: Bench, clerk: Clerk, workers: int) -> list[Row]:
+def _run(bench: Bench, clerk: Scheduler, workers: int) -> list[Row]:
     plain = [job for job in bench.jobs if not job.grid]
     searches = [trial for tried in bench.trials.values() for trial in tried]
     # Rows without a search fill the places that the last trials leave free.

@@ -13,7 +13,7 @@ from evergraph.core.errors import (
     ResultsError,
     UnknownNameError,
 )
-from evergraph.core.file_lock import FILE as LOCK
+from evergraph.core.file_lock import LOCK_FILE
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
 from evergraph.experiments.bench.jobs import Job
@@ -70,7 +70,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
         raise ResultsError(
             f"{out} holds results already: use --resume to go on with them, or another --out"
         )
-    begun = (LOCK, f".{BENCH}-")  # what one leaves that is killed while it claims the folder
+    begun = (LOCK_FILE, f".{BENCH}-")  # what one leaves that is killed while it claims the folder
     if not ours and (
         out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())
     ):

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
+from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
 if TYPE_CHECKING:
     from evergraph.graphs.kernels.numba_sum import Flat, Rows
-    from evergraph.graphs.smoother import Smoother
 
 
 def numba_product(
-    smoother: Smoother,
+    smoother: ScaledRows,
     features: Tensor,
     out: Tensor,
     *,
@@ -47,7 +47,7 @@ def numba_product(
 
 
 def torch_product(
-    smoother: Smoother,
+    smoother: ScaledRows,
     features: Tensor,
     out: Tensor,
     *,
@@ -75,7 +75,7 @@ def into(
     torch.addmm(out if add is None else add, matrix, features, beta=beta, alpha=scale, out=out)
 
 
-def _rows(smoother: Smoother) -> Rows:
+def _rows(smoother: ScaledRows) -> Rows:
     from evergraph.graphs.kernels.numba_sum import Rows
 
     return Rows(

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.products import into
 from evergraph.graphs.kernels.row_ranges import row_ranges
-
-if TYPE_CHECKING:
-    from evergraph.graphs.smoother import Smoother
+from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
 # Entries that are on the device at a time: 64 MB of them, some 400 MB while weights are made.
 STREAMED_ENTRIES = 1 << 24
 
 
 def streamed_product(
-    smoother: Smoother,
+    smoother: ScaledRows,
     features: Tensor,
     out: Tensor,
     *,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from evergraph.reports.figures.look import shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 
 WRITTEN = 8  # tasks, up to which the numbers fit into their cells
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evergraph.reports.figures.look import INK, shortened
 from evergraph.reports.figures.picture import Frame
-from evergraph.reports.groups import Entry
+from evergraph.reports.runs import Entry
 
 ROW = 0.2  # inches
 

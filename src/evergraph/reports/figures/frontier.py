@@ -11,7 +11,7 @@ from evergraph.reports.envelope import bytes_kept, envelope, families, learning_
 from evergraph.reports.figures.log_axis import log_span, log_ticks
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.table import size
 
 TESTINGS = ("local", "global")

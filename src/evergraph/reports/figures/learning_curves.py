@@ -9,7 +9,7 @@ from evergraph.reports.figures.bars import key_above
 from evergraph.reports.figures.labels import spread_apart
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
 LABEL = 0.155  # inches a label takes, one below the other

@@ -7,7 +7,7 @@ from typing import Any
 from evergraph.reports.figures.bars import key_above, name_rows, number_rows, rows_frame
 from evergraph.reports.figures.look import percent_limits
 from evergraph.reports.figures.picture import Picture, drawn
-from evergraph.reports.groups import Group
+from evergraph.reports.runs import Group
 
 LOCAL, GLOBAL = "#0072B2", "#E69F00"
 

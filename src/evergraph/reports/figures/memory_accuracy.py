@@ -10,7 +10,7 @@ from evergraph.reports.envelope import bytes_kept, families, family_of
 from evergraph.reports.figures.labels import Box, place_labels
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
-from evergraph.reports.groups import Group
+from evergraph.reports.runs import Group
 from evergraph.reports.table import ALL, size
 
 FONT = 7.5

@@ -8,8 +8,8 @@ from typing import Any
 
 import tomli_w
 
-from evergraph.reports.groups import Entry, Group
 from evergraph.reports.page.section import Section
+from evergraph.reports.runs import Entry, Group
 
 LEAD = "Everything a run was told, as TOML: saved to a file, evergraph run --preset repeats it."
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from importlib import resources
 
-from evergraph.reports.groups import Group
 from evergraph.reports.page.section import Section, section_html
+from evergraph.reports.runs import Group
 
 # Nothing is fetched, whatever stands in the page: the browser is told so too.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from evergraph.reports.groups import Group
 from evergraph.reports.page.section import Section
+from evergraph.reports.runs import Group
 
 
 def leaders(groups: Sequence[Group]) -> Section:

@@ -7,11 +7,11 @@ from html import escape
 
 from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.groups import Group
 from evergraph.reports.page.configurations import configurations
 from evergraph.reports.page.leaders import leaders
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.page.terms import terms
+from evergraph.reports.runs import Group
 from evergraph.reports.tables import Table
 
 

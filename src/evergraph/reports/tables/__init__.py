@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from evergraph.reports.groups import Group
+from evergraph.reports.runs import Group
 from evergraph.reports.tables.beyond import beyond_table
 from evergraph.reports.tables.budgets import budgets_table
-from evergraph.reports.tables.machine import machine_table
-from evergraph.reports.tables.memory import memory_table
+from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
 from evergraph.reports.tables.record import Cell, Column, Table
 from evergraph.reports.tables.summary import summary_table
-from evergraph.reports.tables.time import time_table
-from evergraph.reports.tables.versions import versions_table
 
 __all__ = ["Cell", "Column", "Table", "tables_of"]
 

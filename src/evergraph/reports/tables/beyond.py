@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.table import deviations, percent
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
 

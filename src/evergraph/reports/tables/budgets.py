@@ -11,13 +11,13 @@ from evergraph.reports.envelope import (
     has_family,
     learning_seconds,
 )
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table
 
 SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
 TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
 TESTINGS = ("local", "global")
-COLUMNS = tuple(
+_BUDGETS = tuple(
     Column(f"{limit} {testing}", (f"{limit} {testing}",))
     for testing in TESTINGS
     for limit in (*SIZES, *TIMES)
@@ -34,11 +34,11 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
         "fastest run and ten times that; - where no run is so small or so fast. Methods that are "
         "given earlier data again keep all of it, more than any budget here."
     )
-    blocks = tuple(_block(group) for group in groups)
-    return Table("budgets", caption, (*NAMED, *COLUMNS), blocks)
+    blocks = tuple(_budget_block(group) for group in groups)
+    return Table("budgets", caption, (*NAMED, *_BUDGETS), blocks)
 
 
-def _block(group: Group) -> tuple[tuple[Cell, ...], ...]:
+def _budget_block(group: Group) -> tuple[tuple[Cell, ...], ...]:
     fastest = min(learning_seconds(entry) for entry in group.entries)
     return tuple(
         (Cell(name), Cell(group.dataset), Cell(group.setting), *_cells(runs, fastest))
@@ -52,10 +52,10 @@ def _cells(runs: Sequence[Entry], fastest: float) -> list[Cell]:
         accuracies = [run.accuracy(testing) / 100 for run in runs]
         by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))
         by_time = list(zip(map(learning_seconds, runs), accuracies, strict=True))
-        cells += [_cell(best_within(by_size, limit)) for limit in SIZES.values()]
-        cells += [_cell(best_within(by_time, times * fastest)) for times in TIMES.values()]
+        cells += [_budget_cell(best_within(by_size, limit)) for limit in SIZES.values()]
+        cells += [_budget_cell(best_within(by_time, times * fastest)) for times in TIMES.values()]
     return cells
 
 
-def _cell(accuracy: float | None) -> Cell:
+def _budget_cell(accuracy: float | None) -> Cell:
     return Cell("-") if accuracy is None else Cell(f"{100 * accuracy:.1f}", (accuracy,))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.groups import Entry, Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.table import deviations, percent, seconds_a_seed
-from evergraph.reports.tables.memory import kept_cell
-from evergraph.reports.tables.ranking import ranked
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
+from evergraph.reports.tables.costs import kept_cell
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, ranked
 
 METRICS = tuple(
     (short, metric, testing)

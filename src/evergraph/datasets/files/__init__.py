@@ -1,0 +1,1 @@
+"""Graphs in files: .npz, .pt and folders of tables."""

@@ -1,0 +1,118 @@
+"""From the arrays of a file to a Graph: the checks and the layout that every format shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import as_csr, csr_tensor
+from evergraph.graphs.feature_scale import column_peaks, say_loud_column
+from evergraph.graphs.validation import check_real, check_whole
+
+# CSR stores 8 bytes for every value of 4, and its products cost far more per value: below one
+# value in twenty it saves memory several times over, above it a dense matrix is better at both.
+SPARSE_BELOW = 0.05
+
+
+def fitting_layout(features: Tensor) -> Tensor:
+    """Return the features as CSR where fewer than one value in twenty is not zero, else dense.
+
+    >>> fitting_layout(torch.eye(40)).layout
+    torch.sparse_csr
+    >>> fitting_layout(torch.eye(4).to_sparse_csr()).layout
+    torch.strided
+    """
+    if features.numel() == 0:
+        return features
+    dense = features.layout == torch.strided
+    stored = int(features.count_nonzero()) if dense else features.values().numel()
+    sparse_pays = stored < SPARSE_BELOW * features.numel()
+    if sparse_pays:
+        return as_csr(features) if dense else features
+    return features if dense else features.to_dense()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file's name before the message of any DataError.
+
+    >>> with naming(Path("a.npz")):
+    ...     raise DataError("has no 'y'")
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: a.npz: has no 'y'
+    """
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def assemble(
+    path: Path,
+    *,
+    edge_index: Tensor,
+    features: Tensor | None,
+    labels: Tensor,
+    time: Tensor | None,
+    names: Sequence[str] | None = None,
+) -> Graph:
+    """Return the graph of a file's arrays; without features they are 0 wide.
+
+    A feature column that drowns the others is said to do so.
+
+    edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes];
+    time: integer [nodes]; path, names: of the file and of the feature columns, for what is said.
+    """
+    check_integers("y", labels)
+    nodes = labels.numel()
+    if features is None:
+        features = torch.zeros(nodes, 0)
+    if time is not None:
+        check_integers("time", time)
+    graph = Graph.from_edges(edge_index, features=features, labels=labels, time=time)
+    say_loud_column(path, column_peaks(graph.features), names)
+    return graph
+
+
+def check_integers(name: str, values: Tensor) -> None:
+    """Raise unless there is one integer for each node."""
+    if values.dim() != 1:
+        raise DataError(f"{name} has shape {list(values.shape)}: expected [nodes]")
+    check_whole(name, values)
+
+
+def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Return a float32 CSR matrix of parts that come from a file, once they are known to be sound.
+
+    indptr: integer [rows + 1]; indices, values: [stored].
+    """
+    rows, columns = shape
+    check_real(values)
+    if rows < 0 or columns < 0:
+        raise DataError(f"CSR features have shape {list(shape)}: expected [nodes, dims]")
+    if indptr.shape != (rows + 1,) or indices.dim() != 1 or values.shape != indices.shape:
+        raise DataError(
+            f"CSR features have {indptr.numel()} row pointers, {indices.numel()} column indices "
+            f"and {values.numel()} values: expected {rows + 1}, and as many values as indices"
+        )
+    if int(indptr[0]) != 0 or int(indptr[-1]) != len(indices):
+        raise DataError(
+            f"CSR row pointers run from {int(indptr[0])} to {int(indptr[-1])}: "
+            f"expected 0 to {len(indices)}, the number of stored values"
+        )
+    if bool((indptr.diff() < 0).any()):
+        row = int((indptr.diff() < 0).nonzero()[0, 0])
+        raise DataError(f"CSR row pointers fall after row {row}: expected them to ascend")
+    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= columns):
+        place = int(((indices < 0) | (indices >= columns)).nonzero()[0, 0])
+        raise DataError(
+            f"CSR column index {int(indices[place])} at stored value {place}: "
+            f"expected 0 to {columns - 1}"
+        )
+    return csr_tensor(indptr.int(), indices.int(), values.float(), shape)

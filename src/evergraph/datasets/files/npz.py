@@ -1,0 +1,136 @@
+"""Graphs in ``.npz`` files, read and written without pickle.
+
+Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes]; features as ``x`` [nodes, dims],
+or as CSR in ``x_indptr``, ``x_indices``, ``x_shape`` and, where values are not all 1, ``x_data``,
+or none; optionally ``year`` integer [nodes], which becomes ``Graph.time`` (a ``datetime64`` becomes
+the seconds since 1970). Other arrays are ignored, which is said.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
+from evergraph.core.written_aside import written_aside
+from evergraph.datasets.files.assembly import assemble, checked_csr, naming
+from evergraph.graphs import Graph
+
+KEYS = ("edge_index", "y", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year")
+Arrays = dict[str, npt.NDArray[np.generic]]
+
+
+def read_npz(path: Path) -> Graph:
+    """Return the graph that an ``.npz`` file holds, edges as listed."""
+    with naming(path):
+        arrays, others = _read_arrays(path)
+        for key in ("edge_index", "y"):
+            if key not in arrays:
+                raise DataError(
+                    f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
+                )
+        graph = assemble(
+            path,
+            edge_index=_tensor(arrays, "edge_index"),
+            features=_features(arrays),
+            labels=_tensor(arrays, "y"),
+            time=_tensor(arrays, "year") if "year" in arrays else None,
+        )
+    say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
+    return graph
+
+
+def write_npz(graph: Graph, path: Path) -> None:
+    """Write a graph as ``.npz``, aside first, so that the file is whole or not there."""
+    arrays = {
+        "edge_index": torch.stack([graph.indices, graph.edge_rows().int()]),
+        "y": graph.labels,
+        **_feature_arrays(graph.features),
+    }
+    if graph.time is not None:
+        arrays["year"] = graph.time
+    with written_aside(path) as file:
+        plain: Any = {key: array.cpu().numpy() for key, array in arrays.items()}
+        np.savez(file, **plain)
+
+
+def _read_arrays(path: Path) -> tuple[Arrays, list[str]]:
+    """Return the arrays of the file that have a meaning here, and the names of the others."""
+    if not zipfile.is_zipfile(path):
+        raise DataError("is not a whole .npz file: expected a zip archive of arrays")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            others = [name for name in archive.files if name not in KEYS]
+            return {key: _plain(archive, key) for key in KEYS if key in archive.files}, others
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError) as error:
+        raise DataError(f"is damaged ({error}): expected a zip archive of arrays") from error
+
+
+def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
+    """Return one array, refusing those that only pickle could read."""
+    try:
+        array: npt.NDArray[np.generic] = archive[key]
+    except ValueError as error:
+        raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
+    if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
+        return _seconds(array)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise DataError(f"array {key!r} holds {getattr(array, 'dtype', 'bytes')}: expected numbers")
+    return array
+
+
+def _seconds(dates: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
+    if np.isnat(dates).any():
+        node = int(np.isnat(dates).argmax())
+        raise DataError(f"array 'year' has no date for node {node}: expected one")
+    return dates.astype("datetime64[s]").astype(np.int64)
+
+
+def _tensor(arrays: Arrays, key: str) -> Tensor:
+    """Return an array as int64, or as it is where it holds floating-point numbers or booleans."""
+    array = arrays[key]
+    return torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+
+
+def _features(arrays: Arrays) -> Tensor | None:
+    if "x" in arrays:
+        return torch.from_numpy(arrays["x"].astype(np.float32, copy=False))
+    csr = [key for key in ("x_indptr", "x_indices", "x_shape") if key in arrays]
+    if not csr:
+        return None
+    if len(csr) < 3:
+        raise DataError(
+            f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
+        )
+    return _csr_features(arrays)
+
+
+def _csr_features(arrays: Arrays) -> Tensor:
+    for key in ("x_indptr", "x_indices", "x_shape"):
+        if arrays[key].dtype.kind not in "iu":
+            raise DataError(f"array {key!r} holds {arrays[key].dtype}: expected integers")
+    shape = arrays["x_shape"].tolist()
+    if not isinstance(shape, list) or len(shape) != 2:
+        raise DataError(f"array 'x_shape' is {shape}: expected [nodes, dims]")
+    indices = _tensor(arrays, "x_indices")
+    values = torch.from_numpy(arrays["x_data"]) if "x_data" in arrays else torch.ones(len(indices))
+    return checked_csr(_tensor(arrays, "x_indptr"), indices, values, (shape[0], shape[1]))
+
+
+def _feature_arrays(features: Tensor) -> dict[str, Tensor]:
+    if features.layout == torch.strided:
+        return {"x": features} if features.shape[1] else {}
+    return {
+        "x_indptr": features.crow_indices(),
+        "x_indices": features.col_indices(),
+        "x_shape": torch.tensor(features.shape),
+        "x_data": features.values(),
+    }

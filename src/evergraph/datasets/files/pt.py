@@ -1,0 +1,113 @@
+"""Graphs in ``.pt`` files: a PyG ``Data`` or a dict of tensors, read without arbitrary pickles."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.extras import require
+from evergraph.datasets.download import reason
+from evergraph.datasets.files.assembly import assemble, checked_csr, naming
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import as_csr
+from evergraph.graphs.validation import TIME, check_real, say_unread
+
+EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
+
+
+def read_pt(path: Path) -> Graph:
+    """Return the graph that a ``.pt`` file holds.
+
+    The file is a ``Data``, the tuple in which PyG's in-memory datasets keep one, or a dict; ``x``
+    may be missing, ``time`` (or OGB's ``node_year``) may be there. What else it holds is ignored,
+    which is said.
+    """
+    with naming(path):
+        content = _content(_read_safely(path))
+        tensors = _tensors(content)
+        graph = assemble(
+            path,
+            edge_index=tensors["edge_index"],
+            features=_features(tensors.get("x")),
+            labels=_column(tensors["y"]),
+            time=next((_column(tensors[key]) for key in TIME if key in tensors), None),
+        )
+    say_unread(path, [str(key) for key, value in content.items() if value is not None])
+    return graph
+
+
+def _read_safely(path: Path) -> Any:
+    """Unpickle tensors, containers and PyG's own records, and nothing that could run code."""
+    try:
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except UnpicklingError as refused:
+            if "torch_geometric" not in str(refused):
+                raise
+        # PyG takes seconds to import: only for files that hold something of it.
+        with torch.serialization.safe_globals(_pyg_records(path)):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise DataError(f"needs pickled objects that are not safe to load: {EXPECTED}") from error
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"is damaged or no .pt file ({reason(error)}): {EXPECTED}") from error
+
+
+def _pyg_records(path: Path) -> list[Any]:
+    require("torch_geometric", extra="pyg", why=f"{path}: a torch_geometric Data")
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+
+
+def _content(content: Any) -> Mapping[Any, Any]:
+    """Return what was saved, by name."""
+    if isinstance(content, tuple) and content:  # PyG's in-memory datasets: (dict, slices, class)
+        content = content[0]
+    if hasattr(content, "to_dict"):
+        content = content.to_dict()
+    if not isinstance(content, Mapping):
+        raise DataError(f"holds a {type(content).__name__}: {EXPECTED}")
+    return content
+
+
+def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
+    """Return the tensors among it, by name; edge_index and y are there."""
+    tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
+    for key in ("edge_index", "y"):
+        if key not in tensors:
+            raise DataError(f"has no tensor {key!r}: it holds {', '.join(tensors) or 'none'}")
+    return tensors
+
+
+def _column(values: Tensor) -> Tensor:
+    """Return [nodes, 1], in which OGB keeps labels and years, as [nodes]."""
+    return values[:, 0] if values.dim() == 2 and values.shape[1] == 1 else values
+
+
+def _features(x: Tensor | None) -> Tensor | None:
+    if x is None or x.layout == torch.strided:
+        return x
+    if x.dim() != 2 or x.layout not in (torch.sparse_csr, torch.sparse_coo):
+        raise DataError(f"x is {x.layout} with shape {list(x.shape)}: expected [nodes, dims]")
+    check_real(x)
+    if x.layout == torch.sparse_coo:
+        x = as_csr(_checked_coo(x))
+    # A crafted file could point outside the matrix, so its parts are not trusted.
+    return checked_csr(x.crow_indices(), x.col_indices(), x.values(), (x.shape[0], x.shape[1]))
+
+
+def _checked_coo(x: Tensor) -> Tensor:
+    try:
+        return torch.sparse_coo_tensor(x._indices(), x._values(), x.shape, check_invariants=True)
+    except RuntimeError as error:
+        raise DataError(f"x is no sound sparse matrix ({reason(error)})") from error

@@ -1,0 +1,134 @@
+"""The column of labels: text or whole numbers, and the ways in which none is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.notices import say
+from evergraph.datasets.files.table_columns import as_integers, column, is_text, parsed
+from evergraph.graphs import UNLABELLED
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# Texts that stand for no label, in this spelling: what databases, pandas, R and Excel write.
+SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
+
+
+def labels(table: pyarrow.Table, path: Path) -> Tensor:
+    """Return the class of each node; names are numbered in sorted order.  int64 [nodes]
+
+    path: of the table, for what is said of labels that are missing.
+    """
+    values = column(table, "label")
+    found = numbered(label_values(values, guess=path.suffix != ".parquet"))
+    say_missing(path, spelled_missing(values))
+    return found
+
+
+def label_values(
+    values: pyarrow.Array, *, guess: bool, before: int = 0, rows: NDArray[Any] | None = None
+) -> pyarrow.Array:
+    """Return labels as text or int64, null where a node has none.  [rows]
+
+    No label are: null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
+
+    guess: whether texts that are all numbers are numbers, as in a CSV, which has no kinds;
+    before, rows: as in ``as_integers``.
+
+    >>> import pyarrow as pa
+    >>> label_values(pa.array(["3", "NULL", "1.0", ""]), guess=True).to_pylist()
+    [3, None, 1, None]
+    >>> label_values(pa.array(["art", "\\\\N", "none"]), guess=True).to_pylist()
+    ['art', None, 'none']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return values.cast(pa.string())
+    if is_text(kind):
+        missing = pc.is_in(values, value_set=pa.array(["", *SPELLINGS], kind))
+        known = pc.if_else(missing, pa.scalar(None, kind), values)
+        numbers = _numbers(known) if guess else None
+        if numbers is None:
+            return known
+        values = numbers
+    elif pa.types.is_floating(kind):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+    elif not pa.types.is_integer(kind) and not pa.types.is_null(kind):
+        raise DataError(f"column 'label' holds {kind}: expected text or integers")
+    whole = as_integers(values, "label", before=before, rows=rows)
+    return _from_zero_on(whole, before, rows)
+
+
+def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
+    """Return texts as numbers, null where there is none; None where one of them is a name."""
+    import pyarrow as pa
+
+    coded = texts.dictionary_encode()
+    for kind in (pa.int64(), pa.float64()):
+        found = parsed(coded.dictionary, kind)
+        if found is not None:
+            return found.take(coded.indices)
+    return None
+
+
+def _from_zero_on(values: pyarrow.Array, before: int, rows: NDArray[Any] | None) -> pyarrow.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = values.fill_null(UNLABELLED).to_numpy()
+    below = np.flatnonzero(numbers < UNLABELLED)
+    if len(below):
+        row = int(below[0])
+        found = before + row + 1 if rows is None else int(rows[row]) + 1
+        raise DataError(
+            f"row {found} has {int(numbers[row])} in column 'label': expected a class from 0 on, "
+            f"or {UNLABELLED} for none"
+        )
+    return pc.if_else(pc.equal(values, UNLABELLED), pa.scalar(None, pa.int64()), values)
+
+
+def numbered(values: pyarrow.Array) -> Tensor:
+    """Return the classes of labels as ``label_values`` has them.  int64 [rows]"""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_text(values.type):
+        names = sorted({name for name in pc.unique(values).to_pylist() if name is not None})
+        values = pc.index_in(values, value_set=pa.array(names, type=values.type)).cast(pa.int64())
+    return torch.from_numpy(values.fill_null(UNLABELLED).to_numpy().copy())
+
+
+def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
+    """Return how often each of ``SPELLINGS`` stands among labels.
+
+    >>> import pyarrow as pa
+    >>> spelled_missing(pa.array(["art", "NULL", "", "NULL", None]))
+    {'NULL': 2}
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_text(values.type):
+        return {}
+    found = values.filter(pc.is_in(values, value_set=pa.array(SPELLINGS, values.type)))
+    return {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
+
+
+def say_missing(path: Path, found: dict[str, int]) -> None:
+    """Say how many labels are missing because of what is written in their place."""
+    if found:
+        count = sum(found.values())
+        written = " or ".join(repr(text).replace("\\\\", "\\") for text in sorted(found))
+        many = "labels are" if count > 1 else "label is"
+        say(path, f"{count:,} {many} missing, written as {written}: no class has such a name")

@@ -1,0 +1,1 @@
+"""Graphs that are drawn: with knobs, or in the likeness of published ones."""

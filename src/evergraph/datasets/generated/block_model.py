@@ -1,0 +1,306 @@
+"""Distinct pairs of nodes from a degree-corrected block model, in memory and streamed to disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+WEIGHTED_ROUNDS = 8
+MOST_ROUNDS = 200
+
+
+class BlockModel:
+    """Nodes in classes, numbered class by class, each with a weight.
+
+    sizes: int64 [classes]; weights: float64 [nodes], above 0.
+    """
+
+    def __init__(self, sizes: Tensor, weights: Tensor, *, generator: torch.Generator) -> None:
+        self.sizes = sizes
+        self.weights = weights
+        self.generator = generator
+        self.labels = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+
+    def draw(self, count: int, *, within: bool) -> Tensor:
+        """Draw distinct pairs of nodes of one class, or of two.  -> int64 [count, 2]
+
+        Doubles are dropped and drawn again, so that the count is met exactly. In a graph so dense
+        that hubs have met everybody, later rounds draw all nodes with equal weight.
+        """
+        possible = self._check_room(count, within)
+        batches: list[Tensor] = []  # of pairs as sorted keys, low node * nodes + high node
+        missing, cumulative = count, self.weights.cumsum(0)
+        for attempt in range(MOST_ROUNDS):
+            if missing == 0:
+                break
+            if attempt == WEIGHTED_ROUNDS:
+                cumulative = torch.arange(1, len(self.weights) + 1, dtype=torch.float64)
+            open_share = (possible - count + missing) / possible
+            drawn = self._pairs(int(1.1 * missing / open_share) + 16, cumulative, within)
+            batches.append(self._fresh(drawn, batches, missing))
+            missing -= len(batches[-1])
+        if missing:
+            log.warning("%d of %d edges are missing: the graph is too dense", missing, count)
+        keys, nodes = torch.cat([torch.empty(0, dtype=torch.int64), *batches]), len(self.weights)
+        return torch.stack([keys // nodes, keys % nodes], dim=1)
+
+    def _fresh(self, drawn: Tensor, batches: list[Tensor], most: int) -> Tensor:
+        """Return the drawn pairs that are new, each once, ``most`` of them.  [n, 2] -> [m]"""
+        low, high = drawn.min(1).values, drawn.max(1).values
+        fresh: Tensor = torch.unique((low * len(self.weights) + high)[low != high])
+        for keys in filter(len, batches):
+            place = torch.searchsorted(keys, fresh).clamp_max_(len(keys) - 1)
+            fresh = fresh[keys[place] != fresh]
+        if len(fresh) <= most:
+            return fresh
+        chosen = torch.randperm(len(fresh), generator=self.generator)[:most]
+        return fresh[chosen.sort().values]
+
+    def _pairs(self, count: int, cumulative: Tensor, within: bool) -> Tensor:
+        """Draw pairs with probability ∝ the product of weights.  -> int64 [count, 2]
+
+        The first end is drawn among all nodes, the second among its class or among all others:
+        inverse transform sampling on the cumulated weights, in which a class is one interval.
+        """
+        ends = self.sizes.cumsum(0)
+        tops = cumulative[ends - 1]
+        bottoms = torch.cat([torch.zeros(1, dtype=torch.float64), tops[:-1]])
+        first = self._nodes_at(self._uniform(count) * cumulative[-1], cumulative)
+        bottom, top = bottoms[self.labels[first]], tops[self.labels[first]]
+        if within:
+            at = bottom + self._uniform(count) * (top - bottom)
+        else:
+            at = self._uniform(count) * (cumulative[-1] - (top - bottom))
+            at = torch.where(at >= bottom, at + (top - bottom), at)
+        pairs = torch.stack([first, self._nodes_at(at, cumulative)], dim=1)
+        # Rounding can put a point at the edge of an interval into the next class.
+        same = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
+        return pairs[same if within else ~same]
+
+    def _nodes_at(self, points: Tensor, cumulative: Tensor) -> Tensor:
+        return torch.searchsorted(cumulative, points, right=True).clamp_max_(len(cumulative) - 1)
+
+    def _uniform(self, count: int) -> Tensor:
+        return torch.rand(count, dtype=torch.float64, generator=self.generator)
+
+    def _check_room(self, count: int, within: bool) -> int:
+        """Return how many pairs there are, if there are enough of them."""
+        nodes = len(self.weights)
+        inside = int((self.sizes * (self.sizes - 1) // 2).sum())
+        possible = inside if within else nodes * (nodes - 1) // 2 - inside
+        if count > possible:
+            kind = "within classes" if within else "between classes"
+            raise ConfigurationError(
+                f"nodes, mean_degree and homophily ask for {count} edges {kind}, "
+                f"but only {possible} pairs of nodes can have one"
+            )
+        return possible
+
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+_STEPS = 1 << 20  # of a random shift: coarse enough that a sum with a whole number is exact
+
+
+class StubMatching:
+    """A configuration model within groups, drawn in batches.
+
+    A node is given as many loose ends as its weight says on average, once on the left and once on
+    the right. Those on the right are shuffled within their group; then left and right are joined
+    in order. Node u is joined to v with an expected count ∝ w_u w_v in a group and never across
+    groups. Weights are turned into counts by systematic sampling: one random shift of the sum of
+    weights, rounded down at every node, so that a batch costs one pass over the nodes and a
+    shuffle and needs no search in a table. Doubles and self-loops do occur.
+
+    Args:
+        groups: the group of each node, 0, 1, ...  int64 [nodes]
+        weights: at least 0.  float64 [nodes]
+
+    >>> pairs = StubMatching(np.array([0, 1, 1, 0]), np.array([1.0, 1.0, 1.0, 0.0]))
+    >>> left, right = pairs.draw(6, generator=np.random.default_rng(0))
+    >>> left.tolist()
+    [0, 0, 1, 1, 2, 2]
+    >>> pairs.expected(np.array([1, 1, 0]), np.array([2, 0, 3])).tolist()
+    [0.5, 0.0, 0.0]
+    """
+
+    def __init__(self, groups: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+        self.groups = groups
+        self.weights = weights
+        self.totals = np.bincount(groups, weights)  # [groups]
+        self.order = np.argsort(groups, kind="stable").astype(np.int32)  # group by group
+        self._ends = np.cumsum(np.bincount(groups))  # where each group ends in that order
+        self._shares = self._shares_so_far()
+
+    @property
+    def pairs(self) -> float:
+        """How many pairs give each node its weight in neighbours."""
+        return float(self.totals.sum()) / 2
+
+    def draw(self, count: int, *, generator: np.random.Generator) -> Pairs:
+        """Draw pairs; the left ends are grouped.  -> int32 [count], int32 [count]"""
+        shares = np.cumsum(self.totals) / self.totals.sum()
+        stops = np.floor(count * shares + _shift(generator)).astype(np.int64)
+        stops[-1] = count
+        left = self._stubs(stops, generator)
+        right = self._stubs(stops, generator)
+        for start, stop in zip((0, *stops[:-1]), stops, strict=True):
+            generator.shuffle(right[start:stop])
+        return left, right
+
+    def expected(
+        self, left: NDArray[np.integer], right: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Return how often two different nodes meet among ``self.pairs``.  -> [len(left)]"""
+        group = self.groups[left]
+        product = self.weights[left] * self.weights[right]
+        together = (group == self.groups[right]) & (product > 0)
+        meetings: NDArray[np.float64] = np.zeros(len(left))
+        np.divide(product, self.totals[group], out=meetings, where=together)
+        return meetings
+
+    def _stubs(self, stops: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int32]:
+        """Return nodes as often as the weights say, up to ``stops`` in each group."""
+        starts = np.concatenate([[0], stops[:-1]])
+        sizes = np.diff(self._ends, prepend=0)
+        # Shares end at exactly 1, so that a group's last node ends at exactly its stop.
+        places = self._shares * np.repeat(stops - starts, sizes) + np.repeat(starts, sizes)
+        counts = np.diff(np.floor(places + _shift(generator)).astype(np.int64), prepend=0)
+        return np.repeat(self.order, counts)
+
+    def _shares_so_far(self) -> NDArray[np.float64]:
+        """Return each node's and its forerunners' share of the group's weight.  [nodes]"""
+        summed = np.cumsum(self.weights[self.order])
+        before = np.concatenate([[0.0], summed])[np.concatenate([[0], self._ends[:-1]])]
+        sizes = np.diff(self._ends, prepend=0)
+        whole = np.repeat(summed[self._ends - 1] - before, sizes)
+        part = summed - np.repeat(before, sizes)
+        shares: NDArray[np.float64] = np.ones_like(part)
+        np.divide(part, whole, out=shares, where=whole > 0)
+        return shares
+
+
+def _shift(generator: np.random.Generator) -> float:
+    return float(generator.integers(_STEPS)) / _STEPS
+
+
+BATCH = 1 << 22  # pairs
+SAMPLE = 1 << 18  # pairs
+_CLOSE = 1e-4
+
+
+class StreamedBlockModel:
+    """Pairs of nodes, some drawn within a block and some among all nodes.
+
+    Model (Karrer and Newman, 2011), with two weights a node: u and v meet Poisson(λ_uv) times,
+    λ_uv = s a_u a_v / A_c within block c, plus t b_u b_v / B among all. A graph has an edge once:
+    its expected number of edges is Σ 1 - exp(-λ_uv), which falls behind Σ λ_uv where hubs meet.
+
+    Args:
+        blocks: the block of each node, 0, 1, ...  int64 [nodes]
+        within: a, the neighbours a node looks for in its block.  float64 [nodes]
+        among: b, those it looks for everywhere.  float64 [nodes]
+        generator: where draws come from.
+
+    >>> blocks = np.arange(1000) % 4
+    >>> model = StreamedBlockModel(blocks, np.full(1000, 8.0), np.full(1000, 2.0),
+    ...                            generator=np.random.default_rng(0))
+    >>> within, among = model.plan(5000, 0.8, labels=blocks)
+    >>> within > 3700 and 1300 < among < 1400  # a quarter of these fall within a block
+    True
+    >>> sum(len(left) for left, _ in model.draw(within, among)) == within + among
+    True
+    """
+
+    def __init__(
+        self,
+        blocks: NDArray[np.int64],
+        within: NDArray[np.float64],
+        among: NDArray[np.float64],
+        *,
+        generator: np.random.Generator,
+    ) -> None:
+        self.within = StubMatching(blocks, within)
+        self.among = StubMatching(np.zeros_like(blocks), among)
+        self.generator = generator
+
+    def plan(self, edges: int, homophily: float, *, labels: NDArray[np.int64]) -> tuple[int, int]:
+        """Return how many pairs to draw within blocks and among all, doubles included.
+
+        s and t are chosen so that, once doubles and self-loops are dropped, there are about so
+        many edges and a share ``homophily`` of them joins equal labels. Sums over all pairs of
+        nodes are estimated from a sample that is drawn in proportion to λ.
+        """
+        together, apart = self._sample_within(labels), self._sample_among(labels)
+        wanted = np.array([homophily, 1.0]) * edges
+
+        def miss(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = together.edges(*factors) + apart.edges(0.0, factors[1])
+            return np.asarray((found - wanted) / edges)
+
+        s, t = solution = scipy.optimize.root(miss, np.ones(2)).x
+        if np.abs(miss(solution)).max() > _CLOSE or solution.min() < 0:
+            raise ConfigurationError(
+                f"{edges:,} edges of homophily {homophily} cannot be had: the nodes of a block are "
+                "too few, or too few of them have its label"
+            )
+        return round(s * self.within.pairs), round(t * self.among.pairs)
+
+    def draw(self, within: int, among: int) -> Iterator[Pairs]:
+        """Yield so many pairs of both kinds, in batches, doubles and self-loops included."""
+        batches = max(1, -(-(within + among) // BATCH))
+        for number in range(batches):
+            for matching, count in ((self.within, within), (self.among, among)):
+                size = (number + 1) * count // batches - number * count // batches
+                if size:
+                    yield matching.draw(size, generator=self.generator)
+
+    def _sample_within(self, labels: NDArray[np.int64]) -> _Sample:
+        """Sample the pairs of nodes of one block."""
+        left, right = self.within.draw(SAMPLE, generator=self.generator)
+        return self._sample(left, right, left != right, self.within, labels)
+
+    def _sample_among(self, labels: NDArray[np.int64]) -> _Sample:
+        """Sample the pairs of nodes of two blocks."""
+        left, right = self.among.draw(SAMPLE, generator=self.generator)
+        blocks = self.within.groups
+        return self._sample(left, right, blocks[left] != blocks[right], self.among, labels)
+
+    def _sample(
+        self,
+        left: NDArray[np.int32],
+        right: NDArray[np.int32],
+        counts: NDArray[np.bool_],
+        drawn_by: StubMatching,
+        labels: NDArray[np.int64],
+    ) -> _Sample:
+        left, right = left[counts], right[counts]
+        within, among = self.within.expected(left, right), self.among.expected(left, right)
+        weight = drawn_by.pairs / len(counts) / (within if drawn_by is self.within else among)
+        return _Sample(within, among, weight, labels[left] == labels[right])
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Pairs of nodes, each standing for ``weight`` of its kind.  4 x [pairs]"""
+
+    within: NDArray[np.float64]
+    among: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    alike: NDArray[np.bool_]
+
+    def edges(self, s: float, t: float) -> NDArray[np.float64]:
+        """Return how many edges there are between equal labels, and how many in all.  [2]"""
+        each = self.weight * -np.expm1(-(s * self.within + t * self.among))
+        return np.array([each[self.alike].sum(), each.sum()])

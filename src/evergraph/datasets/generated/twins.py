@@ -1,0 +1,186 @@
+"""Generated graphs of the size and shape of published ones."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evergraph.core.checks import check_integer, check_number
+from evergraph.core.errors import DataError
+from evergraph.core.mapped import page_out
+from evergraph.datasets.base import Dataset, datasets
+from evergraph.datasets.generated.block_model import StreamedBlockModel
+from evergraph.datasets.generated.twin_sketch import (
+    TwinFacts,
+    TwinSketch,
+    numpy_generator,
+    sketch_twin,
+    twin_facts,
+)
+from evergraph.datasets.importing.sorter import EdgeSorter
+from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
+
+log = logging.getLogger(__name__)
+
+SORT_MEMORY = 10**9
+_BLOCK = 1 << 24  # features
+
+
+def write_labels(sketch: TwinSketch, writer: GraphFolderWriter) -> None:
+    """Write the class of every node."""
+    writer.create("labels", (len(sketch.labels),), torch.int64).numpy()[:] = sketch.labels
+
+
+def write_features(
+    labels: NDArray[np.int64], writer: GraphFolderWriter, *, width: int, noise: float, seed: int
+) -> None:
+    """Draw x_i = μ_(y_i) + noise · ε_i around unit vectors μ.  float32 [nodes, width]"""
+    generator = numpy_generator(seed, "features")
+    centres = generator.standard_normal((int(labels.max()) + 1, width), np.float32)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    features = writer.create("features", (len(labels), width), torch.float32)
+    rows = max(1, _BLOCK // width)
+    for start in range(0, len(labels), rows):
+        block = features[start : start + rows].numpy()
+        generator.standard_normal(dtype=np.float32, out=block)
+        block *= noise
+        block += centres[labels[start : start + rows]]
+        page_out(features[start : start + rows])
+
+
+def write_edges(sketch: TwinSketch, writer: GraphFolderWriter, *, seed: int) -> None:
+    """Draw the edges, and sort them on disk."""
+    generator = numpy_generator(seed, "edges")
+    model = StreamedBlockModel(sketch.homes, sketch.within, sketch.among, generator=generator)
+    counts = model.plan(sketch.edges, sketch.homophily, labels=sketch.labels)
+    aside, nodes, drawn = writer.folder / "runs", len(sketch.labels), 0
+    sorter = EdgeSorter(aside, nodes=nodes, undirected=True, memory=SORT_MEMORY)
+    for left, right in model.draw(*counts):
+        sorter.add(left, right)
+        drawn += len(left)
+        log.info("%.0f %% of all edges are drawn", 100 * drawn / sum(counts))
+    entries = sorter.finish(writer)
+    shutil.rmtree(aside)
+    log.info("%d entries are written, %d were asked for", entries, 2 * sketch.edges)
+
+
+# Counts up when the same parameters draw another graph, so that no old one is taken for it.
+EDITION = 1
+
+
+class Twin(Dataset):
+    """A graph drawn to resemble a published one, kept on disk under ``cache/<name>``.
+
+    A degree-corrected block model (``StreamedBlockModel``) with the published number of nodes,
+    edges, features and classes, homophily and largest degree. What no publisher states is a law of
+    ours: class sizes fall geometrically, degrees are log-normal, x_i = μ_(y_i) + noise · ε_i with
+    unit vectors μ. twins.toml has the figures and says which are ours. Accuracies on a twin say
+    nothing about the original; times and memory do.
+
+    Edges are drawn in batches and sorted on disk: it takes about 1 GB of memory at any size.
+
+    Args:
+        scale: nodes and edges as a multiple of the original's. Where classes become too small for
+            so many neighbours (Reddit below about 0.2), there are fewer edges.
+        seed: the same seed gives the same graph.
+        features: width of the features; the original's unless given.
+    """
+
+    def __init__(self, *, scale: float = 1.0, seed: int = 0, features: int | None = None) -> None:
+        check_number("scale", scale, least=0.0)
+        check_integer("seed", seed, least=0)
+        if features is not None:
+            check_integer("features", features, least=1)
+        self.scale = scale
+        self.seed = seed
+        self.features = features
+
+    @property
+    def facts(self) -> TwinFacts:
+        """What is copied."""
+        return twin_facts()[self.name]
+
+    @property
+    def width(self) -> int:
+        """How wide the features are."""
+        return self.facts.original.features if self.features is None else self.features
+
+    def load(self, cache: Path) -> Graph:
+        """Return the graph; it is drawn and kept under ``cache`` if it is not there yet."""
+        folder = self.folder(cache)
+        if is_graph_folder(folder):
+            try:
+                return open_graph_folder(folder)
+            except DataError as error:
+                log.warning("%s is drawn again: %s", self.name, error)
+                shutil.rmtree(folder)
+        sketch = sketch_twin(self.facts, scale=self.scale, seed=self.seed)
+        self._draw_aside(sketch, folder)
+        return open_graph_folder(folder)
+
+    def folder(self, cache: Path) -> Path:
+        """Return where the graph is kept."""
+        known = f"{EDITION} {self.facts} {self.facts.original} {self.scale!r}"
+        digest = hashlib.sha256(known.encode()).hexdigest()[:8]
+        return cache / self.name / f"{self.scale:g}-{self.width}-{self.seed}-{digest}"
+
+    def _draw_aside(self, sketch: TwinSketch, folder: Path) -> None:
+        """Draw into a folder of this process's own, and give it its name when it is whole."""
+        import psutil
+
+        for left in folder.parent.glob(f".{folder.name}-*"):
+            if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+                shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
+        writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
+        try:
+            self._write(sketch, writer)
+            if not is_graph_folder(folder):  # else another process was faster
+                shutil.rmtree(folder, ignore_errors=True)
+                writer.folder.replace(folder)
+        finally:
+            writer.discard()
+
+    def _write(self, sketch: TwinSketch, writer: GraphFolderWriter) -> None:
+        log.info("drawing %s: %d nodes, %d edges", self.name, len(sketch.labels), sketch.edges)
+        write_labels(sketch, writer)
+        noise, seed = self.facts.noise, self.seed
+        write_features(sketch.labels, writer, width=self.width, noise=noise, seed=seed)
+        write_edges(sketch, writer, seed=seed)
+        about = {"dataset": self.name, "scale": self.scale, "seed": seed, "edition": EDITION}
+        writer.finish(undirected=True, about=about)
+
+
+@datasets.register
+class RedditTwin(Twin):
+    """As large as Reddit and alike (233k nodes, 114.6M entries, 602 wide), drawn on the spot.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as cache:
+    ...     graph = RedditTwin(scale=0.002, features=8).load(Path(cache))
+    ...     graph.num_nodes, graph.num_features, graph.num_classes
+    (466, 8, 41)
+    """
+
+    name = "reddit-twin"
+
+
+@datasets.register
+class ProductsTwin(Twin):
+    """As large as OGB-Products and alike (2.4M nodes, 123.7M entries, 100 wide), drawn on the spot.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as cache:
+    ...     graph = ProductsTwin(scale=0.001).load(Path(cache))
+    ...     graph.num_nodes, graph.num_features, graph.num_classes
+    (2449, 100, 47)
+    """
+
+    name = "products-twin"

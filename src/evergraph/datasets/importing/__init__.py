@@ -1,0 +1,1 @@
+"""Tables of any size into a graph folder, stage by stage."""

@@ -1,0 +1,194 @@
+"""Tables too large for memory, read chunk by chunk."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from evergraph.core.errors import DataError
+from evergraph.datasets.download import reason
+from evergraph.datasets.files.table_folder import TEXT, check_columns, rows_from_one
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a table.
+
+    Attributes:
+        table: the rows.
+        before: how many rows came before them.
+        position: where the next piece begins, for whoever goes on later.
+        done: how much of the file is read, in bytes or rows.
+        total: how much the file has.
+    """
+
+    table: pyarrow.Table
+    before: int
+    position: int
+    done: int
+    total: int
+
+    @property
+    def after(self) -> int:
+        """How many rows there are up to its end."""
+        return self.before + int(self.table.num_rows)
+
+
+def read_csv(
+    path: Path,
+    needed: tuple[str, ...],
+    columns: list[str] | None,
+    size: int,
+    position: int,
+    before: int,
+) -> Iterator[Chunk]:
+    """Yield the rows of a file; a position is a byte of it as it is unpacked.
+
+    The kinds of other columns are those that the first piece shows.
+    """
+    import pyarrow as pa
+
+    text = {name: pa.string() for name in TEXT}
+    with path.open("rb") as file:
+        plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        block = _lines(plain, size)
+        table = _parse(block, None, None, text, 0)
+        while not table.num_rows and (more := _lines(plain, size)):  # only the header so far
+            block += more
+            table = _parse(block, None, None, text, 0)
+        check_columns(table.column_names, needed)
+        names, types = table.column_names, _types_of(table)
+        piece = Chunk(table if columns is None else table.select(columns), 0, len(block), 0, 0)
+        total = path.stat().st_size
+        if not position:
+            yield replace(piece, done=file.tell(), total=total)
+            position, before = piece.position, piece.after
+        plain.seek(position)
+        while block := _lines(plain, size):
+            position += len(block)
+            if block.strip():
+                table = _parse(block, names, columns, types, before)
+                yield Chunk(table, before, position, file.tell(), total)
+                before += table.num_rows
+
+
+def _lines(file: IO[bytes], size: int) -> bytes:
+    """Read at least ``size`` bytes, and on to the end of the line."""
+    block = file.read(size)
+    return block + file.readline() if block else block
+
+
+def _types_of(table: pyarrow.Table) -> dict[str, pyarrow.DataType]:
+    """Return what every column is read as from here on; whole numbers may yet get fractions."""
+    import pyarrow as pa
+
+    wide = {field.name: field.type for field in table.schema}
+    return {name: pa.float64() if kind == pa.int64() else kind for name, kind in wide.items()}
+
+
+def _parse(
+    block: bytes,
+    names: list[str] | None,
+    columns: list[str] | None,
+    types: dict[str, pyarrow.DataType],
+    before: int,
+) -> pyarrow.Table:
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    convert = csv.ConvertOptions(column_types=types, include_columns=columns)
+
+    def parse(*, threads: bool) -> pyarrow.Table:
+        options = csv.ReadOptions(column_names=names, use_threads=threads)
+        return csv.read_csv(pa.BufferReader(block), read_options=options, convert_options=convert)
+
+    try:
+        return parse(threads=True)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        return parse(threads=False)  # only one thread knows the row
+    except pa.ArrowInvalid as error:
+        shift = before - (names is None)  # it counts the header as a row
+        raise pa.ArrowInvalid(rows_from_one(str(error), shift)) from error
+
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+
+
+def read_pieces(
+    path: Path,
+    needed: tuple[str, ...],
+    *,
+    size: int,
+    only_needed: bool = False,
+    position: int = 0,
+    before: int = 0,
+) -> Iterator[Chunk]:
+    """Yield a table in pieces of about ``size`` bytes, the first one even if it has no rows.
+
+    Args:
+        path: the file.
+        needed: columns that must be there.
+        size: of a piece, in bytes of the file as text or as Parquet holds it unpacked.
+        only_needed: whether other columns are left out.
+        position: of a piece that was read before, to go on behind it.
+        before: how many rows lie before that position.
+    """
+    import pyarrow as pa
+
+    if not path.name.endswith(SUFFIXES):
+        raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
+    columns = list(needed) if only_needed else None
+    read = _read_parquet if path.suffix == ".parquet" else read_csv
+    try:
+        yield from read(path, needed, columns, size, position, before)
+    except FileNotFoundError:
+        raise DataError("no such file") from None
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read as a table ({reason(error)})") from error
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a table's columns, from its beginning."""
+    first = next(read_pieces(path, (), size=1 << 16))
+    names: list[str] = first.table.column_names
+    return names
+
+
+def _read_parquet(
+    path: Path,
+    needed: tuple[str, ...],
+    columns: list[str] | None,
+    size: int,
+    position: int,
+    before: int,
+) -> Iterator[Chunk]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    with pa.parquet.ParquetFile(path, buffer_size=1 << 20) as file:
+        check_columns(file.schema_arrow.names, needed)
+        total = file.metadata.num_rows
+        groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+        unpacked = sum(group.total_byte_size for group in groups)
+        rows = max(1, size * total // max(unpacked, 1))
+        if not position:
+            yield Chunk(file.schema_arrow.empty_table(), 0, 0, 0, total)
+        row = 0
+        for index, group in enumerate(groups):
+            if row + group.num_rows <= position:
+                row += group.num_rows
+                continue
+            for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
+                table = pa.Table.from_batches([batch]).slice(max(position - row, 0))
+                row += len(batch)
+                if table.num_rows:
+                    yield Chunk(table, row - table.num_rows, row, row, total)

@@ -1,0 +1,151 @@
+"""What an import made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evergraph.core.errors import DataError
+from evergraph.core.mapped import disk_is_enough
+from evergraph.core.written_aside import written_aside
+from evergraph.datasets.importing.sorter import Sorted
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import made.
+
+    Attributes:
+        nodes: how many nodes.
+        edges: how many edges were listed.
+        doubles: how many of them were listed before, in an undirected graph also the other way.
+        loops: how many of them joined a node to itself.
+        entries: how many the adjacency holds; of an undirected graph two for every edge.
+        classes: one more than the largest label.
+        features: how wide the features are.
+        checksum: one SHA-256 of all arrays.
+        seconds: how long it took, earlier processes included.
+        new: whether anything was made, or the same graph was there already.
+    """
+
+    nodes: int
+    edges: int
+    doubles: int
+    loops: int
+    entries: int
+    classes: int
+    features: int
+    checksum: str
+    seconds: float
+    new: bool = True
+
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file as it was when the import began."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> InputFile:
+        """Look at a file."""
+        if not path.is_file():
+            raise DataError(f"{path}: no such file")
+        about = path.stat()
+        return cls(str(path.resolve()), about.st_size, about.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a graph is made from; the same inputs make the same graph."""
+
+    nodes: InputFile
+    edges: InputFile
+    undirected: bool
+
+
+@dataclass(frozen=True)
+class NodesRead:
+    """What the node table was found to hold.
+
+    loud: what is to be said of a feature column that drowns the others, if there is one.
+    """
+
+    nodes: int
+    features: int
+    classes: int
+    loud: str | None = None
+
+
+@dataclass(frozen=True)
+class EdgesRead:
+    """How much of the edge table lies sorted in runs.
+
+    Attributes:
+        position: where to read on.
+        rows: how many edges were listed so far.
+        loops: how many of them were self-loops.
+        runs: how many runs they went into.
+        whole: whether that is all of the table.
+    """
+
+    position: int = 0
+    rows: int = 0
+    loops: int = 0
+    runs: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an import has come."""
+
+    inputs: Inputs
+    nodes: NodesRead | None = None
+    edges: EdgesRead = field(default_factory=EdgesRead)
+    sorted: Sorted = field(default_factory=Sorted)
+    seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        """Keep it in a file."""
+        with disk_is_enough(path), written_aside(path) as file:
+            file.write(json.dumps({"format": FORMAT} | asdict(self)).encode())
+
+    @classmethod
+    def load(cls, path: Path, inputs: Inputs) -> Progress:
+        """Return how far an import of these inputs has come, which may be nowhere."""
+        try:
+            found = _of(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls(inputs)
+        if found.inputs.nodes != inputs.nodes:
+            return cls(inputs)
+        if found.inputs != inputs:  # only the edges are others: the nodes need not be read again
+            return replace(cls(inputs), nodes=found.nodes)
+        return found
+
+
+def _of(values: dict[str, Any]) -> Progress:
+    if values["format"] != FORMAT:
+        raise ValueError(f"format {values['format']} is not {FORMAT}")
+    nodes = values["nodes"]
+    return Progress(
+        inputs=inputs_of(values["inputs"]),
+        nodes=None if nodes is None else NodesRead(**nodes),
+        edges=EdgesRead(**values["edges"]),
+        sorted=Sorted(**values["sorted"]),
+        seconds=values["seconds"],
+    )
+
+
+def inputs_of(values: dict[str, Any]) -> Inputs:
+    """Return inputs from what ``asdict`` made of them."""
+    nodes, edges = (InputFile(**values[name]) for name in ("nodes", "edges"))
+    return Inputs(nodes=nodes, edges=edges, undirected=values["undirected"])

@@ -1,0 +1,158 @@
+"""The stages of an import: nodes, edges, sort, checksum."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from evergraph.core.resources import Resources
+from evergraph.datasets.files.table_columns import ids
+from evergraph.datasets.importing.chunks import Chunk, read_pieces
+from evergraph.datasets.importing.node_index import NodeIndex, read_ids
+from evergraph.datasets.importing.nodes import import_nodes
+from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
+from evergraph.datasets.importing.sorter import EdgeSorter, Sorted
+from evergraph.graphs.graph_folder import GraphFolderWriter
+
+logger = logging.getLogger(__name__)
+
+OnProgress = Callable[[str, int, int], None]
+
+LEAST = 32_000_000  # bytes without which there is no use in beginning
+PROGRESS = "progress.json"
+_LARGEST_PIECE = 64_000_000
+_LARGEST_SORT = 1_000_000_000  # more is no faster, and more is lost by a crash
+_BYTES_A_BYTE = 12  # in memory, for a byte of a table: text, columns, positions, keys
+_BYTES_AN_ID = 64  # its text, its hash, its place
+
+
+class ImportStages:
+    """The stages of one import, each of which begins where an earlier process ended."""
+
+    def __init__(
+        self, *, folder: Path, inputs: Inputs, resources: Resources, on_progress: OnProgress
+    ) -> None:
+        self.folder = folder
+        self.resources = resources
+        self.on_progress = on_progress
+        self.progress = Progress.load(folder / PROGRESS, inputs)
+        self._began = time.monotonic() - self.progress.seconds
+        self._ids = folder / "ids.arrow"
+        resources.check(LEAST, "an import")
+        if self.progress.nodes is not None:
+            logger.info("%s: goes on with an import that was begun", folder)
+        self.writer = GraphFolderWriter(folder / "graph")
+
+    def read_nodes(self, path: Path) -> NodesRead:
+        """Write what the node table holds."""
+        if self.progress.nodes is None:
+            found = import_nodes(
+                path,
+                self.writer.folder,
+                self._ids,
+                size=self._piece(self.resources.left),
+                on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
+            )
+            self._save(replace(self.progress, nodes=found))
+        assert self.progress.nodes is not None
+        return self.progress.nodes
+
+    def index(self, found: NodesRead) -> NodeIndex | None:
+        """Return what finds nodes by their ids, unless all edges are read."""
+        if self.progress.edges.whole:
+            return None
+        self.resources.check(_BYTES_AN_ID * found.nodes, f"finding {found.nodes:,} nodes by id")
+        return NodeIndex(read_ids(self._ids))
+
+    def read_edges(self, path: Path, found: NodesRead, index: NodeIndex | None) -> None:
+        """Sort the edge table into runs."""
+        done = self.progress.edges
+        if index is None:
+            return
+        sorter = self._sorter(found)
+        ways = 2 if sorter.undirected else 1
+        pieces = read_pieces(
+            path,
+            ("source", "target"),
+            size=self._piece(self.resources.left // 2),
+            only_needed=True,
+            position=done.position,
+            before=done.rows,
+        )
+        for piece in pieces:
+            done = replace(done, position=piece.position, rows=piece.after)
+            done = replace(done, loops=done.loops + self._add(sorter, index, piece))
+            likely = 1.25 * ways * piece.table.num_rows  # pairs of the next piece
+            if sorter.held + likely > sorter.room:
+                sorter.spill()
+                done = replace(done, runs=sorter.runs.count)
+                self._save(replace(self.progress, edges=done))
+            self.on_progress("edges", piece.done, piece.total)
+        sorter.spill()
+        done = replace(done, runs=sorter.runs.count, whole=True)
+        self._save(replace(self.progress, edges=done))
+
+    def sort(self, found: NodesRead) -> None:
+        """Merge the runs into the adjacency."""
+        sorter = self._sorter(found)
+
+        def on_range(done: Sorted) -> None:
+            self._save(replace(self.progress, sorted=done))
+            self.on_progress("sort", done.seen, sorter.pairs)
+
+        sorter.finish(self.writer, begin=self.progress.sorted, on_range=on_range)
+
+    def finish(self, found: NodesRead, out: Path) -> ImportReport:
+        """Declare the graph whole and put it in its place."""
+        self.on_progress("checksum", 0, 1)
+        inputs, edges = self.progress.inputs, self.progress.edges
+        entries = self.progress.sorted.entries
+        distinct = entries // 2 if inputs.undirected else entries
+        report = {
+            "nodes": found.nodes,
+            "edges": edges.rows,
+            "doubles": edges.rows - edges.loops - distinct,
+            "loops": edges.loops,
+            "entries": entries,
+            "classes": found.classes,
+            "features": found.features,
+            "seconds": round(time.monotonic() - self._began, 3),
+        }
+        about = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
+        checksum = self.writer.finish(undirected=inputs.undirected, about=about)
+        (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone
+        if out.exists():
+            shutil.rmtree(self.folder / "replaced", ignore_errors=True)
+            out.rename(self.folder / "replaced")
+        self.writer.folder.rename(out)
+        shutil.rmtree(self.folder)
+        self.on_progress("checksum", 1, 1)
+        return ImportReport(**report, checksum=checksum)  # type: ignore[arg-type]
+
+    def _add(self, sorter: EdgeSorter, index: NodeIndex, piece: Chunk) -> int:
+        sources, targets = (
+            index.positions(ids(piece.table, name, before=piece.before), name, before=piece.before)
+            for name in ("source", "target")
+        )
+        sorter.add(sources, targets)
+        return int((sources == targets).sum())
+
+    def _sorter(self, found: NodesRead) -> EdgeSorter:
+        return EdgeSorter(
+            self.folder / "runs",
+            nodes=found.nodes,
+            undirected=self.progress.inputs.undirected,
+            memory=min(max(self.resources.left // 2, LEAST // 2), _LARGEST_SORT),
+            runs=self.progress.edges.runs,
+        )
+
+    def _piece(self, memory: int) -> int:
+        return min(max(memory, LEAST) // _BYTES_A_BYTE, _LARGEST_PIECE)
+
+    def _save(self, progress: Progress) -> None:
+        self.progress = replace(progress, seconds=time.monotonic() - self._began)
+        self.progress.save(self.folder / PROGRESS)

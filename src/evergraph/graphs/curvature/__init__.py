@@ -1,0 +1,1 @@
+"""Curvature of edges, after Forman and after Ollivier."""

@@ -1,0 +1,76 @@
+"""Forman's curvature: how an edge's triangles stand against its ends' other edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+import torch
+from torch import Tensor
+
+from evergraph.graphs.graph import Graph
+from evergraph.graphs.propagation import pattern
+
+Nodes = npt.NDArray[np.int64]
+
+
+def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes, Nodes, Nodes]:
+    """Return the two ends of every edge that some entries stand for, and each entry's edge.
+
+    entries: optional int64 [m], which entries of ``graph.indices``; all of them unless given.
+    -> int64 [edges], int64 [edges], int64 [m]; the first end has the lower number.
+
+    >>> import torch
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
+    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
+    >>> undirected_edges(path)
+    (array([0, 1]), array([1, 2]), array([0, 0, 1, 1]))
+    """
+    rows, columns = graph.edge_rows(), graph.indices.long()
+    if entries is not None:
+        rows, columns = rows[entries], columns[entries]
+    ends = np.sort(np.stack([rows.cpu().numpy(), columns.cpu().numpy()]), axis=0)  # [2, m]
+    keys, edge = np.unique(ends[0] * graph.num_nodes + ends[1], return_inverse=True)
+    return keys // max(graph.num_nodes, 1), keys % max(graph.num_nodes, 1), edge
+
+
+# Neighbours laid side by side at a time; about 60 MB while a block is worked on.
+BLOCK_NEIGHBOURS = 1 << 22
+
+
+def forman_curvature(graph: Graph) -> Tensor:
+    """Return the augmented Forman curvature of every adjacency entry.  float32 [edges]
+
+    F(u,v) = 4 - deg(u) - deg(v) + 3 · (triangles through the edge), Samal et al. 2018, for edges
+    and triangles that all weigh 1. The graph counts as undirected: where it is not, degrees and
+    triangles are those of ``graph.to_undirected()``, and an entry has the value of its edge there.
+
+    Edges inside a community come out high, bridges between hubs low. Below, a triangle 0, 1, 2
+    with 3 hanging on 2:
+
+    >>> graph = Graph.from_edges(torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]]), features=torch.eye(4),
+    ...                          labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> forman_curvature(graph)
+    tensor([3., 2., 3., 2., 2., 2., 0., 0.])
+    """
+    both = graph.to_undirected()
+    adjacency = pattern(both.indptr, both.indices)
+    first, second, edge = undirected_edges(graph)
+    degrees = both.degrees.cpu().numpy()
+    triangles = _shared_neighbours(adjacency, first, second) - 2  # the ends count themselves
+    curvature = 4 - degrees[first] - degrees[second] + 3 * triangles  # [undirected edges]
+    return torch.from_numpy(curvature[edge]).float().to(graph.device)
+
+
+def _shared_neighbours(
+    adjacency: scipy.sparse.csr_matrix, first: Nodes, second: Nodes
+) -> npt.NDArray[np.int64]:
+    """Return how many entries each pair of rows has in common.  [pairs], [pairs] -> [pairs]"""
+    sizes = np.diff(adjacency.indptr).astype(np.int64)
+    total = np.cumsum(sizes[first] + sizes[second])
+    cuts = np.searchsorted(total, np.arange(BLOCK_NEIGHBOURS, total[-1:].sum(), BLOCK_NEIGHBOURS))
+    counts = np.empty(len(first), dtype=np.int64)
+    for block in np.split(np.arange(len(first)), cuts):
+        common = adjacency[first[block]].multiply(adjacency[second[block]])
+        counts[block] = np.asarray(common.sum(axis=1)).reshape(-1)
+    return counts

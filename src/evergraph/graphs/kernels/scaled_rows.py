@@ -1,0 +1,76 @@
+"""What the kernels multiply by: a scaled adjacency that is never written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs.kernels.choice import Kernel
+from evergraph.graphs.normalisation import written_out
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
+
+    Attributes:
+        indptr: where each row begins in ``indices``.  int32 [rows + 1]
+        indices: the graph's own, all of them.  int32 [edges]
+        left: the diagonal of L.  float32 [rows]
+        right: the diagonal of R.  float32 [columns]
+        self_loops: whether s is 1, else 0.
+        first: which row of the whole the first row is.
+        mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
+        kernel: who multiplies on a CPU; part of a whole keeps the whole's.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    left: Tensor
+    right: Tensor
+    self_loops: bool = True
+    first: int = 0
+    mapped: bool = False
+    kernel: Kernel = "torch"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns."""
+        return len(self.left), len(self.right)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays live."""
+        return self.indices.device
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]"""
+        own = None
+        if self.self_loops:
+            last = self.first + len(self.left)
+            own = torch.arange(self.first, last, dtype=torch.int32, device=self.device)
+        indptr = self.indptr - self.indptr[0]
+        entries = self.entries(slice(0, len(self.left)))
+        return written_out(indptr, entries, left=self.left, right=self.right, own=own)
+
+    def rows(self, part: slice) -> Self:
+        """Return Â of some rows only, in views: nothing is copied."""
+        start, stop, _ = part.indices(len(self.left))
+        return replace(
+            self,
+            indptr=self.indptr[start : stop + 1],
+            left=self.left[start:stop],
+            first=self.first + start,
+        )
+
+    def entries(self, part: slice) -> Tensor:
+        """Return the neighbours listed in some rows, self-loops aside.  int32 [entries]"""
+        return self.indices[int(self.indptr[part.start]) : int(self.indptr[part.stop])]

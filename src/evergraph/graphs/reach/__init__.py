@@ -1,0 +1,1 @@
+"""Who lies within L hops, how many they are, exactly and estimated."""

@@ -1,0 +1,165 @@
+"""Who lies within L hops: the paper's computation ego-subnetworks, exactly and in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice
+from evergraph.core.resources import Resources
+from evergraph.graphs.cuts import cut
+from evergraph.graphs.graph import Graph
+from evergraph.graphs.propagation import pattern, step_out
+from evergraph.graphs.reach.cost import METHODS, choose, reach_cost, search_costs, walk_counts
+from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
+from evergraph.graphs.reach.search import search_pays, searched_sizes
+from evergraph.graphs.rows import RowSweep, neighbour_sums
+
+# Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
+BLOCK_WALKS = 1 << 24
+# What a boolean matrix with every node its own neighbour takes an entry while it is made.
+PATTERN_BYTES = 11
+
+
+def reach_blocks(
+    graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
+) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
+    """Yield, block by block, which nodes each of ``nodes`` reaches within ``hops``, itself too.
+
+    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
+    that none expands more than ``block_walks`` walks; an N x N matrix never exists.
+    """
+    for block, balls in ball_blocks(graph, nodes, hops=hops, block_walks=block_walks):
+        members = next(balls)
+        for members in balls:  # noqa: B007  (the last one counts; those before it may go)
+            pass
+        yield block, members
+
+
+def ball_blocks(
+    graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
+) -> Iterator[tuple[slice, Iterator[scipy.sparse.csr_matrix]]]:
+    """Yield, block by block, what each of ``nodes`` reaches within 0, 1, ..., ``hops``.
+
+    As ``reach_blocks``, with a matrix for every distance on the way: each is one step from the one
+    before, so all of them together cost what the last one does. The adjacency is copied from its
+    device once, whatever the number of blocks.
+    """
+    wanted = nodes.cpu().numpy()
+    walks = walk_counts(graph, hops=hops)[nodes.to(graph.device)].cpu().numpy()
+    adjacency = pattern(graph.indptr, graph.indices)
+    for block in cut(walks, block_walks):
+        yield block, _balls(wanted[block], adjacency, hops)
+
+
+def _balls(
+    nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix, hops: int
+) -> Iterator[scipy.sparse.csr_matrix]:
+    members = _identity_rows(nodes, adjacency)
+    yield members
+    for hop in range(hops):
+        members = step_out(members, adjacency) if hop else adjacency[nodes]
+        yield members
+
+
+def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:
+    """Return the nodes within ``hops`` of each of ``nodes``, ascending.  [int64 [size], ...]
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
+    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> reach(path, torch.tensor([0, 1]), hops=2)
+    [tensor([0, 1, 2]), tensor([0, 1, 2, 3])]
+    """
+    found: list[Tensor] = []
+    for _, members in reach_blocks(graph, nodes, hops=hops):
+        members.sort_indices()
+        rows = np.split(members.indices, members.indptr[1:-1])
+        found.extend(torch.from_numpy(row.astype(np.int64)) for row in rows)
+    return found
+
+
+def reach_sizes(
+    graph: Graph,
+    nodes: Tensor,
+    *,
+    hops: int,
+    method: str = "auto",
+    resources: Resources | None = None,
+) -> Tensor:
+    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]
+
+    method: "exact"; "estimated" (``estimate_reach_sizes``, rounded); or "auto": exact unless that
+        would take more than a minute and the estimate less, which the log says. The choice depends
+        on the graph and the nodes alone, and up to one hop everything is exact.
+    """
+    check_choice("reach method", method, METHODS)
+    if hops < 2:
+        near = graph.degrees[nodes.to(graph.device)].cpu() + 1
+        return near if hops else torch.ones_like(near)
+    costs = search_costs(graph, nodes, hops=hops)
+    cost = reach_cost(graph, costs, hops=hops, registers=REGISTERS)
+    if choose(method, cost, nodes=len(nodes), hops=hops) == "exact":
+        if search_pays(graph, costs):
+            return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
+        return multiplied_sizes(graph, nodes, hops=hops, resources=resources)
+    return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
+
+
+def multiplied_sizes(
+    graph: Graph, nodes: Tensor, *, hops: int, resources: Resources | None = None
+) -> Tensor:
+    """Return exact sizes from sparse products, for small graphs and without numba.  int64 [nodes]
+
+    They copy the adjacency, unlike ``searched_sizes``, so it is asked first whether that fits.
+    """
+    size = PATTERN_BYTES * graph.num_edges
+    (resources or Resources()).check(size, "exact reach by sparse products")
+    sizes = np.empty(len(nodes), dtype=np.int64)
+    for block, members in reach_blocks(graph, nodes, hops=hops):
+        sizes[block] = np.diff(members.indptr)
+    return torch.from_numpy(sizes)
+
+
+def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+    """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
+
+    One breadth-first step a hop for all of them together, so the cost does not depend on how many
+    they are. Only rows of nodes met in the hop before are read, some at a time.
+    """
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
+    sweep, layer = RowSweep.of(graph), met
+    for _ in range(hops):
+        found = met.clone()
+        for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
+            found[near] = True
+        layer, met = found & ~met, found
+    return met.cpu()
+
+
+def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+    """Return which nodes have at least one of ``nodes`` within ``hops``.  bool [all nodes]
+
+    The other direction of ``covered_nodes``: on an undirected graph the two are the same.
+    """
+    if graph.undirected:
+        return covered_nodes(graph, nodes, hops=hops)
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
+    for _ in range(hops):
+        met = met | (neighbour_sums(graph, met.double()) > 0)
+    return met.cpu()
+
+
+def _identity_rows(
+    nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix
+) -> scipy.sparse.csr_matrix:
+    ones = np.ones(len(nodes), dtype=bool)
+    return scipy.sparse.csr_matrix(
+        (ones, nodes, np.arange(len(nodes) + 1)), shape=(len(nodes), adjacency.shape[1])
+    )

@@ -1,0 +1,1 @@
+"""Deltas as bytes and as tables."""

@@ -1,0 +1,335 @@
+"""Deltas from tables of nodes and edges, in the order of their rows.
+
+They are meant for ``LearnerFolder.upsert``: a table may hold what the learner knows already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import DataError, UnknownNodeError
+from evergraph.core.extras import require
+from evergraph.core.notices import say_ignored
+from evergraph.datasets.files.assembly import naming
+from evergraph.datasets.files.table_columns import column, features, ids
+from evergraph.datasets.files.table_folder import (
+    ENDS,
+    check_distinct,
+    feature_names,
+    read_table,
+    say_ends_only,
+)
+from evergraph.datasets.files.table_labels import label_values, say_missing, spelled_missing
+from evergraph.datasets.files.table_times import times
+from evergraph.graphs.feature_scale import column_peaks, say_loud_column
+from evergraph.online.checking import LARGEST_FEATURE
+from evergraph.online.delta import Delta, NodeId
+
+if TYPE_CHECKING:
+    import pyarrow
+
+EDGES = 10_000  # in a delta that brings nothing else
+KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
+KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False)
+class TableDeltas:
+    """Some nodes at a time, each with the edges that join it to nodes before it.
+
+    Attributes:
+        nodes: ids of nodes; those without features must be known.  [nodes]
+        labels: text or int64, null where there is none.  [nodes]
+        features: float32 [nodes, dims], or None where the table has none
+        edges: the ids that edges join, both columns.
+        forgotten: ids of nodes to forget, after all else.
+        batch: how many nodes a delta has.
+        ignored: columns of the tables that are not used.
+        places: of the tables, for messages: the path, and which of its rows were kept.
+    """
+
+    nodes: pyarrow.Array
+    labels: pyarrow.Array
+    features: Tensor | None
+    edges: tuple[pyarrow.Array, pyarrow.Array]
+    forgotten: Sequence[NodeId] = ()
+    batch: int = 100
+    ignored: tuple[str, ...] = ()
+    places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_integer("batch", self.batch, least=1)
+
+    def __len__(self) -> int:
+        return self._growing + -(-len(self.forgotten) // self.batch)
+
+    @property
+    def _growing(self) -> int:
+        """How many deltas bring something."""
+        if len(self.nodes):
+            return -(-len(self.nodes) // self.batch)
+        return -(-len(self.edges[0]) // EDGES)
+
+    def __iter__(self) -> Iterator[Delta]:
+        order, ends = self._edges_by_delta()
+        for number in range(self._growing):
+            rows = slice(number * self.batch, (number + 1) * self.batch)
+            yield self._delta(rows, order[ends[number] : ends[number + 1]])
+        for start in range(0, len(self.forgotten), self.batch):
+            yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
+
+    def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
+        joined = [side.take(edges).to_pylist() for side in self.edges]
+        nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
+        delta = Delta(edges=tuple(zip(*joined, strict=True)))
+        if self.features is None:
+            told = zip(nodes, labels, strict=True)
+            return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
+        return replace(
+            delta, nodes=tuple(nodes), features=self.features[rows], labels=tuple(labels)
+        )
+
+    def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return edges in the order in which they can come, and where each delta's end.
+
+        An edge comes with the later of its nodes; ids that are not in the table are taken to be
+        known already.
+        """
+        import pyarrow.compute as pc
+
+        count = len(self.edges[0])
+        if not len(self.nodes) or not count:
+            return np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
+        places = [
+            pc.fill_null(pc.index_in(side, value_set=self.nodes), -1).to_numpy(zero_copy_only=False)
+            for side in self.edges
+        ]
+        number = np.maximum(np.maximum(*places), 0) // self.batch
+        order = np.argsort(number, kind="stable")
+        return order, np.searchsorted(number[order], np.arange(self._growing + 1))
+
+    def check_known(self, knows: KnowsNodes) -> None:
+        """Raise unless every edge joins nodes of the table or known ones, before any is taken in.
+
+        knows: such as ``OnlineLearner.knows_nodes``.
+        """
+        new = [] if self.features is None else self.nodes.to_pylist()
+        if self.features is None:
+            self._check("nodes", "id", self.nodes, knows, new, "known, since it has no features")
+        for name, side in zip(ENDS, self.edges, strict=True):
+            self._check("edges", name, side, knows, new, "in the table of nodes or known")
+
+    def _check(
+        self,
+        table: str,
+        name: str,
+        values: pyarrow.Array,
+        knows: KnowsNodes,
+        new: list[NodeId],
+        rule: str,
+    ) -> None:
+        there = frozenset(new)
+        asked = [value for value in values.unique().to_pylist() if value not in there]
+        strange = [value for value, known in zip(asked, knows(asked), strict=True) if not known]
+        wrong = _among(values, strange)
+        if wrong.any():
+            place = int(wrong.argmax())
+            path, rows = self.places[table]
+            raise UnknownNodeError(
+                f"{path}: row {int(rows[place]) + 1} has {values[place].as_py()!r} in column "
+                f"{name!r}: expected the id of a node that is {rule}"
+            )
+
+    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
+        """Return the deltas without edges that are known, and how many these are.
+
+        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once.
+        """
+        import pyarrow as pa
+
+        known = knows(*self.edges)
+        kept = pa.array(~known)
+        source, target = (side.filter(kept) for side in self.edges)
+        return replace(self, edges=(source, target)), int(known.sum())
+
+
+def read_deltas(
+    nodes: Path | None,
+    edges: Path | None = None,
+    *,
+    batch: int = 100,
+    integers: bool = False,
+    forget: str | Sequence[NodeId] = (),
+) -> TableDeltas:
+    """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
+
+    All of it is checked here, before anything is taken in. Either table may be missing, and so may
+    the features and the labels of nodes that are known already.
+
+    integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
+    forget, or the name of a column of the node table that marks them. Such nodes and their edges
+    are not taken in.
+    """
+    require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
+    found = None if nodes is None else _read_nodes(nodes, integers, forget)
+    if found is None and isinstance(forget, str):
+        raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
+    ends = None if edges is None else _read_edges(edges, integers, nodes, found)
+    gone = forget if not isinstance(forget, str) or found is None else found.marked
+    return _deltas(found, ends, gone, batch, (nodes, edges))
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """What a table of nodes holds; marked: the ids of nodes to forget."""
+
+    ids: pyarrow.Array
+    labels: pyarrow.Array
+    features: Tensor | None
+    ignored: tuple[str, ...]
+    marked: tuple[NodeId, ...]
+
+
+def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _Nodes:
+    import pyarrow as pa
+
+    with naming(path):
+        table = read_table(path, ("id",))
+        known = _ids(table, "id", integers)
+        check_distinct(known)
+        names = feature_names(table.column_names)
+        marked: tuple[NodeId, ...] = ()
+        if isinstance(forget, str):
+            marked = tuple(known.filter(_marks(table, forget)).to_pylist())
+            names = [name for name in names if name != forget]
+        matrix = features(table, names, most=LARGEST_FEATURE) if names else None
+        labels, spelled = pa.nulls(len(known), pa.string()), {}
+        if "label" in table.column_names:
+            given = column(table, "label")
+            labels = label_values(given, guess=path.suffix != ".parquet")
+            spelled = spelled_missing(given)
+        timed = "time" in table.column_names
+        if timed:
+            times(table)  # what cannot be loaded cannot be taken in either
+    say_missing(path, spelled)
+    ignored = ("time",) if timed else ()
+    say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
+    if matrix is not None:
+        say_loud_column(path, column_peaks(matrix), names)
+    return _Nodes(known, labels, matrix, ignored, marked)
+
+
+def _read_edges(
+    path: Path, integers: bool, nodes_path: Path | None, nodes: _Nodes | None
+) -> tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]]:
+    with naming(path):
+        table = read_table(path, ENDS)
+        source, target = (_ids(table, name, integers) for name in ENDS)
+        other = source if nodes is None else nodes.ids
+        for name, side in zip(ENDS, (source, target), strict=True):
+            if len(side) and len(other) and side.type != other.type:
+                there = nodes_path if nodes is not None else "column 'source'"
+                raise DataError(
+                    f"column {name!r} holds ids of type {side.type}, but those of {there} are "
+                    f"{other.type}: expected the same, which --integers makes of a CSV"
+                )
+    return source, target, tuple(say_ends_only(path, table.column_names))
+
+
+def _deltas(
+    nodes: _Nodes | None,
+    edges: tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]] | None,
+    gone: Sequence[NodeId],
+    batch: int,
+    paths: tuple[Path | None, Path | None],
+) -> TableDeltas:
+    """Return what is left of tables without the nodes that are to go."""
+    import pyarrow as pa
+
+    nothing = pa.array([], pa.string())
+    if nodes is None:
+        nodes = _Nodes(nothing, nothing, None, (), ())
+    source, target, ignored = (nothing, nothing, ()) if edges is None else edges
+    rows = ~_among(nodes.ids, gone), ~(_among(source, gone) | _among(target, gone))
+    keep, kept = (pa.array(mask) for mask in rows)
+    places = zip(paths, map(np.flatnonzero, rows), strict=True)
+    return TableDeltas(
+        nodes=nodes.ids.filter(keep),
+        labels=nodes.labels.filter(keep),
+        features=None if nodes.features is None else nodes.features[torch.from_numpy(rows[0])],
+        edges=(source.filter(kept), target.filter(kept)),
+        forgotten=tuple(gone),
+        batch=batch,
+        ignored=(*nodes.ignored, *ignored),
+        places=dict(zip(("nodes", "edges"), places, strict=True)),
+    )
+
+
+def _among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
+    """Return which ids are among some that may be of another kind.  [n] -> bool [n]"""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = int if pa.types.is_integer(values.type) else str
+    alike = pa.array([value for value in gone if type(value) is kind], values.type)
+    found: npt.NDArray[np.bool_] = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
+    """Return which rows of a column say yes: true or 1; false, 0 and no value say no."""
+    import pyarrow as pa
+
+    if name not in table.column_names or name in ("id", "label"):
+        raise DataError(
+            f"has no column {name!r} that marks nodes to forget, and there is no such file either"
+        )
+    values = column(table, name)
+    if pa.types.is_null(values.type):
+        return pa.array([False] * len(values))
+    if pa.types.is_boolean(values.type):
+        return values.fill_null(False)
+    if pa.types.is_integer(values.type):
+        numbers = values.fill_null(0).to_numpy()
+        wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
+        if not len(wrong):
+            return pa.array(numbers == 1)
+        row = int(wrong[0])
+        raise DataError(f"row {row + 1} has {numbers[row]} in column {name!r}: expected 0 or 1")
+    raise DataError(f"column {name!r} holds {values.type}: expected true and false, or 1 and 0")
+
+
+def _ids(table: pyarrow.Table, name: str, integers: bool) -> pyarrow.Array:
+    import pyarrow as pa
+
+    found = ids(table, name)
+    if not integers or pa.types.is_integer(found.type):
+        return found
+    try:
+        return found.cast(pa.int64())
+    except pa.ArrowInvalid:
+        whole = [_is_whole(text) for text in found.to_pylist()]
+        row = whole.index(False)
+        raise DataError(
+            f"row {row + 1} has {found[row].as_py()!r} in column {name!r}: expected an integer of "
+            "64 bits, since --integers was given"
+        ) from None
+
+
+def _is_whole(text: str) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(text).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True

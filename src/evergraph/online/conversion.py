@@ -1,0 +1,218 @@
+"""In and out of NumPy, pandas, torch and PyG: what users hold in their hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.notices import say_ignored
+from evergraph.graphs.validation import UNLABELLED, check_edges, say_unread
+from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.identifiers import check_id
+
+
+def of_library(value: object, library: str) -> bool:
+    """Whether a value's class comes from a library, which need not be installed."""
+    return type(value).__module__.split(".")[0] == library
+
+
+def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
+    """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor.
+
+    >>> as_ids(np.array([3, 5])), as_ids(["a", 1])
+    ([3, 5], ['a', 1])
+    """
+    ids = _plain(values, name)
+    for value in ids:
+        check_id(f"id in {name}", value)
+    return ids
+
+
+def as_labels(values: Any, count: int) -> list[Label | None]:
+    """Return labels, None where there is none: None and NaN anywhere, -1 in a tensor.
+
+    Whole numbers among floats are integers, since a table with gaps holds floats.
+
+    >>> as_labels([1.0, float("nan"), None], 3), as_labels(torch.tensor([0, -1]), 2)
+    ([1, None, None], [0, None])
+    """
+    if values is None:
+        return [None] * count
+    if isinstance(values, Tensor):
+        if values.is_floating_point() or values.dtype == torch.bool:
+            raise DataError(f"labels hold {values.dtype}: expected integers")
+        labels = [None if v == UNLABELLED else v for v in values.reshape(-1).tolist()]
+    else:
+        labels = [_label(value) for value in _plain(values, "labels")]
+    if len(labels) != count:
+        raise DataError(f"labels must be as many as nodes, not {len(labels)} for {count} nodes")
+    return labels
+
+
+def _label(value: Any) -> Label | None:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, float):
+        if value != value:
+            return None
+        if value.is_integer():
+            return int(value)
+    check_id("label", value)
+    label: Label = value
+    return label
+
+
+def as_features(values: Any, count: int) -> Tensor:
+    """Return features as a matrix, from an array, a DataFrame, a tensor or lists; sparse or not.
+
+    -> float32 [count, dims]
+    """
+    if values is None:
+        if count:
+            raise DataError(f"features must be given with {count} new nodes, a row a node")
+        return torch.zeros(0, 0)
+    if hasattr(values, "toarray"):  # scipy's sparse matrices
+        values = values.toarray()
+    if isinstance(values, Tensor):
+        tensor = values.detach().cpu()
+        tensor = tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+    else:
+        tensor = torch.from_numpy(_numbers(values))
+    if tensor.is_complex() or tensor.dim() != 2 or len(tensor) != count:
+        raise DataError(
+            f"features have shape {tuple(tensor.shape)} of {tensor.dtype}: expected real numbers "
+            f"[{count}, dims], a row a node"
+        )
+    return tensor.to(torch.float32).contiguous()
+
+
+def _numbers(values: Any) -> np.ndarray[Any, Any]:
+    """Return a copy: what the caller gave stays the caller's."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise DataError(f"features hold {array.dtype}: expected real numbers")
+        if array.dtype.kind not in "biuf":
+            array = array.astype(np.float64)  # columns of several types, or numbers in objects
+    except (TypeError, ValueError) as error:
+        raise DataError(f"features must be a matrix of numbers: {error}") from None
+    return np.array(array, np.float32 if array.dtype.itemsize <= 4 else np.float64, order="C")
+
+
+def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
+    """Return edges as pairs of ids: pairs, an array [edges, 2], a DataFrame of two columns (or with
+    ``source`` and ``target``), or a tensor [2, edges] as PyG has it.
+
+    >>> as_edges([("a", 7)]), as_edges(torch.tensor([[0, 1], [2, 3]]))
+    ([('a', 7)], [(0, 2), (1, 3)])
+    """
+    if values is None:
+        return []
+    if isinstance(values, Tensor):
+        if values.dim() != 2 or values.shape[0] != 2:
+            raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
+        sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
+        return list(zip(sources, targets, strict=True))
+    if type(values).__name__ == "DataFrame":
+        columns = list(values.columns)
+        named = {"source", "target"} <= set(columns)
+        source, target = ("source", "target") if named else _two(columns)
+        others = [name for name in columns if name not in (source, target)]
+        say_ignored("edges", "column", others, "edges have no weights or kinds yet, only two ends")
+        pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
+        return list(zip(*pair, strict=True))
+    if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
+        raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row an edge")
+    return [_pair(edge) for edge in _plain(values, "edges")]
+
+
+def _two(columns: Sequence[Any]) -> Sequence[Any]:
+    if len(columns) != 2:
+        raise DataError(
+            f"edges have columns {', '.join(map(str, columns))}: expected source and target"
+        )
+    return columns
+
+
+def _pair(edge: Any) -> tuple[NodeId, NodeId]:
+    ends = as_ids(edge, "edges") if not isinstance(edge, str) else []
+    if len(ends) != 2:
+        raise DataError(f"an edge must join two nodes, not {edge!r}")
+    return ends[0], ends[1]
+
+
+def _plain(values: Any, name: str) -> list[Any]:
+    """Return a list of Python's own objects."""
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise DataError(f"{name} must be a list or an array, not {values!r}")
+    if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
+        raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return [value.item() if isinstance(value, np.generic) else value for value in listed]
+
+
+def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
+    """Return a delta of a PyG ``Data``; its rows are the nodes ``ids``, or 0, 1, 2, ..."""
+    if getattr(data, "x", None) is None:
+        raise DataError("the Data object has no 'x': features are needed")
+    nodes = as_ids(range(len(data.x)) if ids is None else ids, "ids")
+    if len(nodes) != len(data.x):
+        raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
+    rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
+    check_edges(rows, len(nodes))
+    delta = Delta(
+        nodes=nodes,
+        features=as_features(data.x, len(nodes)),
+        labels=as_labels(data.y, len(nodes)),
+        edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
+        key=key,
+    )
+    say_unread("Data", data.keys(), timed=False)
+    return delta
+
+
+def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
+    """Return labels as an array of integers, of text, or of both as objects.
+
+    >>> label_array(["b", "a"]).tolist(), label_array([1, "1"]).dtype
+    (['b', 'a'], dtype('O'))
+    """
+    kinds = {type(label) for label in labels}
+    if kinds == {int}:
+        return np.array(labels, dtype=np.int64)
+    if kinds == {str}:
+        return np.array(labels, dtype=np.str_)
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
+
+
+def labels_like(ids: Any, labels: Sequence[Label]) -> Any:
+    """Return predictions: a Series for pandas, a tensor for a tensor if classes are integers."""
+    array = label_array(labels)
+    if of_library(ids, "pandas"):
+        import pandas as pd
+
+        return pd.Series(array, index=_index(ids), dtype=None if len(array) else object)
+    if isinstance(ids, Tensor) and array.dtype == np.int64:
+        return torch.from_numpy(array)
+    return array
+
+
+def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None) -> Any:
+    """Return rows of numbers: a DataFrame for pandas, a tensor for a tensor, else an array."""
+    if of_library(ids, "pandas"):
+        import pandas as pd
+
+        return pd.DataFrame(matrix.numpy(), index=_index(ids), columns=columns)
+    return matrix if isinstance(ids, Tensor) else matrix.numpy()
+
+
+def _index(ids: Any) -> Any:
+    """Return what rows of the answer are called: as in a Series, or the ids of an Index."""
+    return getattr(ids, "index", ids) if type(ids).__name__ == "Series" else ids

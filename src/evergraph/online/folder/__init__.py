@@ -1,0 +1,1 @@
+"""A learner in a folder: journal first, snapshots now and then, and the way back after a crash."""

@@ -1,0 +1,165 @@
+"""A learner that lives in a folder and survives whatever happens to its process.
+
+FOLDER/evergraph-learner.json  the format, and what the learner was made with
+FOLDER/journal.sqlite          every delta since the older snapshot; -wal and -shm belong to it
+FOLDER/snapshot-120/           the learner after delta 120; the last two are kept
+FOLDER/acknowledged            the number of the last delta that somebody was told is safe
+FOLDER/lock                    held by the one process that writes
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from evergraph.core.checks import check_integer, check_number
+from evergraph.core.closing import Closing
+from evergraph.core.errors import ConfigurationError, StoppedError
+from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.writer import FolderStatus, FolderWriter
+from evergraph.online.upsert import Upserted, is_empty
+
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
+
+
+class LearnerFolder(Closing):
+    """A folder of one learner, opened to write, by one process at a time, or to read, by many.
+
+    A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
+    Whoever opens the folder again, after a crash too, finds the learner as it was, bit for bit.
+
+    >>> import tempfile, torch
+    >>> from evergraph.online.learner import OnlineLearner
+    >>> place = tempfile.TemporaryDirectory()
+    >>> delta = Delta(nodes=("a",), features=torch.ones(1, 2), labels=("x",), key="first")
+    >>> with LearnerFolder.open(place.name, make=OnlineLearner) as folder:
+    ...     folder.submit(delta).seq, folder.submit(delta).seq  # the same key counts once
+    (1, 1)
+    >>> with LearnerFolder.open(place.name, make=OnlineLearner, readonly=True) as folder:
+    ...     folder.learner.predict(["a"])
+    ['x']
+    >>> place.cleanup()
+    """
+
+    def __init__(self, files: FolderWriter | FolderReader) -> None:
+        self._files = files
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        make: Callable[[], OnlineLearner],
+        readonly: bool = False,
+        snapshot_every: int = 1000,
+        snapshot_bytes: int = 1 << 26,
+        retry: float = 30.0,
+    ) -> LearnerFolder:
+        """Open a folder, and recover its learner.
+
+        Args:
+            path: the folder; if there is none, it is made, unless it is only to be read.
+            make: returns a learner that has seen nothing, with the parameters of the folder's.
+            readonly: read what is there, which another process may be adding to; see ``refresh``.
+            snapshot_every: after how many deltas a snapshot is taken in the background.
+            snapshot_bytes: after how many bytes of deltas, if that comes first.
+            retry: seconds after which a snapshot that failed is tried again.
+        """
+        check_integer("snapshot_every", snapshot_every, least=1)
+        check_integer("snapshot_bytes", snapshot_bytes, least=1)
+        check_number("retry", retry, least=0)
+        if readonly:
+            return cls(FolderReader(Path(path), make))
+        return cls(
+            FolderWriter(
+                Path(path),
+                make,
+                snapshot_every=snapshot_every,
+                snapshot_bytes=snapshot_bytes,
+                retry=retry,
+            )
+        )
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._files.path
+
+    @property
+    def learner(self) -> OnlineLearner:
+        """The learner, as the last delta left it."""
+        return cast("OnlineLearner", self._files.learner)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while the learner changes; who holds it sees no half of a delta."""
+        return self._files.lock
+
+    @property
+    def seq(self) -> int:
+        """How many deltas the learner has been given."""
+        return self._files.seq
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it was opened to read."""
+        return isinstance(self._files, FolderReader)
+
+    def submit(self, delta: Delta) -> DeltaResult:
+        """Take a delta in, whole and for good; return what it did.
+
+        A delta whose key was used before is not applied again: what it did then is returned. What
+        the learner refuses changes nothing. If the disk is full, ``ResourceError`` says so, nothing
+        has changed, and the delta can be sent again. If a delta is in the journal and could not be
+        applied, ``StoppedError`` says so, then and ever after.
+        """
+        return self._writer().submit(delta)
+
+    def upsert(self, delta: Delta) -> Upserted:
+        """Take in what is new of a delta and pass over what is known; see ``only_new``.
+
+        It has no key: sent again it counts once, since nothing of it is new then.
+        """
+        if delta.key is not None:
+            raise ConfigurationError(
+                f"an upsert takes no key, since it counts once anyway, not {delta.key!r}"
+            )
+        with self.lock:  # nothing may come between the look and the change
+            self._writer()
+            new, news = self.learner.only_new(delta)
+            if is_empty(new):
+                known = self.learner.status().classes
+                return Upserted(DeltaResult(seq=self.seq, classes=known), news)
+            return Upserted(self.submit(new), news)
+
+    def compact(self) -> int:
+        """Take a snapshot now, drop deltas that are no longer needed, return its number."""
+        return self._writer().compact()
+
+    def refresh(self) -> int:
+        """Follow the writer: apply what was written since, return how many deltas that were."""
+        if isinstance(self._files, FolderWriter):
+            return 0  # nobody else writes
+        return self._files.refresh()
+
+    def status(self) -> FolderStatus:
+        """Return how the folder is doing."""
+        return self._files.status()
+
+    def close(self) -> None:
+        """Finish what is under way and let others write; a second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._files.close()
+
+    def _writer(self) -> FolderWriter:
+        if isinstance(self._files, FolderReader):
+            raise ConfigurationError(f"{self.path} was opened with readonly=True: it takes nothing")
+        if self._closed:
+            raise StoppedError(f"{self.path} is closed: open it again")
+        return self._files

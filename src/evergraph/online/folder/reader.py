@@ -1,0 +1,83 @@
+"""A reader of a learner's folder, which another process may be writing to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from evergraph.core.errors import DataError
+from evergraph.online.folder.markers import open_journal
+from evergraph.online.folder.recovery import Recovered, recover, replay
+from evergraph.online.folder.snapshot import snapshots_in
+from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.writer import FolderStatus
+
+
+class FolderReader:
+    """The learner as of its last delta, without a lock and without writing anything.
+
+    Args:
+        path: the folder.
+        make: returns a learner that has seen nothing.
+    """
+
+    def __init__(self, path: Path, make: Callable[[], StateMachine]) -> None:
+        self.path = path
+        self.make = make
+        self.lock = threading.RLock()
+        self._journal = open_journal(path, make, readonly=True)
+        try:
+            self._take(self._recovered())
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _take(self, found: Recovered) -> None:
+        self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
+
+    def _recovered(self) -> Recovered:
+        """Recover; begin again where the writer went on to newer snapshots meanwhile."""
+        while True:
+            newest = self._newest()
+            try:
+                return recover(self.path, self.make, self._journal)
+            except DataError:
+                if self._newest() == newest:  # nobody took the files away: they are damaged
+                    raise
+
+    def _newest(self) -> int:
+        return max((number for number, _ in snapshots_in(self.path)), default=0)
+
+    def refresh(self) -> int:
+        """Apply the deltas that were written since; return how many.
+
+        Where the writer has dropped some of them, the learner begins anew with a snapshot that
+        holds them: it is another object then.
+        """
+        with self.lock:
+            before = self.seq
+            try:
+                self.seq = replay(self.learner, self._journal, before)
+            except DataError:
+                if self._newest() <= before:
+                    raise
+                self._take(self._recovered())
+            return self.seq - before
+
+    def status(self) -> FolderStatus:
+        """Return how the folder looks from here."""
+        with self.lock:
+            return FolderStatus(
+                path=str(self.path),
+                readonly=True,
+                seq=self.seq,
+                snapshot=self.snapshot,
+                deltas_since=self.seq - self.snapshot,
+                bytes_since=self._journal.size_after(self.snapshot),
+            )
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self.lock:
+            self._journal.close()

@@ -1,0 +1,315 @@
+"""A graph that nodes and edges come to and go from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import DataError
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.validation import check_edges, check_features
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.neighbour_lists import NeighbourLists, turned
+
+
+def no_nodes() -> Tensor:
+    """Return an empty list of positions.  int64 [0]"""
+    return torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphChange:
+    """Positions that a change concerns, each list ascending.
+
+    Attributes:
+        new: nodes that came.  int64 [new]
+        touched: nodes that were there before and gather from more or fewer now.  int64 [touched]
+        removed: nodes that went.  int64 [removed]
+    """
+
+    new: Tensor = field(default_factory=no_nodes)
+    touched: Tensor = field(default_factory=no_nodes)
+    removed: Tensor = field(default_factory=no_nodes)
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphChange({len(self.new)} new, {len(self.touched)} touched, "
+            f"{len(self.removed)} removed)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ego:
+    """A node's surroundings.
+
+    Attributes:
+        nodes: positions, the nearest first, the node itself at the head.  int64 [nodes]
+        distances: how many hops away each is.  int64 [nodes]
+        edges: sources and targets among them; an edge that runs both ways once.  int64 [2, edges]
+        whole: whether these are all within reach, so that none was left out for the limit.
+    """
+
+    nodes: Tensor
+    distances: Tensor
+    edges: Tensor
+    whole: bool
+
+
+class GrowingGraph:
+    """Nodes at positions 0, 1, 2, ... in order of arrival, and whom each gathers from.
+
+    A node that is removed leaves a hole: its position is never given out again. As in ``Graph``,
+    an edge (source, target) stands in the row of its target. A change costs what the rows that it
+    changes hold, whatever the size of the graph (now and then arrays are copied to larger room,
+    which over many changes costs a constant share of them).
+
+    Args:
+        num_features: how wide a node's features are.
+        undirected: whether every edge runs both ways.
+
+    >>> graph = GrowingGraph(num_features=1)
+    >>> graph.add(torch.tensor([[1.], [2.], [4.]]), torch.tensor([[0, 1], [1, 2]]))
+    GraphChange(3 new, 0 touched, 0 removed)
+    >>> graph.neighbours(1)
+    array([0, 2], dtype=int32)
+    >>> graph.remove(torch.tensor([0]))
+    GraphChange(0 new, 1 touched, 1 removed)
+    >>> graph.alive
+    tensor([False,  True,  True])
+    """
+
+    def __init__(self, *, num_features: int, undirected: bool = True) -> None:
+        check_integer("num_features", num_features, least=1)
+        self.num_features = num_features
+        self.undirected = undirected
+        self._features = GrowingArray(num_features)
+        self._alive = GrowingArray(dtype=np.bool_)
+        self._marks = GrowingArray(dtype=np.int64)
+        self._into = NeighbourLists()  # whom each row gathers from
+        self._out_of = self._into if undirected else NeighbourLists()  # who gathers from each row
+
+    def __repr__(self) -> str:
+        return f"GrowingGraph(nodes={int(self.alive.sum())}, edges={self.num_edges})"
+
+    @property
+    def num_nodes(self) -> int:
+        """How many positions were given out, holes among them."""
+        return len(self._alive)
+
+    @property
+    def num_edges(self) -> int:
+        """How many directed entries the adjacency holds, as in ``Graph``."""
+        return self._into.num_entries
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes nodes and edges take."""
+        lists = {id(part): part.nbytes for part in (self._into, self._out_of)}  # one if undirected
+        return self._features.nbytes + self._alive.nbytes + sum(lists.values())
+
+    @property
+    def alive(self) -> Tensor:
+        """Which positions hold a node.  bool [num_nodes], a view until the graph grows"""
+        return self._alive.tensor
+
+    @property
+    def features(self) -> Tensor:
+        """Of all positions, zero in holes.  float32 [num_nodes, d], a view until the graph grows"""
+        return self._features.tensor
+
+    def add(self, features: Tensor, edges: Tensor) -> GraphChange:
+        """Add nodes, and edges between any nodes, new or old.
+
+        Doubles, self-loops and edges that are known are passed over.
+
+        features: [new, d], none where only edges come; edges: integer [2, m] of sources and
+        targets.
+        """
+        self.check(features, edges)
+        old = self.num_nodes
+        self._extend(features)
+        pairs = edges[:, edges[0] != edges[1]].numpy()
+        pairs = np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
+        changed = self._into.insert(pairs[1], pairs[0])
+        if not self.undirected:
+            self._out_of.insert(pairs[0], pairs[1])
+        touched = torch.from_numpy(changed[changed < old])
+        return GraphChange(new=torch.arange(old, self.num_nodes), touched=touched)
+
+    def check(self, features: Tensor, edges: Tensor) -> None:
+        """Raise unless these can be added; nothing is changed."""
+        if features.dim() != 2 or features.shape[1] != self.num_features:
+            raise DataError(
+                f"features have shape {tuple(features.shape)}: expected [nodes, "
+                f"{self.num_features}], as wide as those of the graph"
+            )
+        check_features(features, len(features))
+        check_edges(edges, self.num_nodes + len(features))
+        known = edges[edges < self.num_nodes]
+        if not bool(self.alive[known].all()):
+            gone = int(known[~self.alive[known]][0])
+            raise DataError(f"edges name node {gone}: expected nodes that were not removed")
+
+    def _extend(self, features: Tensor) -> None:
+        count = len(features)
+        for part in (self._features, self._alive, self._marks, self._into):
+            part.extend(count)
+        if not self.undirected:
+            self._out_of.extend(count)
+        start = self.num_nodes - count
+        self.features[start:] = features
+        self._alive.array[start:] = True
+
+    def remove(self, nodes: Tensor) -> GraphChange:
+        """Remove nodes with all their edges, and wipe their features."""
+        gone = torch.unique(nodes).numpy()
+        wrong = [node for node in gone.tolist() if not self._holds(node)]
+        if wrong:
+            raise DataError(f"node {wrong[0]} cannot be removed: expected nodes of the graph")
+        changed = self._cut(self._out_of, self._into, gone)
+        if not self.undirected:
+            self._cut(self._into, self._out_of, gone)
+        for lists in (self._into, self._out_of):
+            lists.clear(gone)
+        self._features.array[gone] = 0
+        self._alive.array[gone] = False
+        touched = torch.from_numpy(np.setdiff1d(changed, gone))
+        return GraphChange(touched=touched, removed=torch.from_numpy(gone))
+
+    def _holds(self, node: int) -> bool:
+        return 0 <= node < self.num_nodes and bool(self._alive.array[node])
+
+    @staticmethod
+    def _cut(listed: NeighbourLists, other: NeighbourLists, gone: Array) -> Array:
+        """Delete from the other direction's lists what some rows list, and return from whose."""
+        indptr, near = listed.rows(gone)
+        other.delete(near, np.repeat(gone, np.diff(indptr)))
+        return near.astype(np.int64)
+
+    def neighbours(self, node: int) -> Array:
+        """Return whom a node gathers from, ascending.  int32 [degree]"""
+        return self.rows(torch.tensor([node]))[1]
+
+    def rows(self, nodes: Tensor) -> tuple[Array, Array]:
+        """Return whom some nodes gather from, as CSR.  -> int64 [nodes + 1], int32 [entries]"""
+        return self._into.rows(nodes.numpy())
+
+    def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
+        """Return which edges are there; a negative position is no node.  [m], [m] -> bool [m]
+
+        >>> path = GrowingGraph(num_features=1, undirected=False)
+        >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+        >>> path.lists(torch.tensor([0, 1, -1]), torch.tensor([1, 0, 2]))
+        tensor([ True, False, False])
+        """
+        listed = (sources >= 0) & (targets >= 0)
+        found = self._into.lists(targets[listed].numpy(), sources[listed].numpy())
+        listed[listed.clone()] = torch.from_numpy(found)
+        return listed
+
+    def degrees(self, nodes: Tensor) -> Tensor:
+        """Return from how many each of some nodes gathers.  int64 [nodes]"""
+        return torch.from_numpy(self._into.lengths(nodes.numpy()))
+
+    def gatherers(self, nodes: Tensor) -> Tensor:
+        """Return some nodes and all that gather from them, ascending, each once.  int64 [found]
+
+        >>> arrows = GrowingGraph(num_features=1, undirected=False)
+        >>> _ = arrows.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+        >>> arrows.gatherers(torch.tensor([1]))
+        tensor([1, 2])
+        """
+        _, near = self._out_of.rows(nodes.numpy())
+        met = np.concatenate([nodes.numpy(), near])
+        # Marked with the place where it stands last, a node counts there only: no sort of doubles.
+        turns = np.arange(len(met))
+        self._marks.array[met] = turns
+        return torch.from_numpy(np.sort(met[self._marks.array[met] == turns]))
+
+    def ego(self, node: int, *, hops: int, limit: int) -> Ego:
+        """Return the nodes that features flow to a node from within ``hops``, at most ``limit``.
+
+        Nearer ones are taken first, of equally near ones those that came first.
+
+        >>> path = GrowingGraph(num_features=1)
+        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> near = path.ego(1, hops=1, limit=2)
+        >>> near.nodes.tolist(), near.edges.tolist(), near.whole
+        ([1, 0], [[0], [1]], False)
+        """
+        check_integer("hops", hops, least=0)
+        check_integer("limit", limit, least=1)
+        layers, count, whole = [np.array([node])], 1, True
+        for _ in range(hops):
+            near = self.rows(torch.from_numpy(layers[-1]))[1].astype(np.int64)
+            fresh = np.setdiff1d(near, np.concatenate(layers))
+            whole = whole and count + len(fresh) <= limit
+            layers.append(fresh[: limit - count])
+            count += len(layers[-1])
+        nodes = torch.from_numpy(np.concatenate(layers))
+        distances = torch.from_numpy(np.repeat(np.arange(len(layers)), [len(x) for x in layers]))
+        return Ego(nodes, distances, self._edges_among(nodes), whole)
+
+    def _edges_among(self, nodes: Tensor) -> Tensor:
+        """Return the edges between some nodes.  int64 [2, edges]"""
+        indptr, sources = self.rows(nodes)
+        targets = np.repeat(nodes.numpy(), np.diff(indptr))
+        kept = np.isin(sources, nodes.numpy())
+        if self.undirected:
+            kept &= sources < targets
+        return torch.from_numpy(np.stack([sources[kept].astype(np.int64), targets[kept]]))
+
+    def induced(self, nodes: Tensor) -> Graph:
+        """Return the graph of some nodes and the edges among them, renumbered in order.
+
+        nodes: positions, ascending.  int64 [nodes]
+
+        >>> path = GrowingGraph(num_features=1)
+        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
+        >>> path.induced(torch.tensor([1, 2])).indices
+        tensor([1, 0], dtype=torch.int32)
+        """
+        wanted = nodes.numpy()
+        indptr, columns = self.rows(nodes)
+        owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
+        places = np.searchsorted(wanted, columns)
+        inside = places < len(nodes)
+        inside[inside] = wanted[places[inside]] == columns[inside]
+        counts = np.bincount(owners[inside], minlength=len(nodes))
+        return Graph(
+            torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)),
+            torch.from_numpy(places[inside].astype(np.int32)),
+            self.features[nodes],
+            torch.full((len(nodes),), UNLABELLED),
+            undirected=self.undirected,
+        )
+
+    Array = npt.NDArray[Any]
+
+    def to_graph(self) -> tuple[Graph, Tensor]:
+        """Return all nodes as a graph of its own, and their positions here.  int64 [nodes]"""
+        nodes = self.alive.nonzero().flatten()
+        return self.induced(nodes), nodes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of everything kept, by name; the same for the same graph."""
+        return {
+            "features": self._features.state(),
+            "alive": self._alive.state(),
+            **self._into.state(),
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._features.restore(state["features"])
+        self._alive.restore(state["alive"])
+        self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
+        self._into.restore(state)
+        if not self.undirected:
+            self._out_of.restore(turned(state))

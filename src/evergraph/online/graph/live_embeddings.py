@@ -1,0 +1,197 @@
+"""Embeddings that follow a growing graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import repeat
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.hop_states import HopStates
+from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.topology import Stepwise, TopologyEncoder
+from evergraph.topology.cached import Scaling
+from evergraph.topology.rowwise import unit_rows
+from evergraph.topology.stepwise import coefficients
+
+
+def contributions(
+    graph: GrowingGraph, smoother: LiveSmoother, node: int, coefficients: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """Return the positions that e_v = Σ_u w_u x_u sums over, and the weights.
+
+    w = Σ_l c_l δ_v Â^l: one row goes through the graph, starting at the node alone, so the cost is
+    that of its ego-subnetwork.
+
+    coefficients: c_0, ..., c_L; -> int64 [nodes within L hops], ascending, float64 [nodes]
+    """
+    nodes, row = torch.tensor([node]), torch.ones(1, dtype=torch.float64)
+    met, parts = [nodes], [row * coefficients[0]]
+    for share in coefficients[1:]:
+        indptr, columns, weights = smoother.rows(graph, nodes)
+        nodes, row = _summed(columns, weights.double() * repeat(row, indptr.diff()))
+        met.append(nodes)
+        parts.append(row * share)
+    return _summed(torch.cat(met), torch.cat(parts))
+
+
+def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each node once, ascending, with the sum of its values."""
+    distinct, places = np.unique(nodes.numpy(), return_inverse=True)
+    sums = np.bincount(places.reshape(-1), weights=values.numpy(), minlength=len(distinct))
+    return torch.from_numpy(distinct.astype(np.int64)), torch.from_numpy(sums)
+
+
+class Surroundings:
+    """Any f_topo at the nodes that feel a change, encoded with all they look at.
+
+    Nothing is kept between changes. Who feels a change is encoded together with the nodes within
+    L + 1 hops (degrees of the outermost count), so a change costs its surroundings of 2L + 1 hops;
+    an f_topo that is a recursion over hops costs L (see ``HopStates``). The same changes give the
+    same bits, but a row's last bits may depend on the rows it is computed with.
+
+    Args:
+        topology: the f_topo.
+        num_features: how wide a node's features are.
+    """
+
+    def __init__(self, topology: TopologyEncoder, num_features: int) -> None:
+        self.topology = topology
+        one = torch.zeros(1, num_features)
+        lonely = Graph.from_edges(
+            torch.empty(2, 0, dtype=torch.int64), features=one, labels=torch.zeros(1).long()
+        )
+        self.dims = topology.encode(lonely).shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Nothing is kept."""
+        return 0
+
+    def update(self, graph: GrowingGraph, change: GraphChange) -> tuple[Tensor, Tensor]:
+        """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
+        changed = change.new
+        for hop in range(self.topology.hops):
+            seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
+            changed = graph.gatherers(seeds)
+        if not len(changed):
+            return changed, torch.empty(0, self.dims)
+        around = changed
+        for _ in range(self.topology.hops + 1):
+            near = torch.from_numpy(graph.rows(around)[1]).long()
+            around = torch.cat([around, near]).unique()
+        embeddings = self.topology.encode(graph.induced(around))
+        return changed, embeddings[torch.searchsorted(around, changed)]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return nothing."""
+        return {}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take nothing back."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingUpdate:
+    """Embeddings that were computed anew.
+
+    Attributes:
+        nodes: positions, ascending, new nodes among them; removed ones are not.  int64 [k]
+        before: what the embeddings were, zeros for new nodes.  float32 [k, dims]
+        after: what they are.  float32 [k, dims]
+    """
+
+    nodes: Tensor
+    before: Tensor
+    after: Tensor
+
+
+class LiveEmbeddings:
+    """f_topo of every node of a growing graph, computed only where a change can be felt.
+
+    A change is felt by new nodes, by those that gather from more or fewer than before, and by all
+    that look at either within L hops. For an f_topo that is a recursion over hops every hop of
+    every node is kept, and rows are computed anew from the hop before (see ``HopStates``), never
+    corrected by differences: nothing drifts. Others are computed from what lies around.
+
+    Args:
+        topology: the f_topo.
+        num_features: how wide a node's features are.
+        scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
+
+    >>> from evergraph.topology import SGC
+    >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
+    ...                                                            scaling="none")
+    >>> moved = live.update(graph, graph.add(torch.tensor([[1.]]), torch.empty(2, 0).long()))
+    >>> moved = live.update(graph, graph.add(torch.tensor([[3.]]), torch.tensor([[0], [1]])))
+    >>> moved.nodes.tolist(), moved.before.flatten().tolist()
+    ([0, 1], [1.0, 0.0])
+    >>> live.of(torch.tensor([0]))  # the mean of both
+    tensor([[2.0000]])
+    """
+
+    def __init__(
+        self, topology: TopologyEncoder, *, num_features: int, scaling: Scaling = "unit"
+    ) -> None:
+        check_integer("num_features", num_features, least=1)
+        check_choice("scaling", scaling, ("unit", "none"))
+        self.topology = topology
+        self.num_features = num_features
+        self.scaling = scaling
+        self._smoother = LiveSmoother(self_loops=topology.self_loops)
+        self._source: HopStates | Surroundings = Surroundings(topology, num_features)
+        if isinstance(topology, Stepwise):
+            self._source = HopStates(topology, self._smoother, num_features)
+        self._embeddings = GrowingArray(self.dims)
+
+    @property
+    def dims(self) -> int:
+        """How long an embedding is."""
+        return self._source.dims
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes embeddings and the hops between take."""
+        return self._embeddings.nbytes + self._source.nbytes
+
+    def update(self, graph: GrowingGraph, change: GraphChange) -> EmbeddingUpdate:
+        """Follow a change of the graph, right after it was made."""
+        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
+        self._embeddings.array[change.removed.numpy()] = 0
+        self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
+        nodes, embeddings = self._source.update(graph, change)
+        after = unit_rows(embeddings) if self.scaling == "unit" else embeddings
+        before = self.of(nodes)
+        self._embeddings.array[nodes.numpy()] = after.numpy()
+        return EmbeddingUpdate(nodes, before, after)
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
+        return self._embeddings.tensor[nodes]
+
+    def weights(self, graph: GrowingGraph, node: int) -> tuple[Tensor, Tensor] | None:
+        """Return positions u and weights w_u with e_v = Σ_u w_u x_u, before scaling.
+
+        None where the f_topo is no such sum. -> int64 [nodes within L hops], float64 [nodes]
+        """
+        topology = self.topology
+        powers = coefficients(topology) if isinstance(topology, Stepwise) else None
+        return None if powers is None else contributions(graph, self._smoother, node, powers)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of everything kept, by name."""
+        kept = {"embeddings": self._embeddings.state()}
+        return kept | self._smoother.state() | self._source.state()
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._embeddings.restore(state["embeddings"])
+        self._smoother.restore(state)
+        self._source.restore(state)

@@ -1,0 +1,174 @@
+"""What readers see of a learner while it learns: predictions and how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import NothingLearnedError
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.heads import Scorer
+from evergraph.online.heads.base import class_scores
+from evergraph.online.identifiers import IdTable, check_id
+from evergraph.online.prequential import Prequential
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a learner knows, in numbers.
+
+    Attributes:
+        seq: how many deltas were applied.
+        nodes: in the graph now.
+        edges: entries of the adjacency: an edge that runs both ways counts twice.
+        classes: that have been met.
+        labelled: nodes whose class is known.
+        features: how wide features are, 0 before the first node.
+        memory: bytes of graph, embeddings and head.
+        predicted: labels that were predicted before they were learned.
+        accuracy: the share of these predictions that was right; None before the first.
+        exact_forgetting: whether a forgotten node leaves no trace.
+    """
+
+    seq: int
+    nodes: int
+    edges: int
+    classes: int
+    labelled: int
+    features: int
+    memory: int
+    predicted: int
+    accuracy: float | None
+    exact_forgetting: bool
+
+
+NEWEST = 10  # classes in the confusion
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """What changes at once when a delta is done.
+
+    Attributes:
+        status: numbers.
+        classes: the user's names of all classes, in order of arrival.
+        met: which of them have nodes.  bool [classes]
+        scorer: scores of embeddings; None before the first node.
+        embeddings: looks embeddings up where the view keeps no copy; None before the first node.
+    """
+
+    status: Status
+    classes: tuple[Label, ...]
+    met: Tensor
+    scorer: Scorer | None
+    embeddings: Callable[[Tensor], Tensor] | None
+
+    def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
+        if self.scorer is None or not bool(self.met.any()):
+            raise NothingLearnedError(
+                "no class is known yet: give some nodes labels before asking for predictions"
+            )
+        return class_scores(self.scorer, self.met, positions, vectors)
+
+
+class LearnerView:
+    """The learner as it was after the last whole delta, for any number of readers and one writer.
+
+    A delta is worked on elsewhere. At its end, under a lock, the writer turns the page: the ids
+    that came or went, the embeddings that moved, the new scorer. A reader holds the same lock only
+    while it looks up ids and copies their embeddings, and scores them after. So no reader waits
+    while something is learned, and none sees half a delta.
+
+    For that the view keeps a copy of all embeddings, made when it is first shared (``share``); a
+    learner that is used by one thread alone does without.
+
+    Args:
+        ids: of nodes; written under the lock only.
+        prequential: the record; written under the lock only.
+        page: the first page.
+    """
+
+    def __init__(self, ids: IdTable, prequential: Prequential, page: Page) -> None:
+        self._ids = ids
+        self._prequential = prequential
+        self._page = page
+        self._lock = Lock()
+        self._copied: GrowingArray | None = None
+
+    def turn(self, write: Callable[[], Page], moved: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Show what a delta has done.
+
+        write: brings ids and record up to date and returns the new page; moved: positions and
+        their embeddings now, in the order in which they changed.
+        """
+        with self._lock:
+            self._page = write()
+            for positions, vectors in moved:
+                self._copy(positions, vectors)
+
+    def _copy(self, positions: Tensor, vectors: Tensor) -> None:
+        if self._copied is not None and len(positions):
+            self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
+            self._copied.tensor[positions] = vectors
+
+    def share(self, vectors: Tensor) -> None:
+        """Keep a copy of embeddings from now on.  vectors: of all positions, [positions, dims]"""
+        copied = GrowingArray(vectors.shape[1])
+        copied.restore(vectors)
+        with self._lock:
+            self._copied = copied
+
+    @property
+    def status(self) -> Status:
+        """What is known, in numbers."""
+        return self._page.status
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The names of all classes, in order of arrival."""
+        return self._page.classes
+
+    def embed(self, ids: Sequence[NodeId]) -> Tensor:
+        """Return the embeddings of nodes.  -> float32 [ids, dims]"""
+        return self.taken(ids)[2]
+
+    def predict(self, ids: Sequence[NodeId]) -> list[Label]:
+        """Return the most likely class of each node."""
+        page, positions, vectors = self.taken(ids)
+        best = page.scores(positions, vectors).argmax(1).tolist()
+        return [page.classes[number] for number in best]
+
+    def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
+        """Return the classes and the probability of each.  -> float32 [ids, classes]"""
+        page, positions, vectors = self.taken(ids)
+        return page.classes, page.scores(positions, vectors).softmax(1)
+
+    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
+        """Return the page, and where nodes are with their embeddings on it.  [n], [n, dims]"""
+        for value in ids:
+            check_id("id of a node", value)
+        with self._lock:
+            page, positions = self._page, self._ids.positions(ids)
+            if self._copied is not None:
+                return page, positions, self._copied.tensor[positions]
+            if page.embeddings is not None:
+                return page, positions, page.embeddings(positions)
+            return page, positions, torch.zeros(0, 0)
+
+    def history(self) -> dict[str, Any]:
+        """Return the prequential curve and the confusion of the newest classes, for JSON."""
+        with self._lock:
+            classes = self._page.classes
+            newest = range(max(len(classes) - NEWEST, 0), len(classes))
+            return {
+                "curve": self._prequential.curve(),
+                "newest": [classes[number] for number in newest],
+                "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
+            }

@@ -1,0 +1,220 @@
+"""Finished runs: found, and put side by side with those they may be compared with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evergraph.core.errors import ResultsError
+from evergraph.experiments.spread import measured
+
+RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
+NEEDED = (
+    "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
+    "coverage_ratio", "memory", "seconds", "config", "versions",
+)  # fmt: skip
+USUAL = {"by": "class", "edges": "within"}  # not told; results of the first version have neither
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: where it lies and what its ``result.json`` says."""
+
+    folder: Path
+    result: dict[str, Any]
+
+    @property
+    def method(self) -> str:
+        """The method's name, or the label a benchmark gave it: its folder's name there."""
+        config = self.result["config"]
+        labelled = self.folder.parent.name == config["stream"]["setting"]
+        return self.folder.name if labelled else str(config["method"]["name"])
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name, without folder and ending if it is a file."""
+        return Path(self.result["config"]["dataset"]["name"]).stem
+
+    @property
+    def setting(self) -> str:
+        """``class-il`` or ``task-il``, and how the stream is cut where it is not as usual."""
+        stream = self.result["config"]["stream"]
+        by, edges = stream.get("by", USUAL["by"]), stream.get("edges", USUAL["edges"])
+        told = [str(stream["setting"])]
+        if by != USUAL["by"]:
+            told.append("blurred" if by == "blurred" else f"by {by}")
+        if edges != USUAL["edges"]:
+            told.append(f"{edges} edges")
+        return ", ".join(told)
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether the method is given all earlier tasks again, as ``joint`` is."""
+        told = self.result.get("cumulative")  # unknown to earlier versions
+        return _cumulative(self.result["config"]["method"]["name"]) if told is None else bool(told)
+
+    @property
+    def task(self) -> str:
+        """The dataset and the setting."""
+        return f"{self.dataset}, {self.setting}"
+
+
+@cache
+def _cumulative(method: str) -> bool:
+    from evergraph.methods import methods  # loads torch: for results of earlier versions only
+
+    return method in methods.names() and methods.resolve(method).cumulative
+
+
+def collect(folder: Path) -> list[Finished]:
+    """Return every finished run in a folder and below, by time of completion.
+
+    Runs that only tried hyper-parameters out, below a folder ``search``, are left out.
+    """
+    if not folder.exists():
+        raise ResultsError(f"no such results folder: {folder}")
+    if not folder.is_dir():
+        raise ResultsError(f"{folder} is a file, not a results folder")
+    found = [p for p in folder.rglob(RESULT) if SEARCH not in p.relative_to(folder).parts]
+    paths = sorted(found, key=lambda path: path.stat().st_mtime)
+    if not paths:
+        begun = len(list(folder.rglob(PROGRESS)))
+        hint = f" ({begun} begun: --resume goes on with them)" if begun else ""
+        raise ResultsError(
+            f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
+        )
+    return [Finished(path.parent, _read(path)) for path in paths]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} is not a result of evergraph: {error}") from None
+    missing = [key for key in NEEDED if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
+    try:
+        _look_through(content)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ResultsError(f"{path} is not a result of evergraph: {what}") from None
+    return measured(content)
+
+
+def _look_through(result: dict[str, Any]) -> None:
+    """Raise anything at all where a result is not of the shape that reports rely on."""
+    for way in ("local", "global"):
+        for metric in ("average_accuracy", "average_forgetting"):
+            spread = result[metric][way]["balanced"]
+            float(spread["mean"]), float(spread["std"] or 0)
+        sum(result["average_accuracy_curve"][way]["balanced"])
+        tasks = len(result["average_accuracy_curve"][way]["balanced"])
+        for seed in result["accuracy_matrix"]:
+            rows = seed[way]["balanced"]
+            if [len(row) for row in rows] != list(range(1, tasks + 1)):
+                raise ValueError(f"accuracy_matrix must have a row for each of {tasks} tasks")
+    if not result["accuracy_matrix"]:
+        raise ValueError("accuracy_matrix must have an entry for each seed")
+    for phase in ("embed", "train", "evaluate", "total"):
+        float(result["seconds"][phase])
+    float(result["memory"]["bytes"])
+    for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
+        str(result["config"][part][key])
+    dict(result["versions"])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in the report.
+
+    Attributes:
+        name: what it is called there, unlike any other of its group.
+        slug: the same as part of a file's name or of an address.
+        run: the run itself.
+    """
+
+    name: str
+    slug: str
+    run: Finished
+
+    def accuracy(self, testing: str) -> float:
+        """Return AA after the last task, class-balanced and in percent."""
+        return 100 * float(self.run.result["average_accuracy"][testing]["balanced"]["mean"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one dataset in one setting, the best local AA first.
+
+    ``setting`` also tells how the stream is cut where it is not as usual, see ``Finished``.
+    """
+
+    dataset: str
+    setting: str
+    slug: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def title(self) -> str:
+        """The dataset and the setting, for people."""
+        return f"{self.dataset}, {self.setting}"
+
+
+def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
+    """Return the groups by dataset and setting; the order of ``runs`` does not matter.
+
+    ``folder`` is where they were collected: runs of one method are told apart by their place in it.
+    """
+    keys = sorted({(run.dataset, run.setting) for run in runs})
+    slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
+    groups = []
+    for (dataset, setting), slug in zip(keys, slugs, strict=True):
+        members = [run for run in runs if (run.dataset, run.setting) == (dataset, setting)]
+        groups.append(Group(dataset, setting, slug, _entries(members, folder)))
+    return tuple(groups)
+
+
+def _entries(runs: Sequence[Finished], folder: Path) -> tuple[Entry, ...]:
+    placed = sorted(
+        ((Path(os.path.relpath(run.folder, folder)).as_posix(), run) for run in runs),
+        key=lambda pair: pair[0],
+    )
+    times = Counter(run.method for run in runs)
+    names = [
+        run.method if times[run.method] == 1 else f"{run.method} ({place})" for place, run in placed
+    ]
+    found = [
+        Entry(name, slug, run)
+        for name, slug, (_, run) in zip(names, slugs_of(names), placed, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda entry: -entry.accuracy("local")))
+
+
+def slugs_of(names: Iterable[str]) -> list[str]:
+    """Return names fit for files and addresses, no two alike.
+
+    >>> slugs_of(["er-gnn", "A & B", "a b", "???"])
+    ['er-gnn', 'a-b', 'a-b-2', 'run']
+    """
+    slugs: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^a-z0-9_.]+", "-", name.lower()).strip("-.") or "run"
+        slug, tries = plain, 1
+        while slug in slugs:
+            tries += 1
+            slug = f"{plain}-{tries}"
+        slugs.append(slug)
+    return slugs
+
+
+def names_of(groups: Sequence[Group]) -> list[str]:
+    """Return every name once, so that a method looks the same in all figures."""
+    return sorted({entry.name for group in groups for entry in group.entries})

@@ -1,0 +1,115 @@
+"""What the runs cost: memory, time, and what they ran on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from evergraph.reports.memory_table import MEMORY_COLUMNS, count_of
+from evergraph.reports.runs import Entry, Group
+from evergraph.reports.table import ALL, kept_bytes, seconds_a_seed, size
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, numbers
+
+COUNTED = MEMORY_COLUMNS[len(NAMED) : -1]
+
+
+def memory_table(groups: Sequence[Group]) -> Table:
+    """Return one row per run: values of each kind, their sum, edges and bytes."""
+    caption = (
+        "What is kept between tasks: samples, gradients and importance are float32 values as the "
+        "paper counts them, floats is their sum, edges are adjacency entries, bytes are what is "
+        "really held. A method that is given all earlier tasks again keeps all data, which is not "
+        "counted."
+    )
+    blocks = tuple(
+        tuple((*named(group, entry), *_kept(entry)) for entry in group.entries) for group in groups
+    )
+    return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), blocks)
+
+
+def _kept(entry: Entry) -> tuple[Cell, ...]:
+    kept = entry.run.result["memory"]
+    counts = [kept.get(part, 0) for part in COUNTED]
+    cells = [Cell(count_of(count), (count,)) for count in counts]
+    return (*cells, kept_cell(entry))
+
+
+def kept_cell(entry: Entry) -> Cell:
+    """Return the bytes that a run keeps."""
+    if entry.run.keeps_everything:
+        return Cell(ALL, most=True)
+    return Cell(kept_bytes(entry.run), (entry.run.result["memory"]["bytes"],))
+
+
+PHASES = ("embed", "train", "evaluate")
+
+
+def time_table(groups: Sequence[Group]) -> Table:
+    """Return a row a run: seconds a phase and from start to end, the mean over seeds."""
+    caption = (
+        "Seconds per seed, the mean over seeds, spent to embed, to train and to evaluate; total is "
+        "from start to end, loading included where one process did it all."
+    )
+    blocks = tuple(
+        tuple((*named(group, entry), *_seconds(entry)) for entry in group.entries)
+        for group in groups
+    )
+    return Table("time", caption, (*NAMED, *numbers((*PHASES, "total"))), blocks)
+
+
+def _seconds(entry: Entry) -> list[Cell]:
+    spent = [seconds_a_seed(entry.run, part) for part in (*PHASES, "total")]
+    return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
+
+
+UNTOLD = "-"
+
+
+def machine_table(groups: Sequence[Group]) -> Table:
+    """Return one row per run: the machine if it is known, the device asked for, the peak memory."""
+    caption = (
+        "Where the runs ran: the machine as far as their results tell, the device they asked for "
+        "and the largest resident memory of a process that took part."
+    )
+    columns = (
+        *NAMED, Column("machine"), Column("device"), *numbers(("peak bytes",)),
+    )  # fmt: skip
+    blocks = tuple(
+        tuple((*named(group, entry), *_ran_on(entry)) for entry in group.entries)
+        for group in groups
+    )
+    return Table("machine", caption, columns, blocks)
+
+
+def _ran_on(entry: Entry) -> tuple[Cell, ...]:
+    result = entry.run.result
+    peak = result.get("peak_rss_bytes")
+    device = str(result["config"].get("device", UNTOLD))
+    told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
+    return Cell(_told(result.get("machine"))), Cell(device), told
+
+
+def _told(machine: Any) -> str:
+    """Return a record of a machine as one line.
+
+    >>> _told({"cpus": 2, "gpu": "H200"}), _told(None)
+    ('cpus 2, gpu H200', '-')
+    """
+    if isinstance(machine, dict):
+        return ", ".join(f"{name} {value}" for name, value in machine.items())
+    return UNTOLD if machine is None else str(machine)
+
+
+def versions_table(groups: Sequence[Group]) -> Table:
+    """Return a row for each combination of versions, and how many runs were made with it."""
+    made = [entry.run.result["versions"] for group in groups for entry in group.entries]
+    names = list(dict.fromkeys(name for versions in made for name in versions))
+    times = Counter(tuple(versions.get(name, "-") for name in names) for versions in made)
+    rows = tuple(
+        (*map(Cell, versions), Cell(str(count), (count,)))
+        for versions, count in sorted(times.items())
+    )
+    columns = (*map(Column, names), *numbers(("runs",)))
+    caption = "Versions the runs were made with."
+    return Table("versions", caption, columns, (rows,) if rows else ())

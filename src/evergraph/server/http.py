@@ -1,0 +1,191 @@
+"""A request's body and an answer's shape: media types, failures, time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+
+from evergraph.core.errors import (
+    DuplicateNodeError,
+    EvergraphError,
+    KeyReusedError,
+    LooseEdgeError,
+    NothingLearnedError,
+    ResourceError,
+    StoppedError,
+    UnknownNodeError,
+)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+    from evergraph.server.limits import Limits
+
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class RefusedError(EvergraphError):
+    """What is said instead of an answer: an HTTP status and one sentence.
+
+    >>> RefusedError(404, "there is no node 'a'").status
+    404
+    """
+
+    def __init__(self, status: int, sentence: str, *, retry_after: float | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """When to come back, and how to say who one is."""
+        wait = self.retry_after
+        said = {} if wait is None else {"Retry-After": str(math.ceil(max(1.0, wait)))}
+        return said | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+
+
+# Whatever else is an error of ours says that the input breaks a rule.
+STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
+    (LooseEdgeError, 422),
+    (UnknownNodeError, 404),
+    (DuplicateNodeError, 409),
+    (KeyReusedError, 409),
+    (NothingLearnedError, 409),
+    (StoppedError, 503),
+    (ResourceError, 507),
+)
+log = logging.getLogger(__name__)
+
+
+def status_of(error: EvergraphError) -> int:
+    """Return the HTTP status of an error of ours.
+
+    >>> status_of(ResourceError("the disk is full"))
+    507
+    """
+    if isinstance(error, RefusedError):
+        return error.status
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
+
+
+def answer_failures(app: FastAPI) -> None:
+    """Have every exception answered as ``{"error": "one sentence"}``."""
+    app.add_exception_handler(EvergraphError, _ours)
+    app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status, headers=headers)
+
+
+async def _ours(_: Request, error: Any) -> JSONResponse:
+    headers = error.headers if isinstance(error, RefusedError) else None
+    return _say(status_of(error), str(error), headers)
+
+
+async def _parameters(_: Request, error: Any) -> JSONResponse:
+    first = error.errors()[0]
+    name = first["loc"][-1] if first["loc"] else "the request"
+    return _say(422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+
+
+async def _http(request: Request, error: Any) -> JSONResponse:
+    path = request.scope["path"]
+    said = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
+    return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
+
+
+async def _gone(_: Request, __: Any) -> JSONResponse:
+    return _say(400, "the request ended before its body did")
+
+
+async def _unforeseen(request: Request, error: Any) -> JSONResponse:
+    reference = secrets.token_hex(4)
+    log.error("%s %s failed [%s]", request.method, request.scope["path"], reference, exc_info=error)
+    return _say(500, f"something failed that should not: its reference in the log is {reference}")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def media_type(request: Request, *allowed: str) -> str:
+    """Return what the body is said to be.
+
+    A body that is not said to be JSON is refused even if it is: pages of other sites can send
+    plain text to a service on this machine, but not JSON.
+    """
+    said = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if said not in allowed:
+        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {said!r}")
+    return said
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Read a body, and stop reading where it is larger than allowed."""
+    sentence = f"the body must have at most {limits.body} bytes"
+    declared = request.headers.get("content-length", "0")
+    if not (declared.isascii() and declared.isdigit()):
+        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
+    if int(declared) > limits.body:
+        raise RefusedError(413, f"{sentence}, not {int(declared)}")
+    body = bytearray()
+    try:
+        with anyio.fail_after(limits.seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > limits.body:
+                    raise RefusedError(413, sentence)
+    except TimeoutError:
+        raise RefusedError(
+            503, f"the body took longer than {limits.seconds:g} s to arrive"
+        ) from None
+    return bytes(body)
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """Read JSON as ``model``; what does not fit is said in one sentence."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise RefusedError(422, sentence_of(error)) from None
+
+
+def sentence_of(error: ValidationError) -> str:
+    """Return the first thing wrong: where, and what was expected."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    loc, said = errors[0]["loc"], errors[0]["msg"]
+    # Behind the field's name stand numbers, and for ids which of their two kinds was tried.
+    place = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
+    if any(isinstance(part, str) for part in loc[1:]):
+        said = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
+    said = said[:1].lower() + said[1:]
+    return f"{loc[0] if loc else 'body'}{place}: {said}"[:500]
+
+
+T = TypeVar("T")
+
+
+async def in_thread(call: Callable[[], T], seconds: float) -> T:
+    """Return what ``call`` returns, from a thread of its own; refuse where it takes too long."""
+    try:
+        with anyio.fail_after(seconds):
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+    except TimeoutError:
+        raise RefusedError(
+            503, f"the answer took longer than {seconds:g} s", retry_after=1
+        ) from None

@@ -1,0 +1,122 @@
+"""Routes that tell what the learner knows, and the page at ``/``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from evergraph.server.http import JSON, RefusedError, media_type, parse, read_body
+from evergraph.server.metrics import KIND
+from evergraph.server.schema import (
+    ERROR,
+    MEANINGS,
+    HealthReply,
+    HistoryReply,
+    NodeReply,
+    PredictionsBody,
+    PredictionsReply,
+    StatusReply,
+    accepts,
+    answers,
+)
+
+if TYPE_CHECKING:
+    from evergraph.server.guard import Guard
+    from evergraph.server.metrics import Metrics
+    from evergraph.server.service import Service
+
+MOST_NEIGHBOURS = 200  # what can still be drawn
+
+
+def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
+    """Return the routes for callers that may read, and those that anyone may call."""
+    router = APIRouter(tags=["ask"])
+    may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
+
+    @router.post(
+        "/v1/predictions",
+        openapi_extra=accepts(PredictionsBody),
+        responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
+        **may_read,
+    )
+    async def predictions(request: Request) -> JSONResponse:
+        """Predict the classes of nodes, from what was learned up to the last delta."""
+        media_type(request, JSON)
+        asked = parse(PredictionsBody, await read_body(request, service.limits))
+        most, named = service.limits.nodes, len(asked.ids)
+        if named > most:
+            raise RefusedError(413, f"a request must name at most {most} nodes, not {named}")
+        return JSONResponse(await service.predictions(asked.ids, every_class=asked.all))
+
+    @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
+    async def status() -> JSONResponse:
+        """Tell what the learner knows: nodes, edges, classes, how often it was right."""
+        return JSONResponse(service.status())
+
+    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 429, 503), **may_read)
+    async def history() -> JSONResponse:
+        """Tell how good predictions were before their labels came, over time."""
+        return JSONResponse(await service.history())
+
+    @router.get(
+        "/v1/nodes/{node:path}",
+        responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
+        **may_read,
+    )
+    async def node(
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+        limit: int = Query(60, ge=1, le=MOST_NEIGHBOURS, description="How many nodes to list."),
+    ) -> JSONResponse:
+        """Tell what surrounds a node, its prediction, and which neighbours speak for which class.
+
+        Without `integer` an id that only an integer has is found all the same.
+        """
+        return JSONResponse(await service.node(node, integer=integer, limit=limit))
+
+    @router.get("/healthz", responses=answers(HealthReply))
+    async def healthz() -> JSONResponse:
+        """Answer as long as the service lives."""
+        return JSONResponse({"status": "ok"})
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
+    async def prometheus() -> PlainTextResponse:
+        """Tell counts and times in Prometheus' text format."""
+        return PlainTextResponse(metrics.text(service.gauges()), media_type=KIND)
+
+    return router
+
+
+METRICS: dict[int | str, dict[str, Any]] = {
+    status: {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
+    for status in (401, 403, 429)
+}
+
+
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def page_routes() -> APIRouter:
+    """Return the routes of the page; it holds no data, so anyone may load it."""
+    router = APIRouter(include_in_schema=False)
+    for path, (name, kind) in FILES.items():
+        router.add_api_route(path, _serving(name, kind), methods=["GET", "HEAD"])
+    return router
+
+
+def _serving(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+    text = resources.files(__package__).joinpath("page", name).read_bytes()
+
+    async def serve() -> Response:
+        return Response(text, media_type=kind)
+
+    return serve

@@ -1,0 +1,120 @@
+"""Routes that change what the learner knows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import JSONResponse
+
+from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
+from evergraph.server.schema import (
+    KEY_HEADER,
+    AppliedReply,
+    DeltaBody,
+    ForgetBody,
+    LabelsBody,
+    UpsertBody,
+    UpsertedReply,
+    accepts,
+    answers,
+)
+
+if TYPE_CHECKING:
+    from evergraph.online.delta import Delta
+    from evergraph.server.guard import Guard
+    from evergraph.server.service import Service
+
+REFUSED = (401, 403, 404, 409, 413, 415, 422, 429, 503, 507)
+
+
+def writing_routes(service: Service, guard: Guard) -> APIRouter:
+    """Return the routes for callers that may write."""
+    router = APIRouter(
+        prefix="/v1",
+        tags=["learn"],
+        dependencies=[Depends(guard.needs("write"))],
+        responses=answers(AppliedReply, *REFUSED),
+    )
+
+    async def read(request: Request, model: type[Any], *kinds: str) -> Delta:
+        kind = media_type(request, JSON, *kinds)
+        body = await read_body(request, service.limits)
+
+        def parsed() -> Delta:
+            if kind == ARROW:
+                return delta_from_arrow(body)
+            found: Delta = parse(model, body).delta()
+            return found
+
+        delta = _keyed(request, await in_thread(parsed, service.limits.seconds))
+        _check_size(delta, service.limits.nodes)
+        return delta
+
+    async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
+        delta = await read(request, model, *kinds)
+        return JSONResponse(asdict(await service.change(delta)))
+
+    @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
+    async def deltas(request: Request) -> JSONResponse:
+        """Take in new nodes and edges, late labels and nodes to forget, whole or not at all.
+
+        JSON, or Arrow IPC streams one behind the other: a table of nodes (`id`, `features`,
+        `label`), of edges (`source`, `target`), of late labels (`id`, `label`), of nodes to
+        forget (`id`). Buffers must not be compressed.
+        """
+        return await learn(request, DeltaBody, ARROW)
+
+    @router.post(
+        "/upsert",
+        openapi_extra=accepts(UpsertBody, ARROW),
+        responses=answers(UpsertedReply, *REFUSED),
+    )
+    async def upsert(request: Request) -> JSONResponse:
+        """Take in what is new of a delta, and pass over what is known already.
+
+        The body is that of `/v1/deltas` without a key. Nodes may be known: their labels are taken
+        in where they are others, their features stay as they are. Edges and labels may be known,
+        nodes to forget may be gone.
+        """
+        delta = await read(request, UpsertBody, ARROW)
+        if delta.key is not None:
+            raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
+        done = await service.upsert(delta)
+        return JSONResponse(asdict(done.applied) | {"news": asdict(done.news)})
+
+    @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
+    async def labels(request: Request) -> JSONResponse:
+        """Take in classes of nodes that are known already."""
+        return await learn(request, LabelsBody)
+
+    @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
+    async def forget(request: Request) -> JSONResponse:
+        """Remove nodes with their edges and all they taught."""
+        return await learn(request, ForgetBody)
+
+    return router
+
+
+def _keyed(request: Request, delta: Delta) -> Delta:
+    """Return the delta with its key, from its field or from the header."""
+    header = request.headers.get("idempotency-key")
+    if header is None:
+        return delta
+    if not re.fullmatch(r"[!-~]{1,200}", header):
+        rule = "must have 1 to 200 characters of ASCII without blanks"
+        raise RefusedError(422, f"Idempotency-Key {rule}, not {header[:40]!r}")
+    if delta.key is not None and delta.key != header:
+        raise RefusedError(422, f"key must be {header!r} as in Idempotency-Key, not {delta.key!r}")
+    return replace(delta, key=header)
+
+
+def _check_size(delta: Delta, most: int) -> None:
+    if not (delta.nodes or delta.edges or delta.late or delta.forgotten):
+        raise RefusedError(422, "a delta must bring nodes, edges or labels, or forget some nodes")
+    named = max(len(delta.nodes), len(delta.late), len(delta.forgotten))
+    if named > most:
+        raise RefusedError(413, f"a delta must name at most {most} nodes, not {named}")
