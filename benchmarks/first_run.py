@@ -151,7 +151,7 @@ def tables(options: Options) -> list[Table]:
         if not options.quick:
             costs[name] = cost_of([*EVERGRAPH, *tour], cache=Path(cache))
     case = "synthetic-500" if options.quick else "wordnet"
-    compared = thread_table(case, epochs=EPOCHS, rounds=1 if options.quick else 3)
+    compared = thread_table(case, epochs=EPOCHS, rounds=1 if options.quick else 2)
     return [command_table(costs), compared]
 
 

@@ -274,8 +274,17 @@ BAD_FILES = {
     "rows": ({"x": np.zeros((59, 5), np.float32)}, "59"),
     "labels": ({"y": np.full(60, -7, dtype=np.int16)}, "-7"),
     "edge": ({"edge_index": np.array([[0], [60]], dtype=np.int32)}, "joins 0 and 60"),
-    "tiny": ({"y": np.array([0] * 58 + [1] * 2, dtype=np.int16)}, "class 1 has 2 nodes"),
 }
+
+
+def test_classes_too_small_for_any_task_are_named(tmp_path: Path, evergraph: Evergraph) -> None:
+    labels = np.array([0] * 58 + [1] * 2, dtype=np.int16)
+    path = write_graph(tmp_path / "tiny.npz", y=labels)
+    done = evergraph("run", "--dataset", str(path), "--out", "out", expect=2)
+    first, *_, last = done.stderr.splitlines()
+    assert first.startswith("classes [1] have fewer than 3 nodes (min_class_size)")
+    assert last.startswith("error: no task can be made: 1 class has at least 3 nodes")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("kind", sorted(BAD_FILES))
@@ -364,5 +373,5 @@ def test_an_empty_class_a_class_of_one_and_no_edges_are_learned_around(
     labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
     path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
     done = evergraph("run", "--dataset", str(path), "--epochs", "1", "--json")
-    assert "classes [1, 4] have fewer than 2 nodes and are dropped" in done.stderr
+    assert "classes [4] have fewer than 3 nodes (min_class_size) and are dropped" in done.stderr
     assert json.loads(done.stdout)["dataset"]["task_classes"] == [[0, 2]]

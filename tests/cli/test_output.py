@@ -120,14 +120,17 @@ def test_what_a_report_lacks_is_said_before_it_is_drawn(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from evergraph import reports
-    from evergraph.reports.figures import picture
+    from evergraph.core import extras
 
     write_run(tmp_path / "runs" / "tem")
     monkeypatch.setattr(reports, "write_report", None)  # drawing would fail in another way
     with monkeypatch.context() as patch:
-        patch.setattr(picture, "find_spec", lambda name: None)
+        patch.setattr(extras, "find_spec", lambda name: None)
         _, err = call("report", "runs", expect=2)
-    assert err == "error: figures need matplotlib, which is not installed: pip install matplotlib\n"
+    assert err == (
+        "error: evergraph report needs the package matplotlib, which is missing: "
+        "pip install 'evergraph[report]'\n"
+    )
 
     def refuse(folder: Path) -> None:
         raise ResultsError(f"{folder} cannot be written: Read-only file system")

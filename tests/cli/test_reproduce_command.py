@@ -72,16 +72,16 @@ def test_a_wrong_dataset_is_one_sentence_before_any_work(
 def test_what_a_study_needs_is_said_before_any_work(
     call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.studies import base
+    from evergraph.core import extras
 
     common = ("--datasets", graph, "--quick", "--out")
     with monkeypatch.context() as patch:
-        patch.setattr(base, "find_spec", lambda name: None if name == "sklearn" else name)
+        patch.setattr(extras, "find_spec", lambda name: None if name == "sklearn" else name)
         _, err = call("reproduce", "homophily", "fig6", *common, "out", expect=2)
-        assert err.startswith("error: fig6 needs scikit-learn, which is not installed")
-        patch.setattr(base, "find_spec", lambda name: None if name == "matplotlib" else name)
+        assert err.startswith("error: fig6 needs the package sklearn, which is missing")
+        patch.setattr(extras, "find_spec", lambda name: None if name == "matplotlib" else name)
         _, err = call("reproduce", "homophily", "fig4", *common, "out", expect=2)
-        assert err.startswith("error: fig4 needs matplotlib, which is not installed")
+        assert err.startswith("error: fig4 needs the package matplotlib, which is missing")
     _, err = call("reproduce", "homophily", *common, f"{graph}/out", expect=2)
     assert "cannot be written" in err
     _, err = call("reproduce", "homophily", *common, "out", "--device", "tpu", expect=2)

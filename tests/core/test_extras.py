@@ -131,6 +131,7 @@ def test_versions_name_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
         return whole(name)
 
     monkeypatch.setattr(metadata, "version", plain)
+    monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
     found = versions()
     assert "torch-geometric" not in found
     assert found["numpy"] == np.__version__

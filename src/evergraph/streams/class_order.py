@@ -44,7 +44,8 @@ def order_classes(
         logger.info("class %d is left over alone and is dropped", dropped[0])
     if not tasks:
         raise DataError(
-            f"no task can be made: {len(classes)} classes have at least {min_size} nodes, "
+            f"no task can be made: {len(classes)} class{' has' if len(classes) == 1 else 'es have'} "
+            f"at least {min_size} nodes, "
             f"and a task needs {min(per_task, 2)}"
         )
     return tasks
