@@ -12,9 +12,9 @@ from evergraph.topology import SGC
 NAMES = ("a", "b", "c", "d", "e", "f")
 
 
-def learner() -> OnlineLearner:
+def learner(*, seed: int = 0) -> OnlineLearner:
     """Two groups of three, a third of each without a label, learned with a few epochs."""
-    one = OnlineLearner(topology=SGC(hops=1), head=MethodHead(method="joint", epochs=15))
+    one = OnlineLearner(topology=SGC(hops=1), head=MethodHead(method="joint", epochs=15), seed=seed)
     one.apply(
         Delta(
             nodes=NAMES,
@@ -59,3 +59,9 @@ def test_a_restored_learner_goes_on_with_the_graph() -> None:
     left = ("b", "c", "d", "e", "f", "g")
     assert twin.predict_proba(left)[1].equal(one.predict_proba(left)[1])
     assert twin.classes == ("x", "y", "z")
+
+
+def test_the_seed_decides_how_a_fit_begins() -> None:
+    first, same, other = (learner(seed=seed).predict_proba(NAMES)[1] for seed in (0, 0, 1))
+    assert first.equal(same)
+    assert not first.equal(other)
