@@ -249,7 +249,8 @@ class Mutator(ast.NodeVisitor):
         if name in SWAPPED_NAMES:
             end = self._span(node.func)[1]
             self._splice("name", node, end - len(name), end, SWAPPED_NAMES[name])
-        self.generic_visit(node)
+        for part in (node.func, *node.args, *(k.value for k in node.keywords if k.arg != "strict")):
+            self.visit(part)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         """Leave the statement out, unless it only describes or logs."""
@@ -631,7 +632,7 @@ def judge(mutant: Mutant, nodeids: list[str], *, seconds: float) -> Verdict:
     if not nodeids:
         return Verdict(mutant.key, mutant.line, "unreached", "", 0, 0.0)
     path, told = TREE / mutant.path, WORK / "failed.txt"
-    source = (ROOT / mutant.path).read_bytes()
+    source, times = path.read_bytes(), path.stat()
     changed = source[: mutant.start] + mutant.after.encode() + source[mutant.end :]
     compile(changed, mutant.path, "exec")
     told.unlink(missing_ok=True)
@@ -644,7 +645,8 @@ def judge(mutant: Mutant, nodeids: list[str], *, seconds: float) -> Verdict:
             seconds=seconds,
         )
     finally:
-        shutil.copy2(ROOT / mutant.path, path)
+        path.write_bytes(source)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so that byte code still counts
     by = told.read_text() if told.exists() else f"exit {code}"
     if code in (EXIT_USAGE, EXIT_NO_TESTS) and not told.exists():
         raise SystemExit(f"no test could be run for {mutant.key}: see {WORK / 'last.log'}")

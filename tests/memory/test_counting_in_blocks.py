@@ -58,3 +58,22 @@ def test_what_fits_one_block_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 4)
     counted(engine)
     assert engine.blocks == [(0, 4), (4, 8)]
+
+
+def test_one_worker_counts_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Several()
+    engine.workers = 1
+    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 1)
+    assert counted(engine).counts_.tolist() == [3, 2, 1]
+    assert engine.blocks == []
+
+
+def test_compressed_statistics_of_nothing_have_a_state() -> None:
+    statistics, other = ClassStatistics(4, rank=2), ClassStatistics(4, rank=2)
+    statistics.grow(3)
+    assert set(statistics.state()) == {"sums", "mass", "counts"}
+    other.restore(statistics.state())
+    assert other.counts_.tolist() == [0, 0, 0]
+    other.add(torch.eye(4), torch.tensor([0, 1, 2, 2]), torch.ones(4))
+    torch.testing.assert_close(other.gram_.diagonal(), torch.ones(4))
+    assert {"factor", "rest"} <= set(other.state())

@@ -60,3 +60,12 @@ def test_heads_are_those_of_the_backbone_given(make: Make, two_pairs: Graph) -> 
         assert candidate.learner.backbone.scaling == "none"
     other = next(c.name for c in learner.alive_ if c is not learner.chosen_)
     assert learner.usage.models == weights[other]
+
+
+def test_candidates_train_as_the_whole_does(make: Make) -> None:
+    learner = make("auto", candidates=("tem:2", "analytic:2"), width=8, epochs=7, lr=0.125)
+    for candidate in learner.alive_:
+        trainer = candidate.learner.trainer
+        assert trainer is not learner.trainer  # its moments are its own
+        assert (trainer.epochs, trainer.lr, trainer.batch_size) == (7, 0.125, None)
+        assert (trainer.weight_decay, trainer.device.type) == (0.0, "cpu")
