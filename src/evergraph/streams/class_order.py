@@ -43,9 +43,9 @@ def order_classes(
     if dropped := classes[sum(map(len, tasks)) :]:
         logger.info("class %d is left over alone and is dropped", dropped[0])
     if not tasks:
+        found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
         raise DataError(
-            f"no task can be made: {len(classes)} class{' has' if len(classes) == 1 else 'es have'} "
-            f"at least {min_size} nodes, "
+            f"no task can be made: {found} at least {min_size} nodes, "
             f"and a task needs {min(per_task, 2)}"
         )
     return tasks
