@@ -95,7 +95,8 @@ def test_tasks_of_no_class_are_refused(per_task: int) -> None:
 
 @pytest.mark.parametrize(("sizes", "found"), [([5], 1), ([5, 1], 1), ([1, 1], 0), ([], 0)])
 def test_too_few_classes_for_a_task_are_refused(sizes: list[int], found: int) -> None:
-    message = f"no task can be made: {found} classes have at least 3 nodes, and a task needs 2"
+    count = "1 class has" if found == 1 else f"{found} classes have"
+    message = f"no task can be made: {count} at least 3 nodes, and a task needs 2"
     with pytest.raises(DataError, match=message):
         order_classes(torch.tensor(sizes), per_task=2)
 
