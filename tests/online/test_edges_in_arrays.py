@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evergraph.online.conversion import as_edges
 
 from evergraph.core.errors import DataError
+from evergraph.online.conversion import as_edges
 
 
 def test_a_row_of_an_array_is_an_edge() -> None:
