@@ -146,7 +146,8 @@ def test_make_hands_parameters_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "takes"), [("square", "it takes side, filled"), ("dot", "it takes none")]
+    ("name", "takes"),
+    [("square", "did you mean 'side'? it takes side, filled"), ("dot", "it takes none")],
 )
 def test_an_unknown_parameter_is_told_with_those_that_exist(name: str, takes: str) -> None:
     for use in (shapes().make, lambda name, **kw: shapes().check(name, kw)):

@@ -141,7 +141,15 @@ def _by_path(job: Job) -> bool:
         ({"methods": [{"name": "tem", "sweep": {"memory.budget": []}}]}, "0.sweep.memory.budget"),
         ({"methods": [{"name": "tem", "sweep": {"seeds": [1], "part": [1]}}]}, "methods.0.sweep: "),
         ({"methods": [{"name": "tem", "sweep": {"memory.budget": [5, 5]}}]}, "have 'tem@5' twice"),
-        ({"epochs": 3}, "epochs: extra inputs are not permitted"),
+        (
+            {"epochs": 3},
+            "'epochs': did you mean 'common.training.epochs'. the benchmark takes datasets",
+        ),
+        (
+            {"search": {"tesing": "local"}},
+            "'search.tesing': did you mean 'search.testing'. search takes testing, seed",
+        ),
+        ({"method": ["tem"]}, "unknown key 'method': did you mean 'methods'"),
     ],
 )
 def test_a_wrong_file_is_named(values: dict[str, Any], message: str) -> None:
@@ -165,7 +173,10 @@ TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
         ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be left"),
         ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
         ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
-        ({"common": {"training": {"epoch": 3}}}, "training.epoch: extra inputs"),
+        (
+            {"common": {"training": {"epoch": 3}}},
+            "did you mean 'training.epochs'",
+        ),
         ({"common": {"stream": {"edges": "some"}}}, "unknown edges 'some'"),
         ({"common": {"stream": {"by": "size"}}}, "finetune on .*: unknown by 'size'"),
         ({"common": {"stream": {"tasks": 3}}}, "tasks must be left out with by = 'class'"),

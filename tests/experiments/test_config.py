@@ -79,7 +79,17 @@ def test_a_preset_serves_other_methods_too() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epochs": 3}, "epochs: extra inputs are not permitted"),
+        (
+            {"epochs": 3},
+            "unknown key 'epochs': did you mean 'training.epochs'. the configuration takes dataset",
+        ),
+        (
+            {"training": {"epohcs": 3}},
+            "unknown key 'training.epohcs': did you mean 'training.epochs'. training takes epochs,",
+        ),
+        ({"budgte": 3}, "unknown key 'budgte': did you mean 'memory.budget'. the configuration"),
+        ({"zzz": 3}, "unknown key 'zzz': the configuration takes dataset, undirected, method"),
+        ({"seeds": 0}, "seeds, where they are a single number and so a count, must be an integer"),
         ({"training": {"epochs": "many"}}, "training.epochs: .*not 'many'"),
         ({"seeds": []}, "seeds: "),
     ],

@@ -31,6 +31,25 @@ EXIT_CODE = 2
 MOST_NAMED = 40  # names in one sentence
 
 
+def nearest(name: object, choices: Iterable[str]) -> str:
+    """Return the name that is most like another, empty where none is near.
+
+    >>> nearest("neigbours", ["hops", "neighbours"]), nearest("zzz", ["hops"])
+    ('neighbours', '')
+    """
+    return next(iter(get_close_matches(str(name), list(choices), n=1)), "")
+
+
+def did_you_mean(name: object, choices: Iterable[str]) -> str:
+    """Return the nearest of some names as a question, empty where none is near.
+
+    >>> did_you_mean("neigbours", ["hops", "neighbours"])
+    "did you mean 'neighbours'? "
+    """
+    near = nearest(name, choices)
+    return f"did you mean {near!r}? " if near else ""
+
+
 class EvergraphError(Exception):
     """Base of every error raised on purpose by evergraph."""
 
@@ -50,8 +69,7 @@ choose one of coverage, uniform
 
     def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
         known = sorted(choices)
-        close = get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, known)
         offer = f"choose one of {', '.join(known)}"
         if len(known) > MOST_NAMED:
             nearest = get_close_matches(str(name), known, n=8, cutoff=0.0)

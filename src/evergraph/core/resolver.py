@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.errors import ConfigurationError, UnknownNameError, did_you_mean
+from evergraph.core.plugins import load_installed_plugins
 
 T = TypeVar("T")
 
@@ -15,7 +16,8 @@ T = TypeVar("T")
 class Resolver(Generic[T]):
     """Classes of one kind by their ``name`` attribute.
 
-    A component registers by decorating its class; nothing else in the library has to change.
+    A component registers by decorating its class; nothing else in the library has to change, and
+    the class may be anybody's: see ``evergraph.core.plugins``.
 
     >>> class Shape: name = "?"
     >>> shapes = Resolver[Shape]("shape")
@@ -28,7 +30,8 @@ class Resolver(Generic[T]):
     2.0
     >>> shapes.make("square", sides=2.0)
     Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: shape 'square' has no parameter 'sides': it takes side
+    evergraph.core.errors.ConfigurationError: shape 'square' has no parameter 'sides': \
+did you mean 'side'? it takes side
     """
 
     def __init__(self, kind: str) -> None:
@@ -44,7 +47,7 @@ class Resolver(Generic[T]):
         name: str = cls.name  # type: ignore[attr-defined]
         aliases: tuple[str, ...] = getattr(cls, "aliases", ())
         for taken in (name, *aliases):
-            known = self._classes.get(self._aliases.get(taken, taken))
+            known = self._known(taken)
             if known is not None and _definition(known) != _definition(cls):
                 raise ConfigurationError(
                     f"two {self.kind}s are called {taken!r}, {_full_name(known)} and "
@@ -56,12 +59,16 @@ class Resolver(Generic[T]):
         return cls
 
     def names(self) -> list[str]:
-        """Return the registered names, sorted."""
+        """Return the registered names, sorted; those of installed packages are among them."""
+        load_installed_plugins()
         return sorted(self._classes)
 
     def resolve(self, name: str) -> type[T]:
         """Return the class called ``name``, or raise with the names that exist."""
-        cls = self._classes.get(self._aliases.get(name, name))
+        cls = self._known(name)
+        if cls is None:
+            load_installed_plugins()
+            cls = self._known(name)
         if cls is None:
             raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
         return cls
@@ -76,9 +83,9 @@ class Resolver(Generic[T]):
         known = self.parameters(name)
         for parameter in parameters:
             if parameter not in known:
-                takes = ", ".join(known) or "none"
+                takes = f"{did_you_mean(parameter, known)}it takes {', '.join(known) or 'none'}"
                 raise ConfigurationError(
-                    f"{self.kind} {name!r} has no parameter {parameter!r}: it takes {takes}"
+                    f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
                 )
 
     def make(self, name: str, **parameters: Any) -> T:
@@ -89,6 +96,9 @@ class Resolver(Generic[T]):
     def summaries(self) -> dict[str, str]:
         """Return each name with the first line of its docstring."""
         return {name: first_line(self._classes[name]) for name in self.names()}
+
+    def _known(self, name: str) -> type[T] | None:
+        return self._classes.get(self._aliases.get(name, name))
 
 
 def _definition(cls: type) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
@@ -28,6 +29,7 @@ DEVICE_COPIES = 4
 
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset."""
+    load_plugins(config.plugins)
     return load(config.dataset.name, undirected=config.undirected, **config.dataset.parameters)
 
 
@@ -91,6 +93,7 @@ def build_learner(
     resources: Resources | None = None,
 ) -> Learner:
     """Make the configured learner, of the configured parts."""
+    load_plugins(config.plugins)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
@@ -110,6 +113,7 @@ def build_learner(
 
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default spelled out."""
+    load_plugins(config.plugins)
     backbone = _backbone_of(config)
     recipe = dict(vars(backbones.resolve(backbone.name).recipe))
     recipe["batch_size"] = recipe["batch_size"] or "full"

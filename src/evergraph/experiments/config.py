@@ -6,7 +6,7 @@ Importing this module loads no torch: names are looked up when the experiment is
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from evergraph.core.checks import check_once
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.checks import check_integer, check_once
+from evergraph.core.errors import ConfigurationError, DataError, nearest
+from evergraph.core.plugins import located
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -105,11 +106,14 @@ class RunConfig(Section):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
 
     ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
-    backbone ``pdgnn``. ``part``: the nodes tested on. ``measures``: whether to test, after each
-    task, on what comes next as well, see ``evaluate``.
+    backbone ``pdgnn``. ``seeds``: a repeat each; a single number N stands for 0 to N - 1. ``part``:
+    the nodes tested on. ``measures``: whether to test, after each task, on what comes next as well,
+    see ``evaluate``. ``plugins``: files or modules that define parts, see ``load_plugin``.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
+    >>> RunConfig.of({"seeds": 3}).seeds
+    (0, 1, 2)
     """
 
     dataset: Component = Component(name="wordnet")
@@ -125,6 +129,18 @@ class RunConfig(Section):
     part: Literal["test", "validation"] = "test"
     measures: bool = False
     device: str = "auto"
+    plugins: tuple[str, ...] = ()
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, seeds: Any) -> Any:
+        return counted(seeds)
+
+    @field_validator("plugins")
+    @classmethod
+    def _located(cls, plugins: tuple[str, ...]) -> tuple[str, ...]:
+        # A worker, or whoever goes on with the run, may be in another folder.
+        return tuple(located(source, Path()) for source in plugins)
 
     @field_validator("seeds")
     @classmethod
@@ -138,11 +154,7 @@ class RunConfig(Section):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the configuration"
-            raise ConfigurationError(
-                f"{where}: {first['msg'].lower()}, not {first['input']!r}"
-            ) from None
+            raise ConfigurationError(complaint(error, cls, "the configuration")) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as TOML and JSON hold them."""
@@ -153,16 +165,79 @@ class RunConfig(Section):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
+def counted(seeds: Any) -> Any:
+    """Return the seeds that a number of repeats stands for; anything else as it is.
+
+    >>> counted(3), counted([7, 8])
+    ([0, 1, 2], [7, 8])
+    """
+    if not isinstance(seeds, int) or isinstance(seeds, bool):
+        return seeds
+    check_integer("seeds, where they are a single number and so a count,", seeds, least=1)
+    return list(range(seeds))
+
+
+def complaint(
+    error: ValidationError, model: type[BaseModel], whole: str, *, elsewhere: Iterable[str] = ()
+) -> str:
+    """Return one sentence on what is wrong with some values.
+
+    Args:
+        error: what pydantic found.
+        model: what the values were meant for.
+        whole: what to call it.
+        elsewhere: dotted keys beyond its own, one of which may have been meant.
+    """
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"{where or whole}: {first['msg'].lower()}, not {first['input']!r}"
+    *tables, key = map(str, first["loc"])
+    table = model
+    for name in tables:
+        table = _section(table, name) or table
+    prefix = "".join(f"{name}." for name in tables)
+    own = {name: f"{prefix}{name}" for name in table.model_fields}
+    # Or the name is right and its place is wrong, such as epochs for training.epochs.
+    places = {dotted.rpartition(".")[2]: dotted for dotted in [*elsewhere, *keys(model)]}
+    meant = own.get(nearest(key, own)) or places.get(nearest(key, places))
+    hint = "" if meant is None else f"did you mean {meant!r}? "
+    takes = f"{'.'.join(tables) or whole} takes {', '.join(table.model_fields)}"
+    return f"unknown key {where!r}: {hint}{takes}"
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Return the dotted keys of a configuration, those of its tables included.
+
+    >>> keys(TrainingConfig, "training.")[:2]
+    ['training.epochs', 'training.lr']
+    """
+    found: list[str] = []
+    for name in model.model_fields:
+        section = _section(model, name)
+        own = f"{prefix}{name}"
+        found += [own] if section is None else [own, *keys(section, f"{own}.")]
+    return found
+
+
+def _section(model: type[BaseModel], name: str) -> type[Section] | None:
+    kind = model.model_fields[name].annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` with the values of ``over`` laid over it, table by table.
 
-    A component that changes its name loses the parameters of the old one.
+    A component that changes its name loses the parameters of the old one. Plugins add up.
 
     >>> merged({"topology": {"name": "ppr", "alpha": 0.2}}, {"topology": {"name": "sgc"}})
     {'topology': {'name': 'sgc'}}
     """
     result = dict(base)
     for key, value in over.items():
+        if key == "plugins" and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = list(dict.fromkeys([*result[key], *value]))
+            continue
         old = _table(result.get(key))
         new = _table(value) if isinstance(result.get(key), Mapping) else value
         if isinstance(old, Mapping) and isinstance(new, Mapping) and not _renames(old, new):
@@ -181,10 +256,14 @@ def _renames(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the values of a TOML file."""
+    """Return the values of a TOML file; paths of plugins count from the folder it lies in."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: is not valid TOML: {error}") from None
+    plugins = values.get("plugins")
+    if isinstance(plugins, list) and all(isinstance(source, str) for source in plugins):
+        values["plugins"] = [located(source, path.parent) for source in plugins]
+    return values

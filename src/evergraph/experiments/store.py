@@ -83,7 +83,8 @@ class ResultStore:
         # What an earlier version did not know, it did as the defaults say.
         ours, theirs = flat(config.to_dict()), flat(merged(RunConfig().to_dict(), stored))
         for key in sorted(ours.keys() | theirs.keys()):
-            if key != "device" and not _alike(key, ours.get(key), theirs.get(key)):
+            # Where a run was learned, and where its plugins lay, is not what was learned.
+            if key not in ("device", "plugins") and not _alike(key, ours.get(key), theirs.get(key)):
                 raise ResultsError(
                     f"{self.folder} holds another configuration: {key} is {theirs.get(key)!r} "
                     f"there and {ours.get(key)!r} here"

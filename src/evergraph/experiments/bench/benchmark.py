@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.file_lock import FileLock
+from evergraph.core.plugins import load_plugins
 from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import Job, expand
@@ -56,6 +57,7 @@ def open_bench(
         resume: whether to go on with what ``out`` holds.
         over, search: see ``expand``.
     """
+    load_plugins(config.plugins)
     jobs = expand(config, out=out, over=over, search=search)
     searched = {j.folder: trials(j, config.search) for j in jobs if j.grid}
     ready = [job for job in jobs if not job.grid]

@@ -15,8 +15,9 @@ from pydantic import Field, ValidationError, field_validator
 
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.plugins import located
 from evergraph.experiments.bench.short_text import short_text
-from evergraph.experiments.config import Component, Section
+from evergraph.experiments.config import Component, RunConfig, Section, complaint, counted, keys
 from evergraph.experiments.dotted import flat
 
 Setting = Literal["class-il", "task-il"]
@@ -100,6 +101,8 @@ class SearchConfig(Section):
 class BenchConfig(Section):
     """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
 
+    ``seeds`` and ``plugins`` are those of ``RunConfig``.
+
     >>> bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["finetune", "tem"]})
     >>> [method.called for method in bench.variants]
     ['finetune', 'tem']
@@ -111,6 +114,17 @@ class BenchConfig(Section):
     common: Values = Field(default_factory=dict)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     search: SearchConfig = SearchConfig()
+    plugins: tuple[str, ...] = ()
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, seeds: Any) -> Any:
+        return counted(seeds)
+
+    @field_validator("plugins")
+    @classmethod
+    def _located(cls, plugins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(located(source, Path()) for source in plugins)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BenchConfig:
@@ -118,11 +132,9 @@ class BenchConfig(Section):
         try:
             bench = cls.model_validate(dict(values))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the benchmark"
-            raise ConfigurationError(
-                f"{where}: {first['msg'].lower()}, not {first['input']!r}"
-            ) from None
+            common = keys(RunConfig, "common.")
+            said = complaint(error, cls, "the benchmark", elsewhere=common)
+            raise ConfigurationError(said) from None
         _check_labels("methods", [method.called for method in bench.variants])
         _check_labels("datasets", [dataset.called for dataset in bench.datasets])
         check_once("settings", bench.settings)

@@ -84,6 +84,7 @@ def _job(
         "method": {"name": method.name, **method.parameters},
         "stream": {"setting": setting},
         "seeds": list(bench.seeds),
+        "plugins": list(bench.plugins),
     }
     swept = {key: values[0] for key, values in method.sweep.items()}
     grid = method.grid or (shipped_grid(method.name) if search else {})
@@ -133,4 +134,4 @@ def _check_common(values: Mapping[str, Any]) -> None:
         )
 
 
-_AXES = ("dataset", "method", "method.name", "stream.setting", "seeds", "part")
+_AXES = ("dataset", "method", "method.name", "stream.setting", "seeds", "part", "plugins")

@@ -1,0 +1,202 @@
+"""Parts of one's own: files, modules and installed packages that register methods, samplers, ...
+
+A part registers when the module that defines it is imported. A *plugin* is such a module, named by
+the path of a file or by the name it is imported under. An installed package names its module in
+the entry point group ``evergraph.parts``, and needs no naming here: it is imported when a name is
+asked for that nothing else has, or when all names are listed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from evergraph.core.errors import ConfigurationError, EvergraphError
+from evergraph.core.notices import say
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "evergraph.parts"
+
+
+@dataclass(frozen=True)
+class _File:
+    """A plugin's file as it was when it was imported."""
+
+    content: bytes
+    module: ModuleType
+
+
+_files: dict[Path, _File] = {}
+_installed_loaded = False
+
+
+def load_plugin(source: str | Path) -> ModuleType:
+    """Import a plugin, so that its parts have names.
+
+    A file is imported once, and again when its text has changed: its classes then replace
+    themselves. Its folder is searched last for what it imports.
+
+    Args:
+        source: the path of a ``.py`` file, or the name of a module.
+
+    >>> load_plugin("my_method.py")
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: plugin my_method.py: no such file
+    """
+    if not is_file_plugin(source):
+        return _import_module(str(source))
+    path = Path(source).expanduser().resolve()
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigurationError(f"plugin {source}: no such file") from None
+    except OSError as error:
+        raise ConfigurationError(f"plugin {source}: cannot be read: {error.strerror}") from None
+    known = _files.get(path)
+    if known is None or known.content != content:
+        known = _files[path] = _File(content, _import_file(path, content, str(source)))
+    return known.module
+
+
+def load_plugins(sources: Iterable[str | Path]) -> None:
+    """Import some plugins, in the order given."""
+    for source in sources:
+        load_plugin(source)
+
+
+def is_file_plugin(source: str | Path) -> bool:
+    """Whether a plugin is named by a path, and not as a module.
+
+    >>> is_file_plugin("my_method.py"), is_file_plugin("my_package.parts")
+    (True, False)
+    """
+    text = str(source)
+    return isinstance(source, Path) or text.endswith(".py") or os.sep in text or "/" in text
+
+
+def located(source: str, folder: Path) -> str:
+    """Return a plugin's name that means the same in every folder.
+
+    folder: where a relative path counts from.
+
+    >>> located("parts.py", Path("/home/me")), located("my_package.parts", Path("/home/me"))
+    ('/home/me/parts.py', 'my_package.parts')
+    """
+    if not is_file_plugin(source):
+        return source
+    return str(folder.absolute() / Path(source).expanduser())
+
+
+def file_plugins() -> list[ModuleType]:
+    """Return the modules that were imported from files: no other process can, by their names."""
+    return [file.module for file in _files.values()]
+
+
+def installed_plugins() -> list[EntryPoint]:
+    """Return the entry points of installed packages, sorted by name, without importing them."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+
+
+def load_installed_plugins() -> None:
+    """Import what installed packages name in ``evergraph.parts``, once.
+
+    A package that cannot be imported is left out with a warning: it may not be what is wanted.
+    """
+    global _installed_loaded
+    if _installed_loaded:
+        return
+    _installed_loaded = True  # first: what is imported may look for names itself
+    for entry in installed_plugins():
+        try:
+            entry.load()
+        except Exception as error:
+            say(f"entry point {entry.name!r} of {GROUP}", f"left out: {_said(error)}")
+
+
+def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
+    """Run a file as a module, under a name that is the same in every process."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"evergraph_plugin_{path.stem}_{digest}"
+    spec = spec_from_file_location(name, path)
+    if spec is None:
+        raise ConfigurationError(f"plugin {source}: must be a file of Python that ends in .py")
+    module = module_from_spec(spec)
+    before = sys.modules.get(name)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[name] = module
+    try:
+        # Compiled here: the loader's cache of bytecode misses an edit within the same second.
+        exec(compile(content, str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        _put_back(name, before)
+        line = _line(error, str(path))
+        where = source if line is None else f"{source}, line {line}"
+        raise ConfigurationError(f"plugin {where}: {_said(error)}") from error
+    return module
+
+
+def _put_back(name: str, module: ModuleType | None) -> None:
+    del sys.modules[name]
+    if module is not None:
+        sys.modules[name] = module
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
+        hint = f"did you mean '{name}.py'? " if Path(f"{name}.py").is_file() else ""
+        raise ConfigurationError(
+            f"plugin {name!r}: no such module: {hint}give the path of a .py file, or the name of "
+            "a module that is installed"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
+
+
+def _line(error: BaseException, file: str) -> int | None:
+    """Return the line of a file at which an error was met, None where it was met before any."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    met = [number for name, number in _frames(error) if name == file]
+    return met[-1] if met else None
+
+
+def _place(name: str, error: BaseException) -> str:
+    """Return a module with the file and line at which its import came to an end."""
+    if isinstance(error, SyntaxError):
+        return f"{name} ({error.filename}, line {error.lineno})"
+    met = [(file, number) for file, number in _frames(error) if not file.startswith("<frozen")]
+    file, number = met[-1]
+    return f"{name} ({file}, line {number})"
+
+
+def _frames(error: BaseException) -> list[tuple[str, int]]:
+    walked: Any = traceback.walk_tb(error.__traceback__)
+    return [(frame.f_code.co_filename, number) for frame, number in walked]
+
+
+def _said(error: BaseException) -> str:
+    """Return an error as one line."""
+    if isinstance(error, EvergraphError):
+        return str(error)
+    text = error.msg if isinstance(error, SyntaxError) else str(error).strip()
+    kind = type(error).__name__
+    return f"{kind}: {text.splitlines()[0]}" if text else kind
