@@ -88,7 +88,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
         "run", *SMALL, "--method", "tem", "--setting", "task-il", "--edges", "all",
         "--topology", "ppr", "--hops", "3", "--sampler", "degree", "--budget", "2%",
         "--classes-per-task", "3", "--epochs", "1", "--lr", "0.01", "--weight-decay", "0.1",
-        "--batch-size", "full", "--seeds", "5", "--directed", "--set", "topology.alpha=0.3",
+        "--batch-size", "full", "--seeds", "5,", "--directed", "--set", "topology.alpha=0.3",
         "--preset", "paper", "--json"
     )  # fmt: skip
     config = json.loads(done.stdout)["config"]
@@ -318,12 +318,26 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["--dataset", "cut.npz"], "cut.npz"),
         (["--budget", "lots"], "budget must be"),
         (["--budget", "-1"], "budget must be an integer of at least 0"),
-        (["--seeds", "a"], "seeds must be integers"),
+        (
+            ["--seeds", "a"],
+            "a number of repeats, or integers between commas, not 'a'",
+        ),
+        (["--seeds", "0"], "at least 1, not 0: seed 0 alone is written '0,'"),
         (["--seeds", "0,0"], "seeds must differ, not have 0 twice"),
         (["--hops", "-1"], "hops must be an integer of at least 0, not -1"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),
         (["--set", "topology.gamma=1"], "has no parameter 'gamma'"),
+        (["--set", "topology.hosp=1"], "has no parameter 'hosp': did you mean 'hops'? it takes "),
+        (["--set", "epohcs=1"], "unknown key 'epohcs': did you mean 'training.epochs'? the conf"),
+        (["--set", "method.wieghting=plain"], "did you mean 'weighting'? it takes "),
+        (["wordnet"], "run takes no argument 'wordnet': did you mean --dataset wordnet? "),
+        (["tem,joint"], "did you mean --method tem,joint? "),
+        (["paper"], "did you mean --preset paper? "),
+        (["mine.toml"], "did you mean --preset mine.toml? "),
+        (["mine.py"], "did you mean --plugin mine.py? "),
+        (["--metod", "tem"], "no such option '--metod': did you mean '--method'? evergraph run "),
+        (["--hops", "two"], "invalid value for '--hops': "),
         (["--set", "method.refresh=embeddings"], "so edges='all', not 'within'"),
     ],
 )

@@ -14,6 +14,7 @@ import typer
 
 from evergraph.cli.commands import Commands
 from evergraph.cli.output import never_fail, say
+from evergraph.cli.refusals import is_refusal, refusal
 from evergraph.core.errors import EXIT_CODE, EvergraphError
 
 LESSON = """\
@@ -57,7 +58,7 @@ def teach(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence and exit code 2."""
+    """Run the command line; an error of ours, or of typer's, is one sentence and exit code 2."""
     # Read by OpenMP when torch is loaded: threads that wait sleep instead of spinning, without
     # which a neighbour on one of the cores makes training ten times slower (docs/decisions/0009).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -65,7 +66,7 @@ def main() -> None:
     logging.getLogger("evergraph").setLevel(logging.INFO)
     never_fail()
     try:
-        app()
+        code = app(prog_name="evergraph", standalone_mode=False)
     except EvergraphError as error:
         say(f"error: {error}", err=True)
         sys.exit(EXIT_CODE)
@@ -74,6 +75,12 @@ def main() -> None:
         say(f"error: {where}{error.strerror or error}", err=True)
         _forget_output()
         sys.exit(EXIT_CODE)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        say(f"error: {refusal(error)}", err=True)
+        sys.exit(EXIT_CODE)
+    sys.exit(code)
 
 
 def _forget_output() -> None:

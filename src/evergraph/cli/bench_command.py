@@ -11,6 +11,7 @@ import typer
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.engine import check_engine
 
@@ -31,8 +32,10 @@ def bench_command(
     datasets: str | None = typer.Option(
         None, help="Names or paths between commas (default: those in the file)."
     ),
-    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2 (default: the file's)."),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    seeds: str | None = typer.Option(
+        None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: the file's)."
+    ),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: the file's)."),
     engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
     address: str | None = typer.Option(
         None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
@@ -40,6 +43,7 @@ def bench_command(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
     ),
+    plugins: list[str] = PLUGINS,
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
@@ -48,7 +52,7 @@ def bench_command(
 
     A run that fails becomes a row that says why; --resume retries it and skips finished runs.
     """
-    config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds))
+    config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds), plugins=plugins)
     check_engine(engine, address)
     over = parse_settings(settings) | ({} if device is None else {"device": device})
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from evergraph.cli.refusals import extra_arguments
 from evergraph.core.declared import declared_summary
+from evergraph.core.errors import UnknownNameError
 
 # In the order in which --help lists them; NAME is the function NAME_command of a file so called.
 COMMANDS = (
@@ -43,15 +44,10 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was typed; a wrong name is met with the nearest ones."""
-        try:
-            return super().resolve_command(ctx, args)
-        except Exception as error:  # click's own error, or that of the copy inside newer typers
-            near = get_close_matches(args[0], self.list_commands(ctx))
-            if near and hasattr(error, "message"):
-                meant = ", ".join(map(repr, near))
-                error.message = f"{error.message.rstrip('.')}. Did you mean {meant}?"
-            raise
+        """Return the command that was typed; a wrong name is met with the nearest one."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise UnknownNameError("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command's name and what it does."""
@@ -63,9 +59,21 @@ class Commands(TyperGroup):
             formatter.write_dl(rows)
 
 
+class Command(TyperCommand):
+    """A command that says what to do about an argument for which it has no place."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return what is left when all options and arguments are read: nothing."""
+        ctx.allow_extra_args = True  # they are refused here, in our words
+        left: list[str] = super().parse_args(ctx, args)
+        if left and not ctx.resilient_parsing:
+            raise extra_arguments(str(ctx.info_name), left)
+        return left
+
+
 def _load(name: str) -> Any:
     """Import a command and return what typer makes of its function."""
     function = getattr(import_module(f"evergraph.cli.{name}_command"), f"{name}_command")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name)(function)
+    alone.command(name, cls=Command)(function)
     return typer.main.get_command(alone)

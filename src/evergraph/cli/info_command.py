@@ -8,7 +8,9 @@ from typing import Any
 import typer
 
 from evergraph.cli.output import print_json, print_table
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
+from evergraph.core.plugins import load_plugins
 
 
 def info_command(
@@ -17,6 +19,7 @@ def info_command(
     verify: bool = typer.Option(
         False, "--verify", help="Read an imported graph completely and compare checksums."
     ),
+    plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Show a graph's nodes, edges, features, classes, homophily and tasks.
@@ -28,6 +31,7 @@ def info_command(
         with spinner(f"verifying {dataset}"):
             _verify(Path(dataset))
     with spinner(f"loading {dataset}"):
+        load_plugins(plugins)
         facts = _facts(dataset, classes_per_task)
     if as_json:
         print_json(facts)

@@ -10,10 +10,12 @@ import typer
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
 from evergraph.cli.output import print_json
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
+from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.tables import TableDeltas
@@ -33,15 +35,18 @@ SUMMED = (
 def ingest_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
     nodes: Path | None = typer.Option(
-        None, help="A .csv or .parquet of id, label if known, features."
+        None, help="A .csv or .parquet of id, label if known, features (default: none)."
     ),
-    edges: Path | None = typer.Option(None, help="The same of source, target."),
+    edges: Path | None = typer.Option(None, help="The same of source, target (default: none)."),
     forget: str | None = typer.Option(
-        None, help="A file of ids to forget, or a column of nodes that marks them."
+        None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
     ),
     batch: int = typer.Option(100, help="How many nodes are taken in at once."),
     integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
-    token_file: Path | None = typer.Option(None, help="With a token that may write."),
+    token_file: Path | None = typer.Option(
+        None, help="With a token that may write (default: none)."
+    ),
+    plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Take in what is new of tables: nodes, edges and labels, in the order of their rows.
@@ -50,6 +55,7 @@ def ingest_command(
     a whole, and a command that was stopped goes on when it is given again.
     """
     try:
+        load_plugins(plugins)
         done = _ingest(target, nodes, edges, forget, batch, integers, token_file)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.tables import TableDeltas
@@ -101,6 +101,11 @@ def _merged(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Lay what was typed over what is known; another name begins anew."""
     merged = dict(known)
     for key, value in given.items():
+        if key not in known:
+            raise ConfigurationError(
+                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
+                f"it takes {', '.join(known)}"
+            )
         old = merged.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             same = value.get("name", old["name"]) == old["name"]

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli.output import print_json, print_table
+from evergraph.cli.plugin_option import PLUGINS
+from evergraph.core.checks import check_choice
 from evergraph.core.declared import declared_parts
+from evergraph.core.plugins import installed_plugins, load_plugins
 
 if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver
@@ -52,16 +55,19 @@ _UNKNOWN: dict[str, Any] = {
 
 
 def list_command(
-    kind: Kind = typer.Argument(..., help="What to list."),
+    kind: str = typer.Argument(..., help=f"What to list: {', '.join(Kind)}."),
+    plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """List what can be chosen by name, with one line about each."""
-    if kind is Kind.datasets:
+    check_choice("kind", kind, [known.value for known in Kind])
+    load_plugins(plugins)
+    if kind == Kind.datasets:
         _list_datasets(as_json)
     elif as_json:
-        print_json({kind.value: _summaries(kind)})
+        print_json({kind: _summaries(Kind(kind))})
     else:
-        print_table(("name", "what it is"), list(_summaries(kind).items()))
+        print_table(("name", "what it is"), list(_summaries(Kind(kind)).items()))
 
 
 def _list_datasets(as_json: bool) -> None:
@@ -102,14 +108,14 @@ def _summaries(kind: Kind) -> dict[str, str]:
 
 
 def _parts(kind: Kind) -> dict[str, str]:
-    """Return what is registered, from the source unless the package is imported already.
+    """Return what is registered, from the source where nobody can have registered anything else.
 
-    A program that registers parts of its own has imported it.
+    Whoever registers parts of his own has imported the package: a program, or a plugin.
     """
     package, attribute = _RESOLVERS[kind]
     declared = declared_parts(package.replace(".", "/"), attribute)
     module = f"evergraph.{package}"
-    if module in sys.modules or not declared:
+    if module in sys.modules or not declared or installed_plugins():
         registered: Resolver[Any] = getattr(import_module(module), attribute)
         return registered.summaries()
     return declared

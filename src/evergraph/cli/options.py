@@ -55,14 +55,23 @@ def several(
 
 
 def bench_of(
-    name: str, *, datasets: str | None = None, seeds: list[int] | None = None
+    name: str,
+    *,
+    datasets: str | None = None,
+    seeds: list[int] | None = None,
+    plugins: Sequence[str] = (),
 ) -> BenchConfig:
-    """Read a benchmark, with other datasets (between commas) or seeds if some are given."""
+    """Read a benchmark, with other datasets (between commas) or seeds if some are given.
+
+    plugins: beside those of the file.
+    """
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.benches import read_bench
+    from evergraph.experiments.config import merged
 
     given = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
-    return BenchConfig.of(read_bench(name) | _without_gaps(given))
+    values = read_bench(name) | _without_gaps(given)
+    return BenchConfig.of(merged(values, {"plugins": list(plugins)} if plugins else {}))
 
 
 def default_folder(name: str, *, resume: bool) -> Path:
@@ -125,17 +134,28 @@ def parse_budget(text: str | None) -> int | float | None:
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
-    """Read seeds: whole numbers between commas.
+    """Read how many repeats there are, or their seeds: with a comma it is a list.
 
-    >>> parse_seeds("0,1,2")
-    [0, 1, 2]
+    >>> parse_seeds("3"), parse_seeds("7,8"), parse_seeds("3,")
+    ([0, 1, 2], [7, 8], [3])
     """
     if text is None:
         return None
+    parts = text.removesuffix(",").split(",")
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in parts]
     except ValueError:
-        raise ConfigurationError(f"seeds must be integers between commas, not {text!r}") from None
+        raise ConfigurationError(
+            f"seeds must be a number of repeats, or integers between commas, not {text!r}"
+        ) from None
+    if "," in text:
+        return numbers
+    if numbers[0] < 1:
+        raise ConfigurationError(
+            f"seeds must be a number of repeats of at least 1, not {text}: seed {text} alone is "
+            f"written '{text},'"
+        )
+    return list(range(numbers[0]))
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -13,8 +13,10 @@ import typer
 
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import Target, opened
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import written_aside
 
 AT_ONCE = 1_000  # ids in one question
@@ -25,15 +27,19 @@ def predict_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
     ids: str = typer.Argument(..., help="A file with an id a line or a column 'id'; - is stdin."),
     out: Path | None = typer.Option(
-        None, help="The .csv or .parquet to write.  [default: CSV on stdout]"
+        None, help="The .csv or .parquet to write (default: CSV on stdout)."
     ),
     integers: bool = typer.Option(False, "--integers", help="Ids are whole numbers, not text."),
-    token_file: Path | None = typer.Option(None, help="With a token that may read."),
+    token_file: Path | None = typer.Option(
+        None, help="With a token that may read (default: none)."
+    ),
+    plugins: list[str] = PLUGINS,
 ) -> None:
     """Write id, class and probability of each node, as CSV or Parquet."""
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     wanted = read_ids(ids, integers=integers)
+    load_plugins(plugins)
     with (
         spinner("asking" if "://" in target else "loading torch and the learner"),
         opened(target, token_file=token_file, scope="read") as learner,

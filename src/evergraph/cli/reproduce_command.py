@@ -32,7 +32,7 @@ def reproduce_command(
     seeds: int = typer.Option(3, min=1, help="How many repeats."),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
     workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
     out: Path = typer.Option(Path("runs/reproduce"), help="Results folder; what is there is kept."),
 ) -> None:
     """Make the paper's tables and figures again, with the paper's numbers beside ours.

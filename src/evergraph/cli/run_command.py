@@ -18,6 +18,7 @@ from evergraph.cli.options import (
     several,
 )
 from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import RunProgress, spinner
 from evergraph.core.extras import require
 
@@ -32,25 +33,41 @@ def run_command(
     method: str | None = typer.Option(
         None, help="One, or several between commas to compare (default: tem)."
     ),
-    setting: str | None = typer.Option(None, help="class-il or task-il."),
-    by: str | None = typer.Option(None, help="How nodes arrive: class, time or blurred."),
-    edges: str | None = typer.Option(None, help="Edges between tasks: within (none) or all."),
+    setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
+    by: str | None = typer.Option(
+        None, help="How nodes arrive: class, time or blurred (default: class)."
+    ),
+    edges: str | None = typer.Option(
+        None, help="Edges between tasks: within (none) or all (default: within)."
+    ),
     backbone: str | None = typer.Option(None, help="The model (default: the method's own)."),
     topology: str | None = typer.Option(None, help="f_topo of pdgnn (default: sgc)."),
     hops: int | None = typer.Option(None, help="L, how far an embedding looks (default: 2)."),
     sampler: str | None = typer.Option(None, help="What to keep (default: the method's own)."),
-    budget: str | None = typer.Option(None, help="400 per class, or 0.01 or 1% of the dataset."),
+    budget: str | None = typer.Option(
+        None, help="400 per class, or 0.01 or 1% of the dataset (default: the method's own)."
+    ),
     classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
-    epochs: int | None = typer.Option(None, help="Passes over each task."),
-    lr: float | None = typer.Option(None, help="Learning rate."),
-    weight_decay: float | None = typer.Option(None, help="L2 penalty."),
-    batch_size: str | None = typer.Option(None, help="Examples per step, or 'full'."),
-    seeds: str | None = typer.Option(None, help="Repeats, such as 0,1,2 (default: 0)."),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda."),
+    epochs: int | None = typer.Option(
+        None, help="Passes over each task (default: the backbone's own)."
+    ),
+    lr: float | None = typer.Option(None, help="Learning rate (default: the backbone's own)."),
+    weight_decay: float | None = typer.Option(
+        None, help="L2 penalty (default: the backbone's own)."
+    ),
+    batch_size: str | None = typer.Option(
+        None, help="Examples per step, or 'full' (default: the backbone's own)."
+    ),
+    seeds: str | None = typer.Option(
+        None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: 1)."
+    ),
+    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
     memory_limit: str | None = typer.Option(
         None, help="The most memory to use, such as 4GB (default: most of what is free)."
     ),
-    scratch: Path | None = typer.Option(None, help="Folder for arrays that do not fit."),
+    scratch: Path | None = typer.Option(
+        None, help="Folder for arrays that do not fit (default: the system's temporary one)."
+    ),
     engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
     address: str | None = typer.Option(
         None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
@@ -59,7 +76,10 @@ def run_command(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
     ),
-    preset: str | None = typer.Option(None, help="A preset's name, or a TOML file."),
+    preset: str | None = typer.Option(
+        None, help="A preset's name, or a TOML file (default: none)."
+    ),
+    plugins: list[str] = PLUGINS,
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
     report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
@@ -90,6 +110,7 @@ def run_command(
         },
         "seeds": parse_seeds(seeds),
         "device": device,
+        "plugins": plugins,
     }
     if report:
         require("matplotlib", extra="report", why="--report")

@@ -9,8 +9,10 @@ import typer
 
 from evergraph.cli.learner_target import open_folder
 from evergraph.cli.options import parse_settings
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.extras import require
+from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
 
 
@@ -19,12 +21,17 @@ def serve_command(
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
     port: int = typer.Option(8000, help="0 chooses a free port.", min=0, max=65535),
     token_file: Path | None = typer.Option(
-        None, help="Lines 'read TOKEN' or 'write TOKEN'; needed to listen beyond this machine."
+        None,
+        help="Lines 'read TOKEN' or 'write TOKEN'; needed to listen beyond this machine "
+        "(default: none).",
     ),
     topology: str | None = typer.Option(None, help="f_topo if the folder is new (default: sgc)."),
     hops: int | None = typer.Option(None, help="L, if the folder is new (default: 2)."),
     head: str | None = typer.Option(None, help="Head if the folder is new (default: analytic)."),
-    settings: list[str] = typer.Option([], "--set", help="Such as head.width=2048."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="If the folder is new, such as head.width=2048."
+    ),
+    plugins: list[str] = PLUGINS,
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     rate: float = typer.Option(1000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
@@ -47,6 +54,7 @@ def serve_command(
     bound = bind(host, port)
     given = _given(topology, hops, head, parse_settings(settings))
     with spinner("loading torch and the learner"):
+        load_plugins(plugins)
         from evergraph.server.app import create_app
         from evergraph.server.limits import Limits
 
