@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from evergraph.core import plugins
 from evergraph.core.ray_engine import RayEngine
-from evergraph.datasets import load
+from evergraph.datasets import datasets, load
 from evergraph.graphs import Graph
+from evergraph.memory import samplers
+from evergraph.methods import methods
+from evergraph.nn import backbones
+from evergraph.topology import topologies
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -26,6 +32,17 @@ def real() -> Callable[[str], Path]:
         return path
 
     return path_of
+
+
+@pytest.fixture
+def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test register parts of its own, which are gone when it is over, and import plugins."""
+    for resolver in (datasets, samplers, methods, backbones, topologies):
+        monkeypatch.setattr(resolver, "_classes", dict(resolver._classes))
+        monkeypatch.setattr(resolver, "_aliases", dict(resolver._aliases))
+    monkeypatch.setattr(plugins, "_files", {})
+    monkeypatch.setattr(plugins, "_installed_loaded", False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture(scope="session")

@@ -157,17 +157,19 @@ def _put_back(name: str, module: ModuleType | None) -> None:
 
 
 def _import_module(name: str) -> ModuleType:
+    hint = f"did you mean '{name}.py'? " if Path(f"{name}.py").is_file() else ""
+    absent = ConfigurationError(
+        f"plugin {name!r}: no such module: {hint}give the path of a .py file, or the name of a "
+        "module that is installed"
+    )
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise absent
     try:
         return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
-        hint = f"did you mean '{name}.py'? " if Path(f"{name}.py").is_file() else ""
-        raise ConfigurationError(
-            f"plugin {name!r}: no such module: {hint}give the path of a .py file, or the name of "
-            "a module that is installed"
-        ) from None
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise absent from None  # and not another module that this one imports
         raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
 
 

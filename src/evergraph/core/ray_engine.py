@@ -14,6 +14,7 @@ from evergraph.core.checks import check_integer
 from evergraph.core.closing import Closing
 from evergraph.core.engine import LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
+from evergraph.core.plugins import file_plugins
 from evergraph.core.ray_cluster import (
     RETRIES,
     cpu_count,
@@ -91,6 +92,8 @@ class RayEngine(Closing):
         No more than ``IN_FLIGHT`` items a worker are given out before their results are taken, so
         that results do not pile up.
         """
+        for module in file_plugins():  # which workers cannot import by its name
+            self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         refs = [self._stored(value) for value in given.values()]
         task = self.ray.remote(_do).options(

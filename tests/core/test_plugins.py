@@ -1,0 +1,226 @@
+"""Parts of one's own: files, modules and entry points that register when they are imported."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evergraph.core import plugins
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.plugins import load_installed_plugins, load_plugin
+from evergraph.core.resolver import Resolver
+from evergraph.methods import methods
+
+pytestmark = pytest.mark.usefixtures("own_parts")
+
+METHOD = """\
+from evergraph.methods import Finetune, methods
+
+@methods.register
+class Mine(Finetune):
+    "{summary}"
+
+    name = "mine"
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def installed(folder: Path, entries: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a distribution with entry points on the path, as pip would."""
+    info = folder / "my_parts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[evergraph.parts]\n{entries}\n")
+    monkeypatch.syspath_prepend(str(folder))
+
+
+def test_a_file_is_imported_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.py", METHOD.format(summary="As first written."))
+    first = load_plugin(path)
+    assert load_plugin(str(path)) is first
+    assert methods.resolve("mine") is first.Mine
+    assert sys.modules[first.Mine.__module__] is first
+    write(path, METHOD.format(summary="As then written."))  # as long, and in the same second
+    second = load_plugin(path)
+    assert second.__name__ == first.__name__
+    assert methods.summaries()["mine"] == "As then written."
+
+
+def test_the_name_of_a_module_is_the_same_in_every_process(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.py", "")
+    code = (
+        "from evergraph.core.plugins import load_plugin\n"
+        f"print(load_plugin({str(path)!r}).__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd="/"
+    )
+    assert done.stdout.strip() == load_plugin(path).__name__
+
+
+def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "parts.py", f"WHERE = {folder!r}")
+    found = [load_plugin(tmp_path / folder / "parts.py") for folder in ("a", "b", "a")]
+    assert [module.WHERE for module in found] == ["a", "b", "a"]
+
+
+def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "beside_it_lies.py", "ANSWER = 42")
+    path = write(tmp_path / "mine.py", "from beside_it_lies import ANSWER")
+    assert load_plugin(path).ANSWER == 42
+
+
+def test_a_module_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "parts_by_name.py", METHOD.format(summary="By name."))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load_plugin("parts_by_name") is sys.modules["parts_by_name"]
+    assert methods.summaries()["mine"] == "By name."
+    del sys.modules["parts_by_name"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n\ny = [x for\n", "plugin mine.py, line 3: SyntaxError: "),
+        ("x = 1\n\nprint(z)\n", "plugin mine.py, line 3: NameError: name 'z' is not defined"),
+        (
+            "def deep():\n    raise ValueError('first\\nsecond')\ndeep()\n",
+            "plugin mine.py, line 2: ValueError: first",
+        ),
+        ("import json\njson.loads('{')\n", "plugin mine.py, line 2: JSONDecodeError: "),
+        (
+            "import nowhere_at_all\n",
+            "line 1: ModuleNotFoundError: No module named 'nowhere",
+        ),
+        ("raise SystemExit\n", "plugin mine.py, line 1: SystemExit"),
+        (
+            METHOD.format(summary="Twice.").replace('"mine"', '"tem"'),
+            "plugin mine.py, line 3: two methods are called 'tem', evergraph.methods.tem.TEM and ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line_with_its_place(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "mine.py", text)
+    known = set(sys.modules)
+    with pytest.raises(ConfigurationError) as caught:
+        load_plugin("mine.py")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not [name for name in set(sys.modules) - known if "plugin" in name]
+    write(tmp_path / "mine.py", METHOD.format(summary="Mended."))
+    load_plugin("mine.py")
+    assert methods.summaries()["mine"] == "Mended."
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("absent.py", "plugin absent.py: no such file"),
+        ("some/where", "plugin some/where: no such file"),
+        (".", "plugin '.': no such module: give the path"),
+        ("./", "plugin ./: cannot be read: Is a directory"),
+        ("absent", "plugin 'absent': no such module: give the path of a .py file, or the name of"),
+        ("mine", "no such module: did you mean 'mine.py'? give the path"),
+        ("notes.txt/", "plugin notes.txt/: "),
+        ("broken_module", "broken_module.py, line 2): ZeroDivisionError: "),
+        ("needing_module", "line 1): ModuleNotFoundError: No module named 'absent_too'"),
+        ("cut_module", "cut_module.py, line 1): SyntaxError: "),
+    ],
+)
+def test_what_cannot_be_imported_is_said(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "modules").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    write(tmp_path / "modules" / "broken_module.py", "x = 0\n1 / x\n")
+    write(tmp_path / "modules" / "needing_module.py", "import absent_too\n")
+    write(tmp_path / "modules" / "cut_module.py", "x = [\n")
+    write(tmp_path / "mine.py", "")
+    write(tmp_path / "notes.txt", "")
+    with pytest.raises(ConfigurationError) as caught:
+        load_plugin(source)
+    assert said in str(caught.value)
+
+
+def test_a_cell_that_defines_parts_may_be_run_twice() -> None:
+    cell = (Path(__file__).parents[2] / "examples" / "my_parts.py").read_text("utf-8")
+    spaces = [{"__name__": "__main__"}, {"__name__": "__main__"}]
+    for space in spaces:
+        exec(compile(cell, "<ipython-input>", "exec"), space)
+    assert methods.resolve("anchored") is spaces[1]["Anchored"]  # type: ignore[comparison-overlap]
+
+
+def test_entry_points_are_imported_for_a_name_that_nothing_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "entered_parts.py", METHOD.format(summary="Installed."))
+    installed(tmp_path, "parts = entered_parts", monkeypatch)
+    methods.resolve("tem")
+    assert "entered_parts" not in sys.modules  # for what is known nothing is imported
+    assert methods.resolve("mine") is sys.modules["entered_parts"].Mine
+    assert "mine" in methods.names()
+    del sys.modules["entered_parts"]
+
+
+def test_entry_points_are_imported_when_names_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "listed_parts.py", METHOD.format(summary="Installed."))
+    installed(tmp_path, "parts = listed_parts", monkeypatch)
+    assert methods.summaries()["mine"] == "Installed."
+    del sys.modules["listed_parts"]
+
+
+def test_entry_points_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(plugins, "installed_plugins", lambda: asked.append("once") or [])
+    resolver = Resolver[object]("shape")
+    for _ in range(3):
+        assert resolver.names() == []
+        with pytest.raises(UnknownNameError):
+            resolver.resolve("square")
+    assert asked == ["once"]
+
+
+def test_a_broken_package_is_left_out_and_the_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "sound_parts.py", METHOD.format(summary="Sound."))
+    write(tmp_path / "unsound_parts.py", "1 / 0")
+    installed(tmp_path, "a = unsound_parts\nb = sound_parts", monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        load_installed_plugins()
+    assert caplog.messages == [
+        "entry point 'a' of evergraph.parts: left out: ZeroDivisionError: division by zero"
+    ]
+    assert methods.summaries()["mine"] == "Sound."
+    del sys.modules["sound_parts"]
+
+
+def test_importing_evergraph_looks_for_no_entry_points(tmp_path: Path) -> None:
+    importlib.invalidate_caches()
+    code = (
+        "import json, sys, evergraph, evergraph.methods, evergraph.core.plugins as plugins\n"
+        "evergraph.methods.methods.make('finetune', generator=evergraph.seeded(0))\n"
+        "print(json.dumps(plugins._installed_loaded))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert json.loads(done.stdout) is False

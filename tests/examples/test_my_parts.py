@@ -1,0 +1,151 @@
+"""The parts of examples/my_parts.py keep the promises of registered ones, however they come in."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import shutil
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.plugins import load_plugin
+from evergraph.core.ray_engine import RayEngine
+from evergraph.core.resources import Resources
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.memory import Candidates, samplers
+from evergraph.methods import methods
+from evergraph.streams import GraphStream
+from evergraph.topology import topologies
+from evergraph.topology.column_blocks import encode_within
+from evergraph.training import Trainer
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "examples" / "my_parts.py"
+# The file whose tests run on every registered part of a kind, and the part to run them on.
+PROMISES = {
+    "methods/test_contract.py": "anchored",
+    "memory/test_samplers.py": "low-degree",
+    "test_topology.py": "residual",
+    "topology/test_growth.py": "residual",
+}
+
+
+@pytest.fixture(params=["plugin", "entry point"])
+def parts(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_parts: None,
+) -> Iterator[None]:
+    """Bring the parts in by ``--plugin``, or as a package that is installed."""
+    if request.param == "plugin":
+        load_plugin(FILE)
+        yield
+        return
+    shutil.copy(FILE, tmp_path / "my_installed_parts.py")
+    info = tmp_path / "my_parts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    del sys.modules["my_installed_parts"]
+
+
+def promises_of(file: str) -> ModuleType:
+    """Import a file of tests."""
+    spec = importlib.util.spec_from_file_location("promises", ROOT / "tests" / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def calls_of(test: Any) -> Iterator[dict[str, Any]]:
+    """Yield what pytest would call a test with, but for the name."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    axes = {mark.args[0]: mark.args[1] for mark in marks if mark.args[0] != "name"}
+    for values in product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+@pytest.mark.parametrize("file", sorted(PROMISES))
+def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph) -> None:
+    module, name, kept = promises_of(file), PROMISES[file], 0
+    for test in list(vars(module).values()):
+        marks = getattr(test, "pytestmark", [])
+        registered = [m for m in marks if m.name == "parametrize" and m.args[0] == "name"]
+        if not registered or len(registered[0].args[1]) < len(_names(file)):
+            continue  # of some parts only
+        taken = inspect.signature(test).parameters
+        graph = {"small_graph": small_graph} if "small_graph" in taken else {}
+        for values in calls_of(test):
+            test(name=name, **values, **graph)
+            kept += 1
+    assert kept >= {"methods/test_contract.py": 12, "topology/test_growth.py": 1}.get(file, 4)
+
+
+def _names(file: str) -> list[str]:
+    resolver: Any = {"methods": methods, "memory": samplers}.get(file.partition("/")[0], topologies)
+    own = set(PROMISES.values())
+    return [name for name in resolver.names() if name not in own]
+
+
+def test_an_anchor_that_weighs_nothing_is_finetune_and_a_heavy_one_holds(
+    own_parts: None, small_graph: Graph
+) -> None:
+    load_plugin(FILE)
+
+    def moved(name: str, **options: Any) -> tuple[torch.Tensor, float]:
+        """Return the weights after two tasks, and how far the first layer went in the second."""
+        trainer = Trainer(epochs=3, batch_size=64, device="cpu")
+        learner = methods.make(name, trainer=trainer, generator=seeded(0, "learner"), **options)
+        stream = GraphStream(small_graph)
+        learner.fit_task(stream.open(0))
+        before = next(iter(learner.named_parameters().values())).detach().clone()
+        learner.fit_task(stream.open(1))
+        after = next(iter(learner.named_parameters().values())).detach()
+        return after, float((after - before).norm())
+
+    plain, far = moved("finetune")
+    free, _ = moved("anchored", strength=0.0)
+    _, near = moved("anchored", strength=100.0)
+    assert free.equal(plain)
+    assert near < 0.1 * far
+
+
+def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
+    load_plugin(FILE)
+    # 0 - 1 - 2: one hop of Â without self-loops is x1/√2, (x0 + x2)/√2, x1/√2
+    path = Graph.from_edges(
+        torch.tensor([[0, 1], [1, 2]]),
+        features=torch.tensor([[1.0], [2.0], [3.0]]),
+        labels=torch.zeros(3, dtype=torch.long),
+        undirected=True,
+    )
+    candidates = Candidates(path, torch.arange(3), path.labels, path.features, hops=1)
+    weights = samplers.make("low-degree").weigh(candidates)  # type: ignore[attr-defined]
+    assert weights.tolist() == [1 / 2, 1 / 3, 1 / 2]
+    found = topologies.make("residual", hops=1, self_loops=False).encode(path)
+    half = 2**-0.5 / 2
+    expected = torch.tensor([[0.5 + 2 * half], [1 + 4 * half], [1.5 + 2 * half]])
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+def test_ray_workers_encode_with_a_topology_that_they_cannot_import(
+    by: Any, own_parts: None, ray_engine: RayEngine, small_graph: Graph
+) -> None:
+    load_plugin(FILE)
+    topology = topologies.make("residual")
+    found = encode_within(topology, small_graph, resources=Resources(engine=ray_engine), by=by)
+    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
