@@ -107,7 +107,7 @@ def test_a_module_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
         ("raise SystemExit\n", "plugin mine.py, line 1: SystemExit"),
         (
             METHOD.format(summary="Twice.").replace('"mine"', '"tem"'),
-            "plugin mine.py, line 3: two methods are called 'tem', evergraph.methods.tem.TEM and ",
+            "mine.py, line 3: two methods are called 'tem', evergraph.methods.tem.TEM and Mine of",
         ),
     ],
 )

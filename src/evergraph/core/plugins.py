@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "evergraph.parts"
+PREFIX = "evergraph_plugin_"  # of the modules that files become
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
     from importlib.util import module_from_spec, spec_from_file_location
 
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    name = f"evergraph_plugin_{path.stem}_{digest}"
+    name = f"{PREFIX}{path.stem}_{digest}"
     spec = spec_from_file_location(name, path)
     if spec is None:
         raise ConfigurationError(f"plugin {source}: must be a file of Python that ends in .py")

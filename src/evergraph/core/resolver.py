@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError, did_you_mean
-from evergraph.core.plugins import load_installed_plugins
+from evergraph.core.plugins import PREFIX, load_installed_plugins
 
 T = TypeVar("T")
 
@@ -108,6 +108,9 @@ def _definition(cls: type) -> tuple[str, str]:
 
 
 def _full_name(cls: type) -> str:
+    """Return what a class is called, and of a plugin's the file: its module's name is no help."""
+    if cls.__module__.startswith(PREFIX):
+        return f"{cls.__qualname__} of {_definition(cls)[0]}"
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

@@ -1,0 +1,256 @@
+"""Parts of one's own on the command line: --plugin, plugins in TOML, installed packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evergraph.core import plugins
+from evergraph.core.ray_engine import RayEngine
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.ray_pool import RayPool
+from evergraph.experiments.config import RunConfig, read_toml
+from evergraph.experiments.runner import run
+from evergraph.memory import samplers
+from evergraph.methods import methods
+from evergraph.topology import topologies
+
+Call = Callable[..., tuple[str, str]]
+
+pytestmark = pytest.mark.usefixtures("own_parts")
+FILE = Path(__file__).parents[2] / "examples" / "my_parts.py"
+TINY = [
+    "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
+    "--epochs", "1", "--device", "cpu", "--json",
+]  # fmt: skip
+BENCH = """\
+plugins = ["parts/my_parts.py"]
+datasets = [{ name = "synthetic", nodes = 60, classes = 4 }]
+seeds = 2
+common = { device = "cpu", training = { epochs = 1 }, topology = "residual" }
+methods = ["anchored", { name = "tem", run = { memory = { sampler = "low-degree", budget = 3 } } }]
+"""
+DATASET = """\
+from evergraph.datasets import Synthetic, datasets
+
+@datasets.register
+class Village(Synthetic):
+    "A small graph of my own."
+
+    name = "village"
+
+    def __init__(self, *, nodes: int = 48) -> None:
+        super().__init__(nodes=nodes, classes=4, features=8)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with the example's parts, a benchmark and a preset that name them."""
+    (tmp_path / "parts").mkdir()
+    shutil.copy(FILE, tmp_path / "parts")
+    (tmp_path / "village.py").write_text(DATASET)
+    (tmp_path / "mine.toml").write_text(BENCH)
+    (tmp_path / "base.toml").write_text('plugins = ["village.py"]\n[dataset]\nname = "village"\n')
+    (tmp_path / "parts" / "preset.toml").write_text(
+        'plugins = ["my_parts.py"]\nmethod = "anchored"\ntopology = "residual"\n'
+    )
+    return tmp_path
+
+
+def forget() -> None:
+    """Be like a fresh process, which has imported no plugin."""
+    plugins._files.clear()
+    for resolver, name in (
+        (methods, "anchored"), (samplers, "low-degree"), (topologies, "residual"),
+    ):  # fmt: skip
+        del resolver._classes[name]
+
+
+def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
+    for kind, name, line in (
+        ("methods", "anchored", "Keeps weights near those of the task before: "),
+        ("samplers", "low-degree", "p_v ∝ 1 / (1 + in-degree): "),
+        ("topologies", "residual", "E = (X + Â^L X) / 2: "),
+    ):
+        listed = call("list", kind, "--plugin", "parts/my_parts.py", "--json")[0]
+        assert json.loads(listed)[kind][name].startswith(line)
+    listed = call("list", "datasets", "--plugin", "village.py", "--json")[0]
+    assert json.loads(listed)["datasets"]["village"] == {"title": "A small graph of my own."}
+
+
+def test_a_dataset_of_a_plugin_is_described(call: Call, files: Path) -> None:
+    facts = json.loads(call("info", "village", "--plugin", "village.py", "--json")[0])
+    assert (facts["nodes"], facts["classes"]) == (48, 4)
+
+
+def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
+    call: Call, files: Path
+) -> None:
+    options = [
+        "run", "--plugin", "parts/my_parts.py", "--plugin", "village.py", "--dataset", "village",
+        "--method", "anchored", "--topology", "residual", "--set", "method.strength=0.5",
+        "--epochs", "1", "--device", "cpu", "--json", "--out", "out",
+    ]  # fmt: skip
+    config = json.loads(call(*options)[0])["config"]
+    assert config["method"] == {"name": "anchored", "strength": 0.5}
+    assert config["topology"]["name"] == "residual"
+    paths = [str(files / "parts" / "my_parts.py"), str(files / "village.py")]
+    assert read_toml(files / "out" / "config.toml")["plugins"] == paths
+    shutil.move("parts", "elsewhere")  # where a plugin lies makes no other run of it
+    options[2] = "elsewhere/my_parts.py"
+    forget()
+    assert json.loads(call(*options, "--resume")[0])["config"]["method"]["name"] == "anchored"
+    # The folder's own configuration says all that is needed to learn the same again.
+    shutil.move("elsewhere", "parts")
+    forget()
+    again = call("run", "--preset", "out/config.toml", "--out", "again", "--json")[0]
+    first = json.loads((files / "out" / "result.json").read_text())
+    assert json.loads(again)["accuracy_matrix"] == first["accuracy_matrix"]
+
+
+def test_methods_of_a_plugin_learn_beside_others_over_several_seeds(
+    call: Call, files: Path
+) -> None:
+    told = call("run", *TINY, "--plugin", str(FILE), "--method", "anchored,tem", "--seeds", "3")[0]
+    runs = json.loads(told)["runs"]
+    assert list(runs) == ["anchored", "tem"]
+    assert [runs[name]["config"]["seeds"] for name in runs] == [[0, 1, 2]] * 2
+    assert [len(runs[name]["accuracy_matrix"]) for name in runs] == [3, 3]
+
+
+def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files: Path) -> None:
+    (files / "parts" / "preset.toml").write_text(
+        'plugins = ["my_parts.py"]\nextends = "base.toml"\nmethod = "anchored"\n'
+    )
+    told = call("run", "--preset", "parts/preset.toml", "--epochs", "1", "--json")[0]
+    config = json.loads(told)["config"]
+    paths = [str(files / "village.py"), str(files / "parts" / "my_parts.py")]
+    assert config["plugins"] == paths
+    assert (config["dataset"]["name"], config["method"]["name"]) == ("village", "anchored")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["run", "--plugin", "absent.py"], "plugin {folder}/absent.py: no such file"),
+        (["bench", "quick", "--plugin", "absent.py"], "plugin {folder}/absent.py: no such file"),
+        (["list", "methods", "--plugin", "absent.py"], "plugin absent.py: no such file"),
+        (["run", "--plugin", "wrong.py"], "plugin {folder}/wrong.py, line 2: NameError: name 'y'"),
+        (["info", "wordnet", "--plugin", "wrong.py"], "plugin wrong.py, line 2: NameError: "),
+        (["predict", "l", "ids", "--plugin", "wrong.py"], "plugin wrong.py, line 2: NameError: "),
+        (["run", "--set", "plugins=village.py"], "plugins: input should be a valid tuple"),
+    ],
+)
+def test_what_is_wrong_with_a_plugin_is_one_sentence(
+    options: list[str], said: str, call: Call, files: Path
+) -> None:
+    (files / "wrong.py").write_text("x = 1\ny.z\n")
+    (files / "ids").write_text("a\n")
+    out, err = call(*options, expect=2)
+    assert out == ""
+    assert err.startswith(f"error: {said.format(folder=files)}")
+    assert err.count("\n") == 1
+    assert not (files / "runs").exists()
+
+
+def test_a_benchmarks_workers_import_its_plugins(call: Call, files: Path) -> None:
+    told = json.loads(call("bench", "mine.toml", "--workers", "1", "--json", "--out", "out")[0])
+    assert [row["state"] for row in told["rows"]] == ["done", "done"]
+    paths = [str(files / "parts" / "my_parts.py")]
+    assert read_toml(files / "out" / "bench.toml")["plugins"] == paths
+    for method in ("anchored", "tem"):
+        config = read_toml(files / "out" / "synthetic" / "class-il" / method / "config.toml")
+        assert config["plugins"] == paths
+        assert config["seeds"] == [0, 1]
+    kept = call("bench", "out/bench.toml", "--resume", "--json", "--out", "out")[0]
+    assert [row["state"] for row in json.loads(kept)["rows"]] == ["done", "done"]
+
+
+def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
+    options = ["--plugin", "village.py", "--datasets", "village", "--seeds", "1", "--workers", "1"]
+    told = json.loads(call("bench", "mine.toml", *options, "--json", "--out", "out")[0])
+    assert {(row["dataset"], row["state"]) for row in told["rows"]} == {("village", "done")}
+    stored = read_toml(files / "out" / "bench.toml")
+    assert [Path(path).name for path in stored["plugins"]] == ["my_parts.py", "village.py"]
+    assert stored["seeds"] == [0]
+
+
+def test_ray_workers_import_a_benchmarks_plugins(
+    ray_engine: RayEngine, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
+    rows = run_bench(opened, workers=2, pool=RayPool(ray_engine))
+    assert [row.failure for row in rows] == [None, None]
+
+
+def test_a_program_names_plugins_in_its_configuration(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    values = {
+        "plugins": ["parts/my_parts.py", "village.py"],
+        "dataset": "village",
+        "method": "anchored",
+        "training": {"epochs": 1},
+        "device": "cpu",
+    }
+    config = RunConfig.of(values)
+    assert "anchored" not in methods.names()  # a configuration is read without running anything
+    assert run(config).config.method.parameters == {"strength": 0.01}
+
+
+def test_an_installed_package_needs_no_naming(tmp_path: Path) -> None:
+    shutil.copy(FILE, tmp_path / "my_installed_parts.py")
+    info = tmp_path / "my_parts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def evergraph(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "evergraph.cli.app", *arguments],
+            cwd=tmp_path, check=True, capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )  # fmt: skip
+        return done.stdout
+
+    assert "anchored" in json.loads(evergraph("list", "methods", "--json"))["methods"]
+    found = json.loads(evergraph("run", *TINY, "--method", "anchored", "--topology", "residual"))
+    assert found["config"]["method"] == {"name": "anchored", "strength": 0.01}
+
+
+def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> None:
+    from evergraph.cli.learner_target import open_folder
+    from evergraph.core.plugins import load_plugin
+
+    load_plugin(FILE)
+    open_folder(Path("learner"), {"topology": {"name": "residual"}}, readonly=False).close()
+    forget()
+    (files / "nodes.csv").write_text("id,label,f\na,x,0\nb,y,1\nc,x,0\nd,y,1\n")
+    (files / "ids").write_text("a\nd\n")
+    plugin = ["--plugin", "parts/my_parts.py"]
+    call("ingest", "learner", "--nodes", "nodes.csv", *plugin)
+    told = call("predict", "learner", "ids", *plugin)[0].splitlines()
+    assert [line.rsplit(",", 1)[0] for line in told] == ["id,class", "a,x", "d,y"]
+
+
+def test_a_mistyped_parameter_of_a_learner_is_met_with_the_nearest(
+    call: Call, tmp_path: Path
+) -> None:
+    for setting, near in (("haed.width=8", "'head'"), ("head.widht=8", "'width'")):
+        said = call("serve", "learner", "--port", "0", "--set", setting, expect=2)[1]
+        assert said.startswith("error: ")
+        assert f"has no parameter {setting[:4]!r}: " in said or "'widht'" in said
+        assert f"did you mean {near}? it takes " in said
+        assert said.count("\n") == 1
