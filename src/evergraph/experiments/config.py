@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from evergraph.core.checks import check_integer, check_once
+from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, nearest
 from evergraph.core.plugins import located
 
@@ -30,13 +31,13 @@ else:
     import tomli as tomllib
 
 
-class Section(BaseModel):
+class Section(Part, BaseModel):
     """A frozen part of a configuration in which nothing unknown may stand."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Component(BaseModel):
+class Component(Part, BaseModel):
     """A registered class by name, with its constructor's keyword parameters.
 
     >>> Component.model_validate("sgc").name
@@ -57,6 +58,15 @@ class Component(BaseModel):
     def parameters(self) -> dict[str, Any]:
         """The keyword parameters."""
         return dict(self.model_extra or {})
+
+    def get_params(self, deep: bool = False) -> dict[str, Any]:
+        """Return the name and the parameters; they hold no parts."""
+        return {"name": self.name, **self.parameters}
+
+    def _repr_facts(self) -> dict[str, Any]:
+        return self.get_params()
+
+    _repr_table = _repr_facts
 
 
 class StreamConfig(Section):
@@ -156,6 +166,14 @@ class RunConfig(Section):
         except ValidationError as error:
             raise ConfigurationError(complaint(error, cls, "the configuration")) from None
 
+    def _repr_facts(self) -> dict[str, Any]:
+        """Return what differs from the defaults as plain values, which the constructor takes."""
+        given = self.model_dump(exclude_defaults=True)
+        return {key: v["name"] if _only_named(v) else v for key, v in given.items()}
+
+    def _repr_table(self) -> dict[str, Any]:
+        return self.to_dict()
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as TOML and JSON hold them."""
         return self.model_dump(mode="json")
@@ -223,6 +241,10 @@ def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 def _section(model: type[BaseModel], name: str) -> type[Section] | None:
     kind = model.model_fields[name].annotation
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _only_named(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"name"}
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evergraph.core.component import Shown
 from evergraph.evaluation import (
     AVERAGES,
     MEASURES,
@@ -75,8 +76,8 @@ class SeedResult:
         return matrix_of([row[testing][average] for row in self.rows])
 
 
-@dataclass(frozen=True)
-class RunResult:
+@dataclass(frozen=True, repr=False)
+class RunResult(Shown):
     """All repeats of an experiment.
 
     Attributes:
@@ -100,6 +101,26 @@ class RunResult:
     versions: dict[str, str]
     machine: dict[str, Any]
     cumulative: bool = False
+
+    def _repr_facts(self) -> dict[str, object]:
+        return {
+            "method": self.config.method.name,
+            "dataset": self.config.dataset.name,
+            "setting": self.config.stream.setting,
+            "seeds": len(self.seeds),
+            "average_accuracy": round(self.average_accuracy(), 4),
+            "average_forgetting": round(self.average_forgetting(), 4),
+        }
+
+    def _repr_table(self) -> dict[str, object]:
+        shown = [(t, a) for t in TESTINGS for a in AVERAGES]
+        found = {
+            f"{t}, {a}": f"AA {100 * self.average_accuracy(t, a):.1f} %, "
+            f"AF {100 * self.average_forgetting(t, a):.1f} %"
+            for t, a in shown
+        }
+        facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
+        return facts | found | {"seconds": round(self.total_seconds, 1)}
 
     def average_accuracy(self, testing: str = "local", average: str = "balanced") -> float:
         """Return AA after the last task, the mean over seeds.  0..1"""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Shown):
     """Nodes with features and labels, and the neighbours each node gathers from.
 
     The adjacency is CSR with int32 indices: row ``v`` lists the nodes whose features flow into
@@ -77,11 +78,13 @@ class Graph:
                 f"time has shape {tuple(self.time.shape)}, but the graph has {nodes} nodes"
             )
 
-    def __repr__(self) -> str:
-        return (
-            f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
-            f"features={self.num_features}, classes={self.num_classes})"
-        )
+    def _repr_facts(self) -> dict[str, int]:
+        return {
+            "nodes": self.num_nodes,
+            "edges": self.num_edges,
+            "features": self.num_features,
+            "classes": self.num_classes,
+        }
 
     @property
     def num_nodes(self) -> int:

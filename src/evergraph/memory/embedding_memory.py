@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory.budget import Budget, check_budget, class_budgets
@@ -20,7 +22,7 @@ logger = logging.getLogger(__name__)
 _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
 
-class EmbeddingMemory:
+class EmbeddingMemory(Part):
     """TEM ← TEM ∪ sampler({e_v | v ∈ V_τ}, n): one vector for each node kept, O(n) in all.
 
     Args:
@@ -48,6 +50,9 @@ class EmbeddingMemory:
 
     def __len__(self) -> int:
         return len(self.labels_)
+
+    def _parameter_default(self, name: str) -> Any:
+        return CoverageSampler() if name == "sampler" else super()._parameter_default(name)
 
     def store(
         self, candidates: Candidates, sizes: dict[int, int], *, generator: torch.Generator

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import csr_tensor
@@ -24,7 +26,7 @@ Keep = Callable[[Graph, Tensor], EgoNetworks]
 """From a task's graph and the nodes chosen to what is kept of the graph around them."""
 
 
-class SubgraphMemory:
+class SubgraphMemory(Part):
     """Nodes of earlier tasks, chosen by a sampler, each with what is kept of its ego-subnetwork.
 
     How much of the ego-subnetwork is the method's affair: nothing but the edges among stored
@@ -57,6 +59,9 @@ class SubgraphMemory:
 
     def __len__(self) -> int:
         return len(self.labels_)
+
+    def _parameter_default(self, name: str) -> Any:
+        return UniformSampler() if name == "sampler" else super()._parameter_default(name)
 
     def store(
         self,

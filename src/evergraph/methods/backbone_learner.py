@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -47,6 +47,14 @@ class BackboneLearner(Learner):
         self._dims = 0
         self._examples: Examples | None = None
         self._noise = generator  # dropout's; on a GPU a generator of that device
+
+    def _parameter_default(self, name: str) -> Any:
+        made: dict[str, Callable[[], Any]] = {
+            "backbone": lambda: backbones.make(self.default_backbone),
+            "trainer": lambda: Trainer(**vars(self.backbone.recipe)),
+            "memory": self.make_memory,
+        }
+        return made[name]() if name in made else super()._parameter_default(name)
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
@@ -26,7 +27,7 @@ class Recipe:
     schedule: Literal["constant", "cosine"] = "constant"
 
 
-class Backbone(nn.Module, ABC):
+class Backbone(Part, nn.Module, ABC):
     """A classifier of nodes that is made of hyper-parameters, and of weights once data has come.
 
     ``begin`` makes the weights, ``grow`` adds classes, ``prepare`` does what has to be done once a

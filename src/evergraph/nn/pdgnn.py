@@ -64,6 +64,9 @@ class PDGNN(Backbone):
         self.embeddings = EmbeddingCache(topology, scaling=scaling, storage=storage)
         self.head: MLP | None = None
 
+    def _parameter_default(self, name: str) -> Any:
+        return SGC() if name == "topology" else super()._parameter_default(name)
+
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Make f_out."""
         self.head = MLP(

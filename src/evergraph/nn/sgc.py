@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from evergraph.nn.backbone import Recipe, backbones
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import SGC
@@ -30,3 +32,8 @@ class SimpleConvolution(PDGNN):
             dropout=dropout,
             scaling="none",
         )
+
+    def _parameter_value(self, name: str) -> Any:
+        if name == "hidden":  # layers of f_out elsewhere, one width here
+            return self.hidden[0] if self.hidden else 0
+        return super()._parameter_value(name)

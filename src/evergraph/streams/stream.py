@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
@@ -43,7 +44,7 @@ class Exam:
     tasks: Tensor
 
 
-class GraphStream:
+class GraphStream(Shown):
     """Tasks of new nodes, cut out of one graph.
 
     Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` lists
@@ -71,6 +72,8 @@ class GraphStream:
     >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
     ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
     >>> stream = GraphStream(ring, classes_per_task=2)
+    >>> stream
+    GraphStream(tasks=3, classes=6, nodes=24, edges='within', setting='class-il')
     >>> [task.label_space.num_classes for task in stream]
     [2, 4, 6]
     >>> blurred = GraphStream(ring, by="blurred", tasks=2, blur=1.0)
@@ -126,6 +129,19 @@ class GraphStream:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def _repr_facts(self) -> dict[str, object]:
+        return {
+            "tasks": len(self),
+            "classes": len(self.classes),
+            "nodes": int((self._owner >= 0).sum()),
+            "edges": self.edges,
+            "setting": self.setting,
+        }
+
+    def _repr_table(self) -> dict[str, object]:
+        new = {f"task {i}": f"classes {list(classes)}" for i, classes in enumerate(self.tasks)}
+        return self._repr_facts() | new
 
     def __iter__(self) -> Iterator[Task]:
         return (self.open(index) for index in range(len(self)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from evergraph.core.component import Shown
 from evergraph.core.errors import TaskClosedError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -30,8 +31,8 @@ class Lease:
         return self._graph
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
+@dataclass(frozen=True, eq=False, repr=False)
+class Task(Shown):
     """New nodes and the graph they arrive in.
 
     The graph carries no labels: those a learner may know stand beside it.
@@ -60,6 +61,15 @@ class Task:
     class_sizes: dict[int, int]
     met_sizes: dict[int, int]
     lease: Lease
+
+    def _repr_facts(self) -> dict[str, object]:
+        return {
+            "index": self.index,
+            "nodes": len(self.own),
+            "train": len(self.train),
+            "validation": len(self.validation),
+            "classes": [*self.class_sizes],
+        }
 
     @property
     def graph(self) -> Graph:

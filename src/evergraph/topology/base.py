@@ -8,12 +8,13 @@ from typing import ClassVar
 from torch import Tensor
 
 from evergraph.core.checks import check_integer, check_number
+from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.propagation import densify
 
 
-class TopologyEncoder(ABC):
+class TopologyEncoder(Part, ABC):
     """f_topo of the paper: compresses each node's L-hop ego-subnetwork into one vector.
 
     It has no trainable parameters, so an embedding stays valid for as long as its graph does.

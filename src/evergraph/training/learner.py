@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.predictions import Predictions
@@ -20,7 +21,7 @@ from evergraph.training.batches import Batch
 from evergraph.training.trainer import Trainer
 
 
-class Learner(ABC):
+class Learner(Part, ABC):
     """Learns task after task and classifies nodes of every task so far.
 
     Methods are named for when they happen: ``begin_task``, then ``loss`` and ``adjust_gradients``
@@ -43,6 +44,9 @@ class Learner(ABC):
         self.trainer = trainer if trainer is not None else Trainer()
         self.generator = generator
         self.label_space_: LabelSpace | None = None
+
+    def _parameter_default(self, name: str) -> Any:
+        return Trainer() if name == "trainer" else super()._parameter_default(name)
 
     @property
     def device(self) -> torch.device:
@@ -82,10 +86,10 @@ class Learner(ABC):
         """
         return None
 
-    def adjust_gradients(self) -> None:  # noqa: B027  (most methods leave gradients alone)
+    def adjust_gradients(self) -> None:
         """Change gradients after they are computed and before the step."""
 
-    def end_task(self, task: Task) -> None:  # noqa: B027  (most methods keep nothing)
+    def end_task(self, task: Task) -> None:
         """Keep what later tasks will need."""
 
     @abstractmethod

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import Part
 from evergraph.core.device import choose_device, denormals_flushed
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
@@ -59,7 +60,7 @@ class Trainable(Protocol):
         ...
 
 
-class Trainer:
+class Trainer(Part):
     """Runs Adam over a learner's loss, task after task.
 
     Args:
@@ -102,9 +103,13 @@ class Trainer:
         self.momentum = momentum
         self.schedule = schedule
         self.device = choose_device(device)
+        self._device = device  # as it was asked for: elsewhere ``auto`` may be another
         self.resources = Resources() if resources is None else resources
         self.on_epoch = on_epoch
         self.moments_: dict[str, Tensor] = {}
+
+    def _parameter_value(self, name: str) -> Any:
+        return self._device if name == "device" else super()._parameter_value(name)
 
     @denormals_flushed()
     def fit(self, learner: Trainable, task: Task) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
@@ -63,7 +64,7 @@ class Candidates:
         )
 
 
-class Sampler(ABC):
+class Sampler(Part, ABC):
     """Chooses which candidates a memory keeps.
 
     A sampler gives every candidate a rank (a number, smaller is better) and a class keeps its

@@ -1,0 +1,132 @@
+"""Every part says what it is made of, and can be made of it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import evergraph as eg
+from evergraph.core.component import Part, alike
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.resolver import Resolver
+from evergraph.core.seeding import seeded
+from evergraph.memory.samplers import samplers
+from evergraph.methods import methods
+from evergraph.nn import backbones
+from evergraph.topology import topologies
+
+# Whose default size would only make the test slow.
+SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 16}}
+RESOLVERS: tuple[Resolver[Any], ...] = (methods, samplers, topologies, backbones)
+REGISTERED = [(resolver, name) for resolver in RESOLVERS for name in resolver.names()]
+
+
+def made(resolver: Resolver[Any], name: str) -> Part:
+    options = dict(SMALL.get(name, {}))
+    if resolver is methods:
+        options["generator"] = seeded(0, "learner")
+    part: Part = resolver.make(name, **options)
+    return part
+
+
+OTHERS = [
+    eg.Trainer(),
+    eg.Trainer(epochs=2, batch_size=None, device="cpu", schedule="cosine"),
+    eg.EmbeddingMemory(),
+    eg.EmbeddingMemory(budget=20, sampler=eg.UniformSampler()),
+    eg.SubgraphMemory(budget=0.5, sampler=eg.CoverageSampler()),
+    eg.SimpleConvolution(hidden=0),
+    eg.SimpleConvolution(hidden=8, hops=3),
+    eg.PDGNN(topology=eg.PPR(alpha=0.2), hidden=()),
+    eg.GCN(fanout=[3, -1]),
+    eg.MixHop(hops=4, keep=(2, 4), unit=True),
+    eg.RandomFeatures(width=32, topology=eg.Reservoir(dims=4)),
+    eg.RunConfig.of({"method": "ewc", "topology": {"name": "ppr", "alpha": 0.2}, "seeds": [1, 2]}),
+    eg.RunConfig.of({"stream": {"setting": "task-il"}, "memory": {"sampler": "uniform"}}),
+]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [*(made(*one) for one in REGISTERED), *OTHERS],
+    ids=lambda part: f"{type(part).__name__}",
+)
+def test_the_parameters_make_such_a_part_again(part: Part) -> None:
+    again = type(part)(**part.get_params())
+    assert again.get_params().keys() == part.get_params().keys()
+    for name, value in part.get_params().items():
+        assert again.get_params()[name] is value or alike(again.get_params()[name], value), name
+    assert alike(part, again)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [*(made(*one) for one in REGISTERED if one[0] is not methods), *OTHERS],
+    ids=lambda part: f"{type(part).__name__}",
+)
+def test_the_line_makes_such_a_part_again(part: Part) -> None:
+    assert alike(eval(repr(part), {n: getattr(eg, n) for n in eg.__all__}), part)
+
+
+@pytest.mark.parametrize(("resolver", "name"), REGISTERED, ids=lambda one: str(one)[:20])
+def test_a_part_made_of_defaults_says_nothing_else(resolver: Resolver[Any], name: str) -> None:
+    given = ", ".join(f"{key}={value}" for key, value in SMALL.get(name, {}).items())
+    assert repr(made(resolver, name)) == f"{resolver.resolve(name).__name__}({given})"
+
+
+def test_the_line_says_what_differs() -> None:
+    generator = torch.Generator()
+    tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=generator)
+    assert repr(tem) == str(tem) == "TEM(memory=EmbeddingMemory(budget=20))"
+    ewc = eg.EWC(backbone=eg.PDGNN(), strength=3.0, generator=generator)
+    assert repr(ewc) == "EWC(strength=3.0, backbone=PDGNN())"
+    own = eg.EWC(trainer=eg.Trainer(epochs=1), generator=generator)
+    assert repr(own) == "EWC(trainer=Trainer(epochs=1))"
+    config = eg.RunConfig.of({"method": "ewc", "stream": {"setting": "task-il"}})
+    assert repr(config) == "RunConfig(method='ewc', stream={'setting': 'task-il'})"
+
+
+def test_parameters_of_parts_inside_are_told_where_asked_for() -> None:
+    tem = eg.TEM(memory=eg.EmbeddingMemory(budget=20), generator=torch.Generator())
+    deep = tem.get_params(deep=True)
+    assert (deep["memory__budget"], deep["memory__sampler__reach"]) == (20, "auto")
+    assert (deep["backbone__topology__hops"], deep["trainer__epochs"]) == (2, 30)
+    assert "memory__budget" not in tem.get_params()
+    assert tem.get_params()["memory"] is tem.memory
+    config = eg.RunConfig.of({"topology": {"name": "ppr", "hops": 3}})
+    assert config.get_params(deep=True)["topology__hops"] == 3
+    assert config.get_params(deep=True)["stream__setting"] == "class-il"
+
+
+def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
+    class Lost(Part):
+        def __init__(self, *, size: int = 3) -> None:
+            pass
+
+    assert repr(Lost()) == "Lost()"
+    with pytest.raises(ConfigurationError, match="Lost must store its parameter 'size'"):
+        Lost().get_params()
+
+
+def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() -> None:
+    text = eg.PPR(alpha=0.2)._repr_html_()
+    assert text.startswith("<table><caption><b>PPR</b> S3: E = ")
+    assert "<tr><th>hops</th><td>2</td></tr><tr><th>alpha</th><td>0.2</td></tr>" in text
+    config = eg.RunConfig.of({"dataset": "<script>"})
+    assert "&lt;script&gt;" in config._repr_html_()
+    assert "<script>" not in config._repr_html_()
+
+
+def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None:
+    stream = eg.GraphStream(small_graph, setting="task-il")
+    assert repr(stream) == (
+        "GraphStream(tasks=3, classes=6, nodes=360, edges='within', setting='task-il')"
+    )
+    assert "<th>task 2</th><td>classes [4, 5]</td>" in stream._repr_html_()
+    task = stream.open(1)
+    sizes = f"nodes={len(task.own)}, train={len(task.train)}, validation={len(task.validation)}"
+    assert repr(task) == f"Task(index=1, {sizes}, classes=[2, 3])"
+    assert "<th>nodes</th><td>360</td>" in small_graph._repr_html_()
+    assert repr(small_graph).startswith("Graph(nodes=360, edges=")
