@@ -1,15 +1,9 @@
-"""How far a job is, and how long it will still take."""
+"""That something is going on."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from evergraph.experiments.protocol import TaskReport
 
 
 @contextmanager
@@ -19,88 +13,3 @@ def spinner(text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(text):
         yield
-
-
-class RunProgress:
-    """A bar over all tasks and seeds of some runs, on stderr.
-
-    On a terminal the bar moves with every epoch; in a log a line is written after each task that
-    all runs have learned, but no more than one in ten seconds, so that long runs show life and
-    short ones stay quiet. The very first accuracy is said at once.
-
-    Args:
-        label: what is learned.
-        epochs: how many a task has, by the name of the run; one run may go without a name.
-        tasks, seeds: how many each run has.
-    """
-
-    def __init__(self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._console = Console(stderr=True)
-        self._label = label
-        self._epochs, self._tasks = epochs, tasks
-        self._total = tasks * seeds * len(epochs)
-        self._done = 0
-        self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
-        self._task = (-1, -1)  # ... this task of this seed
-        self._started = self._said = time.monotonic()
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._row = self._bar.add_task(label, total=self._total)
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def on_epoch(self, name: str, task: int, epoch: int) -> None:
-        """Move the bar by an epoch of a run."""
-        self._bar.advance(self._row, 1 / self._epochs[name])
-
-    def on_task(self, name: str, seed: int, report: TaskReport) -> None:
-        """Say what a task of a run came to."""
-        local, union = (100 * _mean(report.rows[way]["balanced"]) for way in ("local", "global"))
-        if self._task != (seed, report.index):
-            self._task, self._found = (seed, report.index), {}
-        self._found[name] = f"{name} {local:.1f}, {union:.1f}"
-        said = f"AA {local:.1f} local, {union:.1f} global"
-        if len(self._epochs) > 1:
-            said = f"AA local, global: {'; '.join(self._found.values())}"
-        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
-        self._done += 1
-        self._bar.update(self._row, description=text, completed=self._done)
-        self._say(text)
-
-    def _say(self, text: str) -> None:
-        now = time.monotonic()
-        last = self._done == self._total
-        due = now - self._said >= 10 and len(self._found) == len(self._epochs)
-        if self._console.is_terminal or not (due or last or self._done == 1):
-            return
-        self._said = now
-        share = self._done / self._total
-        left = (now - self._started) * (1 - share) / share
-        sys.stderr.write(f"{text}  about {left:.0f} s left\n" if not last else f"{text}\n")
-        sys.stderr.flush()
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

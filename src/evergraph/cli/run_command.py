@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from evergraph.cli.options import (
 )
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import RunProgress, spinner
+from evergraph.cli.progress import spinner
 from evergraph.core.extras import require
 
 if TYPE_CHECKING:
@@ -148,20 +147,10 @@ def _run(
 ) -> list[RunResult]:
     dataset = configs[0].dataset.name
     with spinner(f"loading torch and {dataset}"):
-        from evergraph.experiments.runner import Observer, complete_together, open_together
+        from evergraph.experiments.runner import complete_together, open_together, progress_of
 
         runs = open_together(configs, out=folders, resume=resume, resources=resources())
-    names = [config.method.name for config in configs]
-    progress = RunProgress(
-        label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
-        epochs={run.config.method.name: run.config.training.epochs or 1 for run in runs},
-        tasks=len(runs[0].stream),
-        seeds=len(configs[0].seeds),
-    )
-    observers = [
-        Observer(partial(progress.on_epoch, name), partial(progress.on_task, name))
-        for name in names
-    ]
+    progress, observers = progress_of(runs)
     with progress:
         return complete_together(runs, observers=observers)
 

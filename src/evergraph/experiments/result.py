@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evergraph.core.component import Shown
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import installed
 from evergraph.evaluation import (
     AVERAGES,
     MEASURES,
@@ -23,7 +25,14 @@ from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.spread import spread
 from evergraph.streams.stream import TESTINGS
+from evergraph.training import Learner
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+COLUMNS = [
+    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
+]  # fmt: skip
 PHASES = ("embed", "train", "evaluate")
 KEPT = (
     "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
@@ -91,6 +100,7 @@ class RunResult(Shown):
         machine: what it ran on.
         cumulative: whether the method is given all earlier tasks again: what it keeps then
             is all data.
+        learner: the trained learner of the last seed, where it was kept: see ``run``.
     """
 
     config: RunConfig
@@ -101,6 +111,7 @@ class RunResult(Shown):
     versions: dict[str, str]
     machine: dict[str, Any]
     cumulative: bool = False
+    learner: Learner | None = field(default=None, compare=False)
 
     def _repr_facts(self) -> dict[str, object]:
         return {
@@ -129,6 +140,45 @@ class RunResult(Shown):
     def average_forgetting(self, testing: str = "local", average: str = "balanced") -> float:
         """Return AF after the last task, the mean over seeds; negative means forgotten."""
         return float(np.mean([average_forgetting(s.matrix(testing, average)) for s in self.seeds]))
+
+    def to_frame(self) -> DataFrame:
+        """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
+
+        Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
+        ``average`` (balanced or plain), the way of measuring; ``after`` how many tasks were
+        learned by then, from 1 on; ``task`` which was tested on, from 0 on; ``accuracy``, 0..1.
+        AA of every seed is ``accuracy`` of the largest ``after``, averaged over ``task``:
+
+            frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
+        """
+        if not installed("pandas"):
+            raise ConfigurationError(
+                "RunResult.to_frame() needs the package pandas, which is missing: "
+                "pip install pandas"
+            )
+        from pandas import DataFrame
+
+        config = self.config
+        names = (config.dataset.name, config.method.name, config.stream.setting)
+        rows = [
+            (*names, seed.seed, testing, average, after + 1, task, accuracy)
+            for seed in self.seeds
+            for testing in TESTINGS
+            for average in AVERAGES
+            for after, row in enumerate(seed.rows)
+            for task, accuracy in enumerate(row[testing][average])
+        ]
+        return DataFrame(rows, columns=COLUMNS)
+
+    def plot(self, *, average: str = "balanced", axes: Any = None) -> Any:
+        """Draw the learning curve: AA after each task, local and global; return matplotlib's axes.
+
+        average: ``balanced`` or ``plain``. axes: to draw into, so that several results lie in one
+        figure; new ones unless given.
+        """
+        from evergraph.experiments.plot import plot_curve
+
+        return plot_curve(self, average=average, axes=axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; accuracies are fractions."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -27,13 +28,18 @@ from evergraph.experiments.build import (
     resolved,
 )
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
+from evergraph.experiments.settings import configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
 from evergraph.graphs import Graph, homophily
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
 from evergraph.training import Learner
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Observer:
 
     on_epoch: Callable[[int, int], None] = lambda task, epoch: None
     on_task: Callable[[int, TaskReport], None] = lambda seed, report: None
+    on_learned: Callable[[int, Learner], None] = lambda seed, learner: None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +83,102 @@ class OpenedRun:
 
 
 def run(
-    config: RunConfig | None = None,
+    source: RunConfig | Graph | Data | str | Path | None = None,
+    method: str | Mapping[str, Any] | None = None,
     *,
-    out: Path | None = None,
+    out: Path | str | None = None,
     resume: bool = False,
     resources: Resources | None = None,
     observer: Observer | None = None,
+    progress: bool | None = None,
+    keep: bool = True,
+    **settings: Any,
 ) -> RunResult:
     """Run an experiment and return its result.
 
     Args:
-        config: what to run; the defaults if not given.
+        source: what to learn: a graph in memory, also as PyG's ``Data``; the name of a dataset or
+            the path of one; or a whole configuration, which ``settings`` may change. The default
+            configuration unless given.
+        method: by name; ``auto`` unless given, or what the configuration says.
         out: the results folder; nothing is written without one.
         resume: whether to go on with what ``out`` holds; the result is bit for bit the one an
             uninterrupted run gives.
         resources: how much memory may be taken, and who does the work; no number depends on it.
         observer: called as the run goes on.
+        progress: whether to show how far it is; unless given, where somebody looks: on a terminal
+            or in a notebook, unless there is an observer.
+        keep: whether the result holds the last seed's trained learner, as ``result.learner``. A
+            run that was finished already when it was resumed has none.
+        settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
+            ``seeds=3``, ``epochs=10``, ``budget=50`` or ``topology__alpha=0.2``; a part by name,
+            as a table with its ``name``, or as an object: ``sampler=UniformSampler()``.
+
+    >>> from evergraph.datasets import load
+    >>> graph = load("synthetic", nodes=120, classes=4, features=8, noise=0.2)
+    >>> result = run(graph, "finetune", setting="task-il", epochs=3, device="cpu", progress=False)
+    >>> result.dataset["nodes"], result.config.dataset.name, len(result.seeds[0].rows)
+    (120, 'in memory', 2)
     """
-    config = RunConfig() if config is None else config
-    opened = open_run(config, out=out, resume=resume, resources=resources)
-    return complete(opened, observer=observer)
+    graph = handed_over(source)
+    config = _config_of(source, graph, method, settings)
+    out = None if out is None else Path(out)
+    load = load_graph if graph is None else _given(graph)
+    opened = open_run(config, out=out, resume=resume, resources=resources, load=load)
+    if progress is None:
+        progress = observer is None and watched()
+    if not progress:
+        return complete(opened, observer=observer, keep=keep)
+    bar, [moving] = progress_of([opened])
+    with bar:
+        return complete(opened, observer=_both(moving, observer), keep=keep)
+
+
+def _config_of(
+    source: object,
+    graph: Graph | None,
+    method: str | Mapping[str, Any] | None,
+    settings: dict[str, Any],
+) -> RunConfig:
+    settings = settings if method is None else settings | {"method": method}
+    if source is None or isinstance(source, RunConfig):
+        return configured(source or RunConfig(), settings)
+    if "dataset" in settings:
+        raise ConfigurationError(f"dataset was given twice: as {settings['dataset']!r} as well")
+    dataset = str(source) if graph is None else described(graph)
+    return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
+
+
+def _given(graph: Graph) -> Callable[[RunConfig], Graph]:
+    return lambda config: graph.to_undirected() if config.undirected else graph
+
+
+def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
+    """Return a bar over some runs that learn the same data, and what moves it, a run each."""
+    configs = [opened.config for opened in runs]
+    names = [config.method.name for config in configs]
+    dataset = configs[0].dataset.name
+    bar = RunProgress(
+        label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
+        epochs={config.method.name: config.training.epochs or 1 for config in configs},
+        tasks=len(runs[0].stream),
+        seeds=len(configs[0].seeds),
+    )
+    return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in names]
+
+
+def _both(one: Observer, other: Observer | None) -> Observer:
+    if other is None:
+        return one
+
+    def called(name: str) -> Callable[..., None]:
+        def call(*given: Any) -> None:
+            getattr(one, name)(*given)
+            getattr(other, name)(*given)
+
+        return call
+
+    return Observer(**{each.name: called(each.name) for each in fields(Observer)})
 
 
 @denormals_flushed()
@@ -178,24 +261,42 @@ def _first_stream(config: RunConfig, graph: Graph, resources: Resources) -> Grap
     return build_stream(config, graph, config.seeds[0], resources=resources)
 
 
-def complete(opened: OpenedRun, *, observer: Observer | None = None) -> RunResult:
-    """Learn what is still to be learned of an opened run."""
-    return complete_together([opened], observers=[observer])[0]
+def complete(
+    opened: OpenedRun, *, observer: Observer | None = None, keep: bool = False
+) -> RunResult:
+    """Learn what is still to be learned of an opened run; keep: see ``run``."""
+    return complete_together([opened], observers=[observer], keep=keep)[0]
 
 
 def complete_together(
-    runs: Sequence[OpenedRun], *, observers: Sequence[Observer | None]
+    runs: Sequence[OpenedRun], *, observers: Sequence[Observer | None], keep: bool = False
 ) -> list[RunResult]:
     """Learn what is still to be learned of runs opened together, a task of each in turn.
 
     What they all need of a task, above all the embeddings of everything seen so far, is then
-    computed once and kept no longer than for the task.
+    computed once and kept no longer than for the task. keep: see ``run``.
     """
+    kept: list[Learner | None] = [None for _ in runs]
+    if keep:
+        last = runs[0].config.seeds[-1]
+        observers = [
+            _both(Observer(on_learned=_keeper(kept, place, last)), observer)
+            for place, observer in enumerate(observers)
+        ]
     try:
-        return _complete_together(runs, observers)
+        results = _complete_together(runs, observers)
+        return [replace(r, learner=k) for r, k in zip(results, kept, strict=True)]
     finally:
         for opened in runs:
             opened.close()
+
+
+def _keeper(kept: list[Learner | None], place: int, last: int) -> Callable[[int, Learner], None]:
+    def keep(seed: int, learner: Learner) -> None:
+        if seed == last:
+            kept[place] = learner
+
+    return keep
 
 
 def _complete_together(
@@ -285,6 +386,7 @@ def run_seed_by_task(
     result = _summarise(learner, seed, reports)
     if store is not None:
         store.keep_result(reports, result)
+    observer.on_learned(seed, learner)
     return result
 
 

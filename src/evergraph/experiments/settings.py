@@ -1,0 +1,97 @@
+"""A configuration from keyword arguments, and a graph from whatever holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evergraph.core.component import Part
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.experiments.config import RunConfig, Section, merged
+from evergraph.graphs import Graph
+
+IN_MEMORY = "in memory"
+"""What the dataset of a graph is called that was handed over."""
+
+SECTIONS: dict[str, list[str]] = {
+    name: [*type(field.default).model_fields]
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.default, Section)
+}
+HOME_OF = {key: section for section, keys in SECTIONS.items() for key in keys}
+HOME_OF["hops"] = "topology"
+
+
+def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """Return a configuration with settings laid over it.
+
+    A setting is a field of ``RunConfig``, a field of one of its sections (``setting``, ``epochs``,
+    ``budget``, ...) or ``hops``; ``outer__inner`` reaches anything, named as by
+    ``get_params(deep=True)``. A part may be given by name, as a table with its ``name``, or as an
+    object. ``seeds=3`` means 0, 1 and 2.
+
+    >>> config = configured(RunConfig(), {"setting": "task-il", "seeds": 2, "topology__hops": 3})
+    >>> config.stream.setting, config.seeds, config.topology.parameters
+    ('task-il', (0, 1), {'hops': 3})
+    """
+    if not settings:
+        return base
+    values = base.to_dict()
+    for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
+        values = merged(values, _nested(key, settings[key]))
+        topology = getattr(settings[key], "topology", None) if key == "backbone" else None
+        if isinstance(topology, Part) and "topology" not in settings:
+            values = merged(values, {"topology": _plain(topology)})
+    return RunConfig.of(values)
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    path = key.split("__")
+    if len(path) == 1 and key in HOME_OF:
+        path = [HOME_OF[key], key]
+    if path[0] not in RunConfig.model_fields:
+        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *HOME_OF])
+    if key == "seeds" and isinstance(value, int):
+        value = [*range(value)]
+    laid: Any = _plain(value)
+    for name in reversed(path):
+        laid = {name: laid}
+    found: dict[str, Any] = laid
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a part as a table with its name; its inner parts have places of their own."""
+    if isinstance(value, type) and issubclass(value, Part):
+        return value.name  # type: ignore[attr-defined]
+    if isinstance(value, Part):
+        named = {"name": value.name} if hasattr(value, "name") else {}
+        inner = {k: _plain(v) for k, v in value.get_params().items() if k != "topology"}
+        return named | inner
+    return str(value) if isinstance(value, Path) else value
+
+
+def handed_over(source: object) -> Graph | None:
+    """Return the graph that an object is or holds; None for the name or path of one."""
+    if source is None or isinstance(source, (str, Path, RunConfig)):
+        return None
+    if isinstance(source, Graph):
+        return source.to("cpu")
+    if any(cls.__module__.startswith("torch_geometric.") for cls in type(source).__mro__):
+        return Graph.from_data(source).to("cpu")  # type: ignore[arg-type]
+    raise ConfigurationError(
+        "run takes a Graph, a torch_geometric Data, the name or path of a dataset, or a RunConfig, "
+        f"not {type(source).__name__}"
+    )
+
+
+def described(graph: Graph) -> dict[str, Any]:
+    """Return what a configuration says of a graph in memory: enough to tell it from most others."""
+    return {
+        "name": IN_MEMORY,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+    }

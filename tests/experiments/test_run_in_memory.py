@@ -1,0 +1,147 @@
+"""``run`` on what a user holds in hand, told by keywords."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import evergraph as eg
+from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import Observer, open_run, progress_of
+from evergraph.experiments.settings import configured
+
+QUICK: dict[str, Any] = {"epochs": 2, "device": "cpu", "progress": False}
+SYNTHETIC = {"name": "synthetic", "nodes": 360, "classes": 6, "features": 16, "noise": 0.4}
+
+
+def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph: eg.Graph) -> None:
+    here = eg.run(small_graph, "finetune", setting="task-il", seeds=2, **QUICK)
+    dataset = {**SYNTHETIC, "seed": 1}
+    named = eg.run(method="finetune", dataset=dataset, setting="task-il", seeds=2, **QUICK)
+    assert [s.rows for s in here.seeds] == [s.rows for s in named.seeds]
+    assert here.dataset == named.dataset
+    assert here.config.dataset.parameters == {
+        "nodes": 360, "edges": small_graph.num_edges, "features": 16, "classes": 6
+    }  # fmt: skip
+    assert (here.config.dataset.name, here.config.seeds) == ("in memory", (0, 1))
+    assert here.config.method.name == "finetune"
+    assert repr(here).startswith("RunResult(method='finetune', dataset='in memory', setting='task-")
+    assert "<th>local, balanced</th><td>AA " in here._repr_html_()
+
+
+def test_a_pyg_data_is_taken_and_edges_run_both_ways_unless_told(small_graph: eg.Graph) -> None:
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.data import Data
+
+    one_way = Data(
+        x=torch.eye(8), edge_index=torch.tensor([[0, 2, 4, 6], [1, 3, 5, 7]]), y=torch.arange(8) % 2
+    )
+    both = eg.run(one_way, "finetune", **QUICK)
+    assert (both.dataset["nodes"], both.dataset["edges"]) == (8, 8)
+    assert eg.run(one_way, "finetune", undirected=False, **QUICK).dataset["edges"] == 4
+
+
+def test_a_name_or_a_path_is_taken(tmp_path: Path, small_graph: eg.Graph) -> None:
+    result = eg.run("synthetic", "finetune", dataset__nodes=90, dataset__classes=4, **QUICK)
+    assert (result.config.dataset.name, result.dataset["nodes"]) == ("synthetic", 90)
+    with pytest.raises(eg.DataError, match="no such file"):
+        eg.run(tmp_path / "none.npz", **QUICK)
+
+
+def test_the_method_is_auto_unless_told(small_graph: eg.Graph) -> None:
+    opened: list[str] = []
+    observer = Observer(on_task=lambda seed, report: opened.append("task"))
+    result = eg.run(
+        small_graph, method__candidates=["tem:2"], observer=observer, epochs=1, device="cpu"
+    )
+    assert result.config.method.name == "auto"
+    assert opened == ["task"] * 3
+    config = RunConfig.of({"dataset": SYNTHETIC, "method": "finetune"})
+    assert eg.run(config, **QUICK).config.method.name == "finetune"
+
+
+def test_another_graph_is_not_mixed_into_a_folder(tmp_path: Path, small_graph: eg.Graph) -> None:
+    first = eg.run(small_graph, "finetune", out=tmp_path / "a", **QUICK)
+    again = eg.run(small_graph, "finetune", out=str(tmp_path / "a"), resume=True, **QUICK)
+    assert [s.rows for s in again.seeds] == [s.rows for s in first.seeds]
+    assert first.learner is not None
+    assert again.learner is None  # it was finished: nothing was learned anew
+    other = small_graph.subgraph(torch.arange(300))
+    with pytest.raises(ResultsError, match=r"another configuration: dataset\.edges"):
+        eg.run(other, "finetune", out=tmp_path / "a", resume=True, **QUICK)
+
+
+def test_the_last_seeds_learner_is_kept_unless_told(small_graph: eg.Graph) -> None:
+    result = eg.run(small_graph, "finetune", seeds=[3, 5], **QUICK)
+    assert isinstance(result.learner, eg.Finetune)
+    exam = eg.GraphStream(small_graph).exams(2, "local")[2]
+    right = result.learner.answer(exam.graph, exam.nodes, exam.tasks).classes == exam.labels
+    assert float(right.float().mean()) == result.seeds[1].rows[2]["local"]["plain"][2]
+    assert eg.run(small_graph, "finetune", keep=False, **QUICK).learner is None
+    assert "learner" not in result.to_dict()
+
+
+def test_settings_find_their_places() -> None:
+    config = configured(
+        RunConfig(),
+        {
+            "topology__alpha": 0.3,  # given before the name it belongs to
+            "topology": "ppr",
+            "hops": 4,
+            "budget": 7,
+            "sampler": eg.GradientMatchingSampler(heads=2),
+            "lr": 0.5,
+            "hidden": (3,),
+            "edges": "all",
+            "seeds": [4],
+        },
+    )
+    assert config.topology.parameters == {"alpha": 0.3, "hops": 4}
+    assert config.memory.budget == 7
+    assert config.memory.sampler is not None
+    assert config.memory.sampler.name == "gradient-matching"
+    assert config.memory.sampler.parameters["heads"] == 2
+    assert (config.training.lr, config.head.hidden, config.stream.edges) == (0.5, (3,), "all")
+    assert config.seeds == (4,)
+
+
+def test_a_backbone_brings_its_topology(small_graph: eg.Graph) -> None:
+    backbone = eg.PDGNN(topology=eg.PPR(alpha=0.3), hidden=(4,))
+    config = configured(RunConfig(), {"backbone": backbone})
+    assert config.topology.parameters["alpha"] == 0.3
+    result = eg.run(small_graph, eg.TEM, backbone=backbone, **QUICK)
+    assert isinstance(result.learner, eg.TEM)
+    assert repr(result.learner.backbone) == "PDGNN(topology=PPR(alpha=0.3), hidden=(4,))"
+
+
+def test_an_unknown_setting_or_source_is_met_with_what_there_is(small_graph: eg.Graph) -> None:
+    with pytest.raises(UnknownNameError, match="unknown setting 'epoch': did you mean 'epochs'"):
+        eg.run(small_graph, epoch=3)
+    with pytest.raises(ConfigurationError, match=r"run takes a Graph, .* not list"):
+        eg.run([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="dataset was given twice"):
+        eg.run(small_graph, dataset="wordnet")
+
+
+def test_progress_is_shown_where_it_is_asked_for(
+    small_graph: eg.Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eg.run(small_graph, "finetune", epochs=1, device="cpu")
+    assert capsys.readouterr().err == ""  # nobody is looking
+    eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=True)
+    assert "finetune on in memory  seed 0  task 3/3  AA " in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_has_a_bar(small_graph: eg.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    opened = open_run(RunConfig.of({"dataset": SYNTHETIC}))
+    bar, [observer] = progress_of([opened])
+    assert not bar._bar.disable
+    assert observer.on_epoch != Observer().on_epoch
