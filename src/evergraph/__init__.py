@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         Joint,
         LwF,
         TPPPerTestSet,
+        load_learner,
     )
     from evergraph.nn import (
         GAT,
@@ -251,6 +252,7 @@ _HOMES = {
         "Joint",
         "LwF",
         "TPPPerTestSet",
+        "load_learner",
     ),
     "nn": (
         "GAT",
@@ -415,6 +417,7 @@ __all__ = [
     "join",
     "learn_stream",
     "load",
+    "load_learner",
     "ollivier_curvature",
     "plain_accuracy",
     "propagate",

@@ -16,7 +16,7 @@ from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
-from evergraph.methods import methods
+from evergraph.methods import load_learner, methods
 from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
@@ -93,6 +93,30 @@ def test_a_restored_learner_goes_on_to_the_same_bits(name: str, small_graph: Gra
     assert whole.state().keys() == resumed.state().keys()
     for key, value in whole.state().items():
         assert value.equal(resumed.state()[key]), key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_learner_predicts_and_goes_on_to_the_same_bits(
+    name: str, small_graph: Graph, tmp_path: Path
+) -> None:
+    stream = GraphStream(small_graph, order=[5, 0, 3, 1, 4, 2])
+    learner = make(name)
+    for index in (0, 1):
+        learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+    learner.save(tmp_path / "learner.eg")
+    loaded = load_learner(tmp_path / "learner.eg")
+    assert repr(loaded) == repr(learner)
+    assert loaded.classes == learner.classes == [5, 0, 3, 1]
+    assert loaded.state().keys() == learner.state().keys()
+    graph = stream.union_graph(1)
+    assert loaded.predict(graph).equal(learner.predict(graph))
+    assert set(loaded.predict(graph).tolist()) <= {5, 0, 3, 1}
+    assert loaded.predict_proba(graph).equal(learner.predict_proba(graph))
+    assert loaded.usage == learner.usage
+    for one in (learner, loaded):
+        one.fit_task(stream.open(2, cumulative=one.cumulative))
+    for key, value in learner.state().items():
+        assert value.equal(loaded.state()[key]), key
 
 
 @pytest.mark.parametrize("name", NAMES)

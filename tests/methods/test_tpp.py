@@ -121,7 +121,7 @@ def test_pooling_is_right_where_a_single_node_is_wrong(make: Any, two_pairs: Gra
     mixed = torch.tensor([3, 0, 4, 2, 1])  # answers come back in the order asked
     assert pooled.answer(exam, mixed, tasks[mixed]).classes.tolist() == [3, 0, 2, 1, 1]
     assert pooled.predict(exam, nodes[2:]).tolist()[0] == 2  # without tasks: one test set
-    assert pooled.probabilities(exam, nodes, tasks)[2, :2].sum() == pytest.approx(1.0)
+    assert pooled.predict_proba(exam, nodes, tasks)[2, :2].sum() == pytest.approx(1.0)
 
 
 def test_pooling_says_once_that_it_is_no_class_il(
@@ -141,12 +141,12 @@ def test_a_head_never_changes_later(make: Any, two_pairs: Graph) -> None:
     exam = stream.exams(0, "local")[0]
     learner.fit_task(stream.open(0))
     head = {name: value.clone() for name, value in learner.heads_[0].state_dict().items()}
-    before = learner.probabilities(exam.graph, exam.nodes, exam.tasks)
+    before = learner.predict_proba(exam.graph, exam.nodes, exam.tasks)
     learner.fit_task(stream.open(1))
     assert learner.heads_[1] is not learner.heads_[0]
     for name, value in learner.heads_[0].state_dict().items():
         assert value.equal(head[name]), name
-    after = learner.probabilities(exam.graph, exam.nodes, exam.tasks)
+    after = learner.predict_proba(exam.graph, exam.nodes, exam.tasks)
     torch.testing.assert_close(after[:, :2], before, atol=1e-5, rtol=1e-5)
 
 

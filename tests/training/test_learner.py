@@ -52,7 +52,7 @@ class Reader(Learner):
 def test_class_il_by_hand() -> None:
     learner = Reader()
     expected = torch.tensor([[1, 3, 0, 4], [4, 1, 2, 1]]) / 8
-    torch.testing.assert_close(learner.probabilities(GRAPH, NODES), expected)
+    torch.testing.assert_close(learner.predict_proba(GRAPH, NODES), expected)
     assert learner.predict(GRAPH, NODES).tolist() == [3, 0]
     torch.testing.assert_close(learner.novelty(GRAPH, NODES), torch.full((2,), -math.log(8)))
 
@@ -60,7 +60,7 @@ def test_class_il_by_hand() -> None:
 def test_task_il_by_hand_gives_nothing_to_the_other_tasks() -> None:
     learner = Reader("task-il")
     expected = torch.tensor([[1 / 4, 3 / 4, 0, 0], [0, 0, 2 / 3, 1 / 3]])
-    torch.testing.assert_close(learner.probabilities(GRAPH, NODES, OWN), expected)
+    torch.testing.assert_close(learner.predict_proba(GRAPH, NODES, OWN), expected)
     assert learner.predict(GRAPH, NODES, OWN).tolist() == [1, 2]
     # Nobody knows the task of an unknown node: all classes count.
     torch.testing.assert_close(learner.novelty(GRAPH, NODES), torch.full((2,), -math.log(8)))
@@ -72,7 +72,7 @@ def test_one_pass_answers_what_three_would(setting: Setting) -> None:
     answers = learner.answer(GRAPH, NODES, OWN)
     assert learner.passes == 1
     assert answers.classes.equal(learner.predict(GRAPH, NODES, OWN))
-    assert answers.confidence.equal(learner.probabilities(GRAPH, NODES, OWN).max(dim=1).values)
+    assert answers.confidence.equal(learner.predict_proba(GRAPH, NODES, OWN).max(dim=1).values)
     assert answers.novelty.equal(learner.novelty(GRAPH, NODES))
 
 
@@ -99,10 +99,10 @@ def test_a_node_of_a_task_to_come_has_its_novelty_alone() -> None:
 
 def test_nothing_is_said_before_learning_or_without_tasks_in_task_il() -> None:
     fresh, told = Reader(None), Reader("task-il")
-    for asked in (fresh.predict, fresh.probabilities, fresh.novelty, fresh.answer):
+    for asked in (fresh.predict, fresh.predict_proba, fresh.novelty, fresh.answer):
         with pytest.raises(ConfigurationError, match="fit_task first"):
             asked(GRAPH, NODES)
-    for asked in (told.predict, told.probabilities, told.answer):
+    for asked in (told.predict, told.predict_proba, told.answer):
         with pytest.raises(ConfigurationError, match="which task"):
             asked(GRAPH, NODES)
     assert fresh.passes == told.passes == 0

@@ -19,7 +19,9 @@ from evergraph.cli.options import (
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
+from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
+from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
@@ -82,6 +84,7 @@ def run_command(
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
     report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
+    save: Path | None = typer.Option(None, help="Write the last seed's trained learner to a file."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
@@ -114,13 +117,17 @@ def run_command(
     if report:
         require("matplotlib", extra="report", why="--report")
     configs = several(method, preset, given, parse_settings(settings))
+    if save is not None:
+        _check_save(save, configs)
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address)
     try:
-        results = _run(configs, _folders(configs, folder), resume, resources)
+        results = _run(configs, _folders(configs, folder), resume, resources, save is not None)
     except KeyboardInterrupt:
         say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
+    if save is not None:
+        _save(results[0], save)
     page = _drawn(folder) if report else None  # before anything is printed: that may fail
     if as_json:
         print_json(_as_dict(results, folder))
@@ -144,6 +151,7 @@ def _run(
     folders: Sequence[Path],
     resume: bool,
     resources: Callable[[], Resources],
+    keep: bool,
 ) -> list[RunResult]:
     dataset = configs[0].dataset.name
     with spinner(f"loading torch and {dataset}"):
@@ -152,7 +160,25 @@ def _run(
         runs = open_together(configs, out=folders, resume=resume, resources=resources())
     progress, observers = progress_of(runs)
     with progress:
-        return complete_together(runs, observers=observers)
+        return complete_together(runs, observers=observers, keep=keep)
+
+
+def _check_save(path: Path, configs: Sequence[RunConfig]) -> None:
+    """Raise before anything is learned that could not be saved."""
+    if len(configs) > 1:
+        raise ConfigurationError(f"--save takes one learner, but {len(configs)} methods are given")
+    if path.is_dir():
+        raise ConfigurationError(f"--save must name a file, but {path} is a folder")
+    check_writable(path.parent)
+
+
+def _save(result: RunResult, path: Path) -> None:
+    if result.learner is None:
+        raise ResultsError(
+            f"{path} was not written: the run was finished before, and its learner is not kept; "
+            "learn again into another --out"
+        )
+    result.learner.save(path)
 
 
 def _name(configs: Sequence[RunConfig]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, get_args
@@ -21,7 +22,8 @@ class LabelSpace:
 
     Classes are numbered in the order in which they arrive: task 0 has classes 0..k-1, and so on.
     Where classes come back, a size counts those that a task brings for the first time, and may be
-    0; task-IL means nothing there.
+    0; task-IL means nothing there. ``labels`` are what the dataset calls the classes, in order of
+    arrival; without them they are called by their numbers.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
@@ -33,6 +35,7 @@ class LabelSpace:
 
     setting: Setting
     sizes: tuple[int, ...] = field(default=())
+    labels: tuple[int, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.setting not in SETTINGS:
@@ -43,9 +46,22 @@ class LabelSpace:
         """How many classes have been met."""
         return sum(self.sizes)
 
-    def grown(self, new_classes: int) -> LabelSpace:
-        """Return the space after one more task."""
-        return LabelSpace(self.setting, (*self.sizes, new_classes))
+    @property
+    def classes(self) -> list[int]:
+        """The dataset's label of every class, in order of arrival.
+
+        >>> LabelSpace("class-il", (2, 1), labels=(7, 3, 5)).classes
+        [7, 3, 5]
+        >>> LabelSpace("class-il", (2, 1)).classes
+        [0, 1, 2]
+        """
+        return list(self.labels) or list(range(self.num_classes))
+
+    def grown(self, new_classes: int, labels: Sequence[int] = ()) -> LabelSpace:
+        """Return the space after one more task; labels: of its new classes, if these have some."""
+        every = (*self.labels, *labels)
+        known = every if len(every) == self.num_classes + new_classes else ()
+        return LabelSpace(self.setting, (*self.sizes, new_classes), known)
 
     def newest(self) -> range:
         """Return the classes that are new with the task that arrived last.

@@ -43,6 +43,7 @@ def learn_stream(
     part: the nodes tested on, ``test`` or ``validation``. preview: whether to test on what comes
     next as well, see ``evaluate``; it changes no other number.
     """
+    learner.undirected_ = stream.undirected
     for index in range(first, len(stream)):
         embedded = learner.embed_seconds
         start = time.perf_counter()

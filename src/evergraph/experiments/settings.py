@@ -79,7 +79,7 @@ def handed_over(source: object) -> Graph | None:
     if isinstance(source, Graph):
         return source.to("cpu")
     if any(cls.__module__.startswith("torch_geometric.") for cls in type(source).__mro__):
-        return Graph.from_data(source).to("cpu")  # type: ignore[arg-type]
+        return Graph.from_data(source).to("cpu")
     raise ConfigurationError(
         "run takes a Graph, a torch_geometric Data, the name or path of a dataset, or a RunConfig, "
         f"not {type(source).__name__}"

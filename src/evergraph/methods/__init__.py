@@ -11,6 +11,7 @@ from evergraph.methods.finetune import Finetune
 from evergraph.methods.full_subgraph import FullSubgraph
 from evergraph.methods.gem import GEM
 from evergraph.methods.joint import Joint
+from evergraph.methods.loading import load_learner
 from evergraph.methods.lwf import LwF
 from evergraph.methods.mas import MAS
 from evergraph.methods.sem import SEM
@@ -39,5 +40,6 @@ __all__ = [
     "Joint",
     "LwF",
     "TPPPerTestSet",
+    "load_learner",
     "methods",
 ]

@@ -257,7 +257,11 @@ class Analytic(WholeTaskLearner):
         self.statistics_ = self.statistics_.merged(other.statistics_, classes)
         self.validation_ = self.validation_.merged(other.validation_, classes)
         more = self.statistics_.num_classes - label_space.num_classes
-        self.label_space_ = label_space.grown(more) if more > 0 else label_space
+        if more > 0:
+            names = _labels_of(other, classes)
+            new = range(label_space.num_classes, label_space.num_classes + more)
+            label_space = label_space.grown(more, [names[c] for c in new if c in names])
+        self.label_space_ = label_space
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
         self.solve()
@@ -305,3 +309,11 @@ class Analytic(WholeTaskLearner):
         self.ledger_.restore(part_of(state, "ledger."))
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
+
+
+def _labels_of(learner: Analytic, classes: Tensor | None) -> dict[int, int]:
+    """Return what a learner's dataset calls its classes, by their numbers elsewhere."""
+    assert learner.label_space_ is not None
+    labels = learner.label_space_.labels
+    numbers = range(len(labels)) if classes is None else classes.tolist()
+    return dict(zip(numbers, labels, strict=False))

@@ -180,5 +180,5 @@ class BackboneLearner(Learner):
         self._make_room(int(state["dims"]), label_space.num_classes)
         self.backbone.load_state_dict(part_of(state, "model.backbone."))
         super().restore(state, label_space)
-        if "noise" in state:
+        if "noise" in state and self._noise is not self.generator:  # else it was a GPU's
             self._noise.set_state(state["noise"])

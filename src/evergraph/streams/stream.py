@@ -156,6 +156,11 @@ class GraphStream(Shown):
         """class-il or task-il."""
         return self._label_space.setting
 
+    @property
+    def undirected(self) -> bool:
+        """Whether every edge is known to run both ways."""
+        return self._graph.undirected
+
     def open(self, index: int, *, cumulative: bool = False) -> Task:
         """Return a task and close the one opened before.
 
@@ -190,7 +195,9 @@ class GraphStream(Shown):
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes met once task ``index`` has arrived."""
-        return LabelSpace(self.setting, tuple(len(c) for c in self.tasks[: index + 1]))
+        met = self.tasks[: index + 1]
+        labels = tuple(label for classes in met for label in classes)
+        return LabelSpace(self.setting, tuple(len(c) for c in met), labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what is to be classified after task ``index``.

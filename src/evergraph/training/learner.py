@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.predictions import Predictions
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph
+from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
 from evergraph.streams import Task
 from evergraph.training.batches import Batch
+from evergraph.training.saving import save_learner
 from evergraph.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 class Learner(Part, ABC):
@@ -35,6 +40,8 @@ class Learner(Part, ABC):
     Attributes:
         cumulative: whether a task shows the training nodes of earlier tasks too.
         label_space_: the classes learned so far.
+        undirected_: whether every edge ran both ways in what was learned: a ``Data`` that is asked
+            about is then read in the same way.
     """
 
     name: ClassVar[str]
@@ -44,6 +51,7 @@ class Learner(Part, ABC):
         self.trainer = trainer if trainer is not None else Trainer()
         self.generator = generator
         self.label_space_: LabelSpace | None = None
+        self.undirected_ = False
 
     def _parameter_default(self, name: str) -> Any:
         return Trainer() if name == "trainer" else super()._parameter_default(name)
@@ -100,21 +108,51 @@ class Learner(Part, ABC):
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield the trainable parts by name."""
 
-    def predict(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
-        """Return the most likely class of each node, numbered in order of arrival.  -> [nodes]
+    @property
+    def classes(self) -> list[int]:
+        """The dataset's label of every class learned so far, in order of arrival."""
+        return self._check_learned().classes
 
+    def predict(
+        self, graph: Graph | Data, nodes: Tensor | None = None, tasks: Tensor | None = None
+    ) -> Tensor:
+        """Return the dataset's label of each node's most likely class.  -> int64 [nodes]
+
+        graph: also as PyG's ``Data``, which needs no ``y``. nodes: all of the graph unless given.
         tasks: which task each node belongs to; needed in task-IL only.
         """
-        self._check_asked(tasks)
-        return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks).argmax(dim=1).cpu()
+        scores = self._asked_scores(graph, nodes, tasks)
+        return torch.tensor(self.classes)[scores.argmax(dim=1).cpu()]
 
-    def probabilities(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Tensor:
-        """Return the softmax of the scores over allowed classes, 0 elsewhere.  -> [nodes, classes]
+    def predict_proba(
+        self, graph: Graph | Data, nodes: Tensor | None = None, tasks: Tensor | None = None
+    ) -> Tensor:
+        """Return the probability of each class, in the order of ``classes``.  -> [nodes, classes]
 
-        tasks: which task each node belongs to; needed in task-IL only.
+        The softmax of the scores over the classes that are allowed, 0 elsewhere; arguments as in
+        ``predict``.
         """
+        return self._asked_scores(graph, nodes, tasks).softmax(dim=1).cpu()
+
+    @torch.no_grad()
+    def _asked_scores(
+        self, graph: Graph | Data, nodes: Tensor | None, tasks: Tensor | None
+    ) -> Tensor:
         self._check_asked(tasks)
-        return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks).softmax(dim=1).cpu()
+        read = graph if isinstance(graph, Graph) else self._read(graph)
+        nodes = torch.arange(read.num_nodes) if nodes is None else nodes
+        return self._allowed(self.logits_of_exam(read, nodes, tasks), tasks)
+
+    def _read(self, data: Data) -> Graph:
+        """Return a ``Data`` as a graph, edges as in what was learned; labels are not looked at."""
+        if data.x is None or data.edge_index is None:
+            raise DataError("the Data object must have 'x' and 'edge_index'")
+        return Graph.from_edges(
+            data.edge_index,
+            features=data.x,
+            labels=torch.full((len(data.x),), UNLABELLED),
+            undirected=self.undirected_,
+        )
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return how unlike any class learned so far each node is; larger is less like.  -> [nodes]
@@ -134,6 +172,7 @@ class Learner(Part, ABC):
     def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
         """Return class, confidence and novelty of each node, from one pass of the model.
 
+        Classes are numbered in order of arrival here, as the labels of an ``Exam`` are.
         tasks: as in ``predict``. A node of a task that is not learned yet has no class to be given
         in task-IL: its novelty alone means something.
         """
@@ -208,6 +247,14 @@ class Learner(Part, ABC):
         state |= {f"adam.{name}": value for name, value in self.trainer.state().items()}
         state["generator"] = self.generator.get_state()
         return state
+
+    def save(self, path: Path | str) -> None:
+        """Write the learner to one file, from which ``load_learner`` makes it again.
+
+        Everything is there: what it is made of, all that it has learned and keeps, the labels of
+        its classes. It is a safetensors file, so that reading it runs no code.
+        """
+        save_learner(self, path, label_space=self._check_learned())
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""

@@ -1,0 +1,92 @@
+"""A learner that ``Learner.save`` has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.label_space import LabelSpace
+from evergraph.memory import samplers
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
+from evergraph.nn import backbones
+from evergraph.topology import topologies
+from evergraph.training import Trainer
+from evergraph.training.saving import FORMAT, KEY
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "backbone": backbones.make,
+    "topology": topologies.make,
+    "sampler": samplers.make,
+}
+
+
+def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLearner:
+    """Return the learner in a file: it predicts the same, and goes on learning in the same way.
+
+    A method of one's own must be registered before. Bits are the same on the same kind of device.
+
+    Args:
+        path: what ``Learner.save`` has written.
+        device: ``auto``, ``cpu`` or ``cuda``; unless given, as the learner had it, and the CPU for
+            one of a GPU where there is none.
+    """
+    about, state = _read(Path(path))
+    try:
+        space = about["label_space"]
+        label_space = LabelSpace(space["setting"], tuple(space["sizes"]), tuple(space["labels"]))
+        learner = _made(about["method"], device)
+        learner.restore(state, label_space)
+        learner.undirected_ = bool(about["undirected"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{path} does not hold a whole learner: {error}") from error
+    return learner
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})[KEY])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (SafetensorError, KeyError, ValueError):
+        raise DataError(f"{path} is not a learner saved by evergraph") from None
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"{path} has format {about.get('format')!r}, written by evergraph "
+            f"{about.get('evergraph')}, but this version reads {FORMAT}"
+        )
+    return about, state
+
+
+def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner:
+    parameters = dict(description)
+    name = parameters.pop("name")
+    training = dict(parameters.pop("trainer"))
+    asked = training.pop("device") if device is None else device
+    if device is None and asked == "cuda" and not torch.cuda.is_available():
+        asked = "cpu"
+    parts: dict[str, Any] = {k: _part(k, v) for k, v in parameters.items() if k != "memory"}
+    if "memory" in parameters:
+        parts["memory"] = methods.resolve(name).make_memory(**_inner(parameters["memory"]))
+    trainer = Trainer(**{**training, "device": asked})
+    return methods.make(name, **parts, trainer=trainer, generator=torch.Generator())
+
+
+def _part(key: str, value: Any) -> Any:
+    if key not in MAKERS or not isinstance(value, Mapping):
+        return value
+    return MAKERS[key](**_inner(value))
+
+
+def _inner(description: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _part(key, value) for key, value in description.items()}

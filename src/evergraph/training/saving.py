@@ -1,0 +1,70 @@
+"""A learner in one file: its tensors, and in the header what it is made of.
+
+The file is safetensors: no code is run when it is read. Its metadata hold one JSON object:
+
+format        1
+evergraph     the version that wrote it
+method        the learner's name and parameters; parts among them as such tables again
+label_space   setting, classes a task, and the dataset's own labels
+undirected    whether every edge ran both ways in the graphs that it learned from
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evergraph.core.component import SURROUNDINGS, Part
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.versions import own_version
+from evergraph.core.written_aside import results_written, written_aside
+
+if TYPE_CHECKING:
+    from evergraph.core.label_space import LabelSpace
+    from evergraph.training.learner import Learner
+
+FORMAT = 1
+KEY = "evergraph"  # of the metadata
+
+
+def save_learner(learner: Learner, path: Path | str, *, label_space: LabelSpace) -> None:
+    """Write a learner to a file, whole or not at all."""
+    from safetensors.torch import save
+
+    about = {
+        "format": FORMAT,
+        "evergraph": own_version(),
+        "method": description(learner),
+        "label_space": asdict(label_space),
+        "undirected": learner.undirected_,
+    }
+    state = {name: value.contiguous() for name, value in learner.state().items()}
+    content = save(state, metadata={KEY: json.dumps(about)})
+    with results_written(Path(path)), written_aside(Path(path)) as file:
+        file.write(content)
+
+
+def description(part: Part) -> dict[str, Any]:
+    """Return a part as JSON holds it: its name where it has one, and its parameters.
+
+    >>> from evergraph.memory import EmbeddingMemory
+    >>> description(EmbeddingMemory(budget=3))
+    {'budget': 3, 'sampler': {'name': 'coverage', 'reach': 'auto'}}
+    """
+    named = {"name": part.name} if hasattr(part, "name") else {}
+    inner = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
+    for key, value in inner.items():
+        inner[key] = description(value) if isinstance(value, Part) else _checked(part, key, value)
+    return named | inner
+
+
+def _checked(part: Part, name: str, value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError:
+        raise ConfigurationError(
+            f"{name} of {type(part).__name__} cannot be saved: it must be text, a number or a list "
+            f"of such, not {type(value).__name__}"
+        ) from None

@@ -1,0 +1,37 @@
+"""What somebody types who has a graph in hand and has read nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import evergraph as eg
+
+
+def test_a_strangers_ten_lines(
+    small_graph: eg.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("torch_geometric", "pandas", "matplotlib"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    from torch_geometric.data import Data
+
+    edges = torch.stack([small_graph.indices.long(), small_graph.edge_rows()])
+    x, y = small_graph.features, small_graph.labels
+
+    data = Data(x=x, edge_index=edges, y=y)
+    result = eg.run(data, method="auto", method__width=128, epochs=8, device="cpu")  # small: a test
+    frame = result.to_frame()
+    axes = result.plot()
+    assert result.learner is not None
+    result.learner.save("m")
+    predicted = eg.load_learner("m").predict(data)
+
+    assert (predicted == y).float().mean() > 0.9
+    assert predicted.equal(result.learner.predict(data))
+    last = frame[(frame.after == 3) & (frame.testing == "local") & (frame.average == "balanced")]
+    assert last.accuracy.mean() == pytest.approx(result.average_accuracy())
+    assert axes.lines[-1].get_ydata()[-1] == pytest.approx(100 * result.average_accuracy("global"))
