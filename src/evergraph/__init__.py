@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UnknownNodeError,
     )
     from evergraph.core.label_space import LabelSpace
+    from evergraph.core.plugins import load_plugin
     from evergraph.core.resources import Resources
     from evergraph.core.seeding import seeded
     from evergraph.datasets import (
@@ -160,6 +161,7 @@ _HOMES = {
         "UnknownNodeError",
     ),
     "core.label_space": ("LabelSpace",),
+    "core.plugins": ("load_plugin",),
     "core.resources": ("Resources",),
     "core.seeding": ("seeded",),
     "datasets": (
@@ -418,6 +420,7 @@ __all__ = [
     "learn_stream",
     "load",
     "load_learner",
+    "load_plugin",
     "ollivier_curvature",
     "plain_accuracy",
     "propagate",
