@@ -84,7 +84,9 @@ def run_command(
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
     report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
-    save: Path | None = typer.Option(None, help="Write the last seed's trained learner to a file."),
+    save: Path | None = typer.Option(
+        None, help="Write the last seed's trained learner to a file (default: none is written)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
