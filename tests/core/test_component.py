@@ -32,6 +32,8 @@ def made(resolver: Resolver[Any], name: str) -> Part:
 
 
 OTHERS = [
+    eg.ContinualNodeClassifier(),
+    eg.ContinualNodeClassifier(topology=eg.PPR(alpha=0.2), head_options={"epochs": 3}, seed=4),
     eg.Trainer(),
     eg.Trainer(epochs=2, batch_size=None, device="cpu", schedule="cosine"),
     eg.EmbeddingMemory(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from evergraph.core.closing import Closing
+from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.online.conversion import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 
-class ContinualNodeClassifier(Closing):
+class ContinualNodeClassifier(Part, Closing):
     """Classifies the nodes of a graph that grows, and is updated instead of retrained.
 
     Nodes have the user's own ids, text or integers. They arrive with ``partial_fit``, with
@@ -170,10 +170,10 @@ class ContinualNodeClassifier(Closing):
             )
         return self._submit(delta)
 
-    def label(self, ids: Any, y: Any, *, key: str | None = None) -> ContinualNodeClassifier:
+    def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Tell the labels of known nodes; a node that has another gets the new one."""
         nodes = as_ids(ids, "ids")
-        pairs = _pairs(nodes, as_labels(y, len(nodes)))
+        pairs = _pairs(nodes, as_labels(labels, len(nodes)))
         return self._submit(Delta(late=pairs, key=key))
 
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -211,13 +211,13 @@ class ContinualNodeClassifier(Closing):
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
         return matrix_like(ids, self.learner_.embed(as_ids(ids, "ids")))
 
-    def score(self, ids: Any, y: Any, *, balanced: bool = False) -> float:
+    def score(self, ids: Any, labels: Any, *, balanced: bool = False) -> float:
         """Return the share of nodes whose class is predicted; balanced: the mean over classes."""
         nodes = as_ids(ids, "ids")
-        labels = [label for _, label in _pairs(nodes, as_labels(y, len(nodes)))]
+        known = [label for _, label in _pairs(nodes, as_labels(labels, len(nodes)))]
         predicted = self.learner_.predict(nodes)
-        numbers = {label: number for number, label in enumerate({*labels, *predicted})}
-        right, given = (torch.tensor([numbers[v] for v in part]) for part in (labels, predicted))
+        numbers = {label: number for number, label in enumerate({*known, *predicted})}
+        right, given = (torch.tensor([numbers[v] for v in part]) for part in (known, predicted))
         return (balanced_accuracy if balanced else plain_accuracy)(given, right)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
@@ -227,10 +227,6 @@ class ContinualNodeClassifier(Closing):
     def status(self) -> Status:
         """Return what is known, in numbers."""
         return self.learner_.status()
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
         """Change parameters, before any data has come."""
@@ -245,11 +241,6 @@ class ContinualNodeClassifier(Closing):
                 raise ConfigurationError(f"{name} cannot change once data has come: make a new one")
             setattr(self, name, value)
         return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        given = [f"{n}={v!r}" for n, v in self.get_params().items() if v != defaults[n].default]
-        return f"ContinualNodeClassifier({', '.join(given)})"
 
     def close(self) -> None:
         """Close the folder, if there is one; another process may open it then."""
