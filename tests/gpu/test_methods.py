@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
-from evergraph.methods import methods
+from evergraph.methods import load_learner, methods
 from evergraph.nn import RandomFeatures, backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
@@ -80,6 +81,19 @@ def test_learns_the_newest_task_in_class_il(name: str, edges: Any, on_gpu: Graph
     reports = list(learn_stream(make(name, "cuda", batch_size=64), stream))
     assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
     assert reports[-1].rows["global" if edges == "all" else "local"]["balanced"][-1] > 0.8
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_a_saved_learner_is_the_same_here_and_much_the_same_on_a_cpu(
+    name: str, on_gpu: Graph, tmp_path: Path
+) -> None:
+    stream = GraphStream(on_gpu, setting="task-il")
+    learner = fitted(make(name, "cuda"), stream, range(len(stream)))
+    learner.save(tmp_path / "m")
+    assert answers(load_learner(tmp_path / "m"), stream).equal(answers(learner, stream))
+    there = load_learner(tmp_path / "m", device="cpu")
+    assert there.device.type == "cpu"
+    assert agreement(answers(there, stream), answers(learner, stream)) > 0.95
 
 
 @pytest.mark.parametrize("by", ["time", "blurred"])
