@@ -328,6 +328,7 @@ def test_first_run_measures_a_command(load):
 
 def test_first_run_compares_threads(load, monkeypatch):
     bench = load("first_run")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # taken away, and put back after the test
     found = iter([(2.0, 3.0), (4.0, 2.0), (3.0, 1.5), (3.0, 6.0)])
     monkeypatch.setattr(bench, "in_own_process", lambda function, *given: next(found))
     table = bench.thread_table(TINY, epochs=1, rounds=2)
