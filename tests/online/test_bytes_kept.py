@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import torch
 
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
 from evergraph.topology import H2GCN, SGC, Identity, TopologyEncoder
 
 
@@ -17,6 +20,13 @@ def test_half_of_g_the_sums_and_the_solution() -> None:
     head.settle()
     gram, sums, solution = 4 * 4 * 8 // 2, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32
     assert head.nbytes == gram + sums + solution
+
+
+def test_a_learner_that_has_seen_nothing_keeps_nothing() -> None:
+    assert asdict(OnlineLearner().status()) == {
+        "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
+        "predicted": 0, "accuracy": None, "exact_forgetting": True,
+    }  # fmt: skip
 
 
 def embedded(topology: TopologyEncoder) -> LiveEmbeddings:

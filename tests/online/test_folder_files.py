@@ -77,6 +77,13 @@ def test_a_snapshot_says_in_what_way_a_file_is_damaged(tmp_path: Path) -> None:
         read_snapshot(path)
 
 
+def test_a_manifest_must_be_an_object(tmp_path: Path) -> None:
+    path = write_snapshot(tmp_path, 3, {"ones": torch.ones(2)}, b"{}")
+    (path / "manifest.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"manifest.json: must be a JSON object, not list"):
+        read_snapshot(path)
+
+
 def test_arrays_that_cannot_be_written_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

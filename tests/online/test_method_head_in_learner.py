@@ -61,6 +61,15 @@ def test_a_restored_learner_goes_on_with_the_graph() -> None:
     assert twin.classes == ("x", "y", "z")
 
 
+def test_a_restored_learner_may_be_told_a_label_and_nothing_else() -> None:
+    one = learner()
+    twin = OnlineLearner.from_parameters(one.parameters)
+    twin.restore({name: value.clone() for name, value in one.state().items()}, one.about())
+    for each in (one, twin):
+        each.apply(Delta(late=(("c", "z"),)))
+    assert twin.predict_proba(NAMES)[1].equal(one.predict_proba(NAMES)[1])
+
+
 def test_the_seed_decides_how_a_fit_begins() -> None:
     first, same, other = (learner(seed=seed).predict_proba(NAMES)[1] for seed in (0, 0, 1))
     assert first.equal(same)
