@@ -394,9 +394,10 @@ def copy_tree() -> None:
 
 def _fingerprints() -> dict[str, str]:
     """Return what the lines that each test file reaches depend on: itself and all sources."""
-    tests = [path for p in PRELOADED for path in sorted((TREE / "tests" / p).glob("test_*.py"))]
+    tests = [path for p in PRELOADED for path in sorted((TREE / "tests" / p).rglob("test_*.py"))]
     common = hashlib.sha256()
-    for path in sorted({*(TREE / "src").rglob("*.py"), *(TREE / "tests").rglob("conftest.py")}):
+    fixtures = {*(TREE / "tests").rglob("conftest.py"), *(TREE / "tests" / "support").glob("*.py")}
+    for path in sorted({*(TREE / "src").rglob("*.py"), *fixtures}):
         common.update(path.read_bytes())
     found = {f"src/evergraph/{package}": common.hexdigest() for package in PRELOADED}
     for path in tests:

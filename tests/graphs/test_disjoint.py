@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from evergraph.graphs import Graph
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.propagation import densify
 from evergraph.topology import topologies
-
-
-def graph_of(
-    edges: list[tuple[int, int]], features: Tensor, *, time: Tensor | None = None
-) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
-        features=features,
-        labels=torch.arange(len(features)),
-        time=time,
-        undirected=True,
-    )
-
+from graphs_to_draw import graph_of, path_pairs
 
 #  0 - 1 - 2   and   0 - 1
-PATH = graph_of([(0, 1), (1, 2)], torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
-PAIR = graph_of([(0, 1)], torch.tensor([[0.0, 4.0], [5.0, 6.0]]))
-LONELY = graph_of([], torch.tensor([[7.0, 0.0]]))
+PATH = graph_of(
+    path_pairs(3), features=torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), labels=[0, 1, 2]
+)
+PAIR = graph_of([(0, 1)], features=torch.tensor([[0.0, 4.0], [5.0, 6.0]]), labels=[0, 1])
+LONELY = graph_of([], features=torch.tensor([[7.0, 0.0]]), labels=[0])
 
 
 def test_a_union_by_hand() -> None:
@@ -65,8 +55,8 @@ def test_features_are_as_sparse_as_the_first_graphs(sparse: tuple[bool, ...]) ->
 
 
 def test_times_are_kept_if_every_graph_has_them() -> None:
-    early = graph_of([(0, 1)], torch.eye(2), time=torch.tensor([3, 4]))
-    late = graph_of([(0, 1)], torch.eye(2), time=torch.tensor([8, 9]))
+    early = replace(PAIR, time=torch.tensor([3, 4]))
+    late = replace(PAIR, time=torch.tensor([8, 9]))
     time = disjoint_union([early, late]).time
     assert time is not None
     assert time.tolist() == [3, 4, 8, 9]
@@ -85,7 +75,7 @@ def test_embeddings_of_the_union_are_those_of_the_parts(
     name: str, parts: list[list[tuple[int, int]]], seed: int, sparse: bool
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    graphs = [graph_of(part, torch.randn(4, 5, generator=generator)) for part in parts]
+    graphs = [graph_of(part, features=torch.randn(4, 5, generator=generator)) for part in parts]
     if sparse:
         graphs = [graph.with_features(graph.features.to_sparse_csr()) for graph in graphs]
     topology = topologies.make(name)

@@ -15,17 +15,13 @@ from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
 from evergraph.graphs.validation import check_features
+from graphs_to_draw import Pairs, edge_index
 
 NODES = 6
-Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=18)
 node_lists = st.permutations(range(NODES)).flatmap(
     lambda order: st.integers(0, NODES).map(lambda size: order[:size])
 )
-
-
-def edge_index(pairs: Pairs) -> Tensor:
-    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
 
 
 def graph_of(pairs: Pairs, *, undirected: bool = False, time: Tensor | None = None) -> Graph:

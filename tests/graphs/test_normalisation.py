@@ -9,19 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.graphs import Graph, normalised
+from evergraph.graphs import normalised
+from graphs_to_draw import Pairs, graph_of, path_pairs
 
-Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=18)
-
-
-def graph_of(pairs: Pairs, nodes: int, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.eye(nodes),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
 
 
 def dense_of(pairs: Pairs, nodes: int, *, undirected: bool) -> Tensor:
@@ -35,7 +26,7 @@ def dense_of(pairs: Pairs, nodes: int, *, undirected: bool) -> Tensor:
 
 
 #  0 - 1 - 2   and 3 apart
-PATH = graph_of([(0, 1), (1, 2)], 4)
+PATH = graph_of(path_pairs(3), 4)
 S6, S2 = 6**-0.5, 2**-0.5
 # rows of A + I hold 2, 3, 2 and 1 entries; rows of A hold 1, 2, 1 and none
 HAND = {

@@ -19,6 +19,7 @@ from evergraph.core.mapped import map_array
 from evergraph.graphs import Graph, Smoother, normalised, propagate, smoother, walk
 from evergraph.graphs.kernels import products, row_ranges
 from evergraph.topology import SGC, topologies
+from graphs_to_draw import graph_of, path_pairs
 
 MODULE = import_module("evergraph.graphs.smoother")  # the function has its name
 KERNELS = ["torch", "numba"]
@@ -29,15 +30,6 @@ schemes = st.sampled_from(["symmetric", "row", "none"])
 def needs(kernel: str) -> None:
     if kernel == "numba":
         pytest.importorskip("numba")
-
-
-def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.eye(nodes),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
 
 
 def random_graph(seed: int, nodes: int = 90) -> Graph:
@@ -55,7 +47,7 @@ def random_features(seed: int, nodes: int, width: int) -> Tensor:
 
 
 #  0 - 1 - 2   and 3 apart; D of A + I is 2, 3, 2, 1 and of A is 1, 2, 1, none
-PATH = graph_of([(0, 1), (1, 2)], 4)
+PATH = graph_of(path_pairs(3), 4)
 X = torch.tensor([[6.0, 60.0], [12.0, 120.0], [18.0, 180.0], [5.0, 50.0]])
 HAND: dict[tuple[str, bool], list[float]] = {
     ("row", True): [9, 12, 15, 5],

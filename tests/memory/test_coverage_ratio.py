@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.graphs import Graph, reach
 from evergraph.memory import coverage_ratio
-
-
-def graph_of(pairs: list[tuple[int, int]], *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.eye(6),
-        labels=torch.zeros(6, dtype=torch.int64),
-        undirected=undirected,
-    )
+from graphs_to_draw import graph_of, path_pairs
 
 
 def ratio(graph: Graph, nodes: list[int], hops: int) -> float:
@@ -25,7 +17,7 @@ def ratio(graph: Graph, nodes: list[int], hops: int) -> float:
 
 
 def test_a_path_by_hand() -> None:
-    path = graph_of([(0, 1), (1, 2), (2, 3), (3, 4)])  # and 5 apart
+    path = graph_of(path_pairs(5))  # and 5 apart
     assert ratio(path, [0], 0) == pytest.approx(1 / 6)
     assert ratio(path, [0], 1) == pytest.approx(2 / 6)
     assert ratio(path, [0, 2], 1) == pytest.approx(4 / 6)  # 1 is covered twice and counts once
@@ -35,7 +27,7 @@ def test_a_path_by_hand() -> None:
 
 
 def test_on_a_directed_graph_a_node_covers_those_that_flow_into_it() -> None:
-    chain = graph_of([(0, 1), (1, 2)], undirected=False)
+    chain = graph_of(path_pairs(3), undirected=False)
     assert ratio(chain, [0], 2) == pytest.approx(1 / 6)
     assert ratio(chain, [2], 2) == pytest.approx(3 / 6)
 

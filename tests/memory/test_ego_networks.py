@@ -9,27 +9,19 @@ from torch import Tensor
 
 from evergraph.graphs import Graph, reach
 from evergraph.memory import ego_networks, isolated
-
-
-def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs).t().reshape(2, -1),
-        features=torch.eye(nodes),
-        labels=torch.zeros(nodes, dtype=torch.long),
-        undirected=undirected,
-    )
+from graphs_to_draw import graph_of, path_pairs, star_pairs
 
 
 def names(graph: Graph) -> list[int]:
-    """Which nodes of the original graph these are: features are one-hot."""
-    return graph.features.argmax(1).tolist()
+    """Which nodes of the original graph these are: node v has the feature v."""
+    return graph.features[:, 0].int().tolist()
 
 
 def by_position(entries: Tensor) -> Tensor:
     return entries.double()
 
 
-PATH = graph_of([(0, 1), (1, 2), (2, 3), (3, 4)], 5)
+PATH = graph_of(path_pairs(5), 5)
 
 
 def test_whole_ego_networks_of_a_path() -> None:
@@ -47,7 +39,7 @@ def test_hops_of_zero_keep_the_centres_alone() -> None:
 
 
 def test_the_lowest_ranks_are_kept() -> None:
-    star = graph_of([(0, v) for v in range(1, 6)], 6)
+    star = graph_of(star_pairs(5))
     kept = ego_networks(star, torch.tensor([0]), hops=1, neighbours=2, rank=lambda e: -e.double())
     assert names(kept.graph) == [0, 4, 5]  # the last entries of the hub's row
 
@@ -78,17 +70,13 @@ def test_complete_ego_networks_hold_what_is_within_reach(
     seed: int, hops: int, undirected: bool
 ) -> None:
     draw = torch.Generator().manual_seed(seed)
-    graph = Graph.from_edges(
-        torch.randint(12, (2, 20), generator=draw),
-        features=torch.eye(12),
-        labels=torch.zeros(12, dtype=torch.long),
-        undirected=undirected,
-    )
+    pairs = torch.randint(12, (20, 2), generator=draw).tolist()
+    graph = graph_of(pairs, 12, undirected=undirected)
     centres = torch.randperm(12, generator=draw)[:3]
     kept = ego_networks(graph, centres, hops=hops, rank=by_position)
     met = torch.cat(reach(graph, centres, hops=hops)).unique()
     assert names(kept.graph) == met.tolist()
-    assert kept.graph.features[kept.centres].argmax(1).tolist() == centres.tolist()
+    assert [names(kept.graph)[centre] for centre in kept.centres] == centres.tolist()
 
 
 @settings(max_examples=40, deadline=None)
@@ -97,10 +85,7 @@ def test_sparsified_ones_choose_edges_of_the_graph_within_the_budget(
     seed: int, hops: int, neighbours: int
 ) -> None:
     draw = torch.Generator().manual_seed(seed)
-    edges = torch.randint(30, (2, 120), generator=draw)
-    graph = Graph.from_edges(
-        edges, features=torch.eye(30), labels=torch.zeros(30, dtype=torch.long), undirected=True
-    )
+    graph = graph_of(torch.randint(30, (120, 2), generator=draw).tolist(), 30)
     centres = torch.randperm(30, generator=draw)[:2]
     kept = ego_networks(
         graph, centres, hops=hops, neighbours=neighbours,

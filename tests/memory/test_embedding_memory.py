@@ -12,24 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph, covered_nodes
+from evergraph.graphs import covered_nodes
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage, coverage_ratio, samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
-
-Pairs = list[tuple[int, int]]
+from graphs_to_draw import Pairs, graph_of, path_pairs
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def graph_of(pairs: Pairs, nodes: int) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.zeros(nodes, 1),
-        labels=torch.full((nodes,), -1),
-        undirected=True,
-    )
 
 
 def candidates_of(labels: list[int], pairs: Pairs | None = None, *, hops: int = 1) -> Candidates:
@@ -205,7 +195,7 @@ def test_candidates_come_back_unchanged_and_nothing_global_is_drawn() -> None:
 def filled(budget: int = 2) -> EmbeddingMemory:
     memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
     memory.store(candidates_of([0, 0, 0, 1, 1, 1]), {0: 3, 1: 3}, generator=generator(3))
-    memory.measure(graph_of([(0, 1), (1, 2)], 6), torch.arange(6), torch.arange(6), hops=1)
+    memory.measure(graph_of(path_pairs(3), 6), torch.arange(6), torch.arange(6), hops=1)
     return memory
 
 

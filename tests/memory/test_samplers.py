@@ -16,22 +16,13 @@ from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, samplers
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
+from graphs_to_draw import Pairs, graph_of
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
-Pairs = list[tuple[int, int]]
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def graph_of(pairs: Pairs, nodes: int, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.zeros(nodes, 1),
-        labels=torch.full((nodes,), -1),
-        undirected=undirected,
-    )
 
 
 def candidates_of(seed: int = 0, *, edges: int = 60, hops: int = 2) -> Candidates:

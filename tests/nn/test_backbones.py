@@ -19,6 +19,7 @@ from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn import PDGNN, Backbone, backbones
 from evergraph.nn.gnn import GNN
+from graphs_to_draw import graph_of, path_pairs
 
 NAMES = backbones.names()
 GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
@@ -34,20 +35,9 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def graph_of(
-    edges: list[tuple[int, int]], *, features: Tensor | None = None, undirected: bool = True
-) -> Graph:
-    features = torch.randn(6, 4, generator=generator()) if features is None else features
-    return Graph.from_edges(
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
-        features=features,
-        labels=torch.zeros(len(features), dtype=torch.int64),
-        undirected=undirected,
-    )
-
-
 #  0 - 1 - 2 - 3 - 4 - 5
-PATH = graph_of([(i, i + 1) for i in range(5)])
+X = torch.randn(6, 4, generator=generator())
+PATH = graph_of(path_pairs(6), features=X)
 
 
 def ready(name: str, graph: Graph, *, classes: int = 3, seed: int = 0, **options: int) -> Backbone:
@@ -177,7 +167,7 @@ def test_a_score_looks_as_far_as_it_says(name: str) -> None:
 def test_a_score_depends_on_what_is_within_reach_alone(
     name: str, layers: int, edges: list[tuple[int, int]], undirected: bool, node: int, seed: int
 ) -> None:
-    graph = graph_of(edges, undirected=undirected)
+    graph = graph_of(edges, features=X, undirected=undirected)
     backbone, rows = ready(name, graph, layers=layers), torch.tensor([node])
     inside = torch.zeros(6, dtype=torch.bool)
     inside[reach(graph, rows, hops=layers)[0]] = True
@@ -195,7 +185,7 @@ def test_a_score_depends_on_what_is_within_reach_alone(
 def test_renumbering_the_nodes_renumbers_the_scores(
     name: str, edges: list[tuple[int, int]], undirected: bool, order: list[int]
 ) -> None:
-    graph = graph_of(edges, undirected=undirected)
+    graph = graph_of(edges, features=X, undirected=undirected)
     backbone = ready(name, graph)
     turned = scores_of(backbone, graph.subgraph(torch.tensor(order)))
     close(turned, scores_of(backbone, graph)[order], atol=1e-5, rtol=1e-5)
@@ -203,7 +193,7 @@ def test_renumbering_the_nodes_renumbers_the_scores(
 
 @every_backbone
 def test_without_edges_every_node_stands_alone(name: str) -> None:
-    lonely = graph_of([])
+    lonely = graph_of([], features=X)
     backbone = ready(name, lonely)
     scores = scores_of(backbone, lonely)
     assert bool(scores.isfinite().all())
@@ -223,7 +213,7 @@ def bag_of_words(density: float) -> Tensor:
 def test_sparse_features_give_the_scores_and_gradients_of_dense_ones(
     name: str, density: float, sparse: bool
 ) -> None:
-    dense = graph_of([(i, i + 1) for i in range(5)], features=bag_of_words(density))
+    dense = graph_of(path_pairs(6), features=bag_of_words(density))
     thin = dense.with_features(dense.features.to_sparse_csr())
     assert stays_sparse(thin.features) is sparse
     results = []
@@ -242,7 +232,7 @@ def test_sparse_features_give_the_scores_and_gradients_of_dense_ones(
 
 @every_gnn
 def test_sparse_features_of_a_single_layer_too(name: str) -> None:
-    dense = graph_of([(0, 1), (1, 2)], features=bag_of_words(0.01))
+    dense = graph_of(path_pairs(3), features=bag_of_words(0.01))
     thin = dense.with_features(dense.features.to_sparse_csr())
     backbone = ready(name, dense, layers=1)
     close(scores_of(backbone, thin), scores_of(backbone, dense))
@@ -272,7 +262,7 @@ def test_copies_share_what_was_prepared(name: str) -> None:
 
 @every_backbone
 def test_a_graph_is_prepared_once_and_let_go_with_it(name: str) -> None:
-    graph = graph_of([(0, 1)])
+    graph = graph_of([(0, 1)], features=X)
     backbone = ready(name, graph)
     assert backbone.prepare(graph) is backbone.prepare(graph)
     features, gone = graph.features.clone(), weakref.ref(graph)

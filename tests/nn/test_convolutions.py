@@ -19,6 +19,7 @@ from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gin import IsomorphismConvolution
 from evergraph.nn.linear import Linear
 from evergraph.nn.sage import MeanConvolution
+from graphs_to_draw import graph_of, path_pairs, random_graph
 
 close = torch.testing.assert_close
 seeds = st.integers(0, 10_000)
@@ -28,18 +29,13 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def graph_of(edges: list[tuple[int, int]], features: list[float]) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(edges, dtype=torch.int64).T,
-        features=torch.tensor(features)[:, None],
-        labels=torch.zeros(len(features), dtype=torch.int64),
-        undirected=True,
-    )
+def column(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32)[:, None]
 
 
 #  0 - 1 - 2, and in the second graph 3 apart
-PATH = graph_of([(0, 1), (1, 2)], [1.0, 2.0, 3.0])
-PATH_AND_ONE = graph_of([(0, 1), (1, 2)], [1.0, 2.0, 3.0, 5.0])
+PATH = graph_of(path_pairs(3), features=column(1, 2, 3))
+PATH_AND_ONE = graph_of(path_pairs(3), features=column(1, 2, 3, 5))
 
 
 def one_layer(backbone: Backbone) -> nn.Module:
@@ -112,7 +108,7 @@ def test_attention_by_hand() -> None:
     with torch.no_grad():
         layer.query.fill_(0.0)
         layer.key.fill_(log(2.0))
-    graph = graph_of([(0, 1), (1, 2)], [0.0, 1.0, 2.0])
+    graph = graph_of(path_pairs(3), 3)
     # weights before the softmax's denominator: 1, 2 and 4, whoever looks
     means = [(0 + 2) / 3, (0 + 2 + 8) / 7, (2 + 8) / 6]
     close(scores_of(backbone, graph), torch.tensor([[mean, 1 - 2 * mean] for mean in means]))
@@ -125,7 +121,7 @@ def test_scores_below_zero_count_a_fifth_by_hand() -> None:
     with torch.no_grad():
         layer.query.fill_(-5 * log(2.0))
         layer.key.fill_(0.0)
-    graph = graph_of([(0, 1)], [1.0, -3.0])
+    graph = graph_of([(0, 1)], features=column(1, -3))
     # node 0 sees -5 log 2 everywhere and node 1 +15 log 2: a plain mean for both, below and above
     close(scores_of(backbone, graph), torch.full((2, 2), -1.0))
     with torch.no_grad():
@@ -140,22 +136,16 @@ def test_attention_stays_finite_however_large_its_scores() -> None:
     layer = one_layer(backbone)
     with torch.no_grad():
         layer.key.fill_(1000.0)
-    graph = graph_of([(0, 1), (1, 2)], [-3.0, 1.0, 2.0])
+    graph = graph_of(path_pairs(3), features=column(-3, 1, 2))
     put(layer.linear, [[1.0], [2.0]], [0.0, 0.0])
     close(scores_of(backbone, graph), torch.tensor([[1.0, 2.0], [2.0, 4.0], [2.0, 4.0]]))
     backbone(backbone.prepare(graph)).sum().backward()
     assert all(bool(weight.grad.isfinite().all()) for weight in backbone.parameters())
 
 
-def random_graph(seed: int, *, undirected: bool, nodes: int = 12, dims: int = 5) -> Graph:
+def sparse_graph(seed: int, *, undirected: bool) -> Graph:
     """About three neighbours a node, and a few nodes without any."""
-    source = generator(seed)
-    return Graph.from_edges(
-        torch.randint(nodes - 2, (2, 3 * nodes), generator=source),
-        features=torch.randn(nodes, dims, generator=source),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
+    return random_graph(seed, edges=36, dims=5, apart=2, undirected=undirected)
 
 
 def attended(
@@ -170,7 +160,7 @@ def attended(
 def test_every_head_attends_by_a_softmax_over_its_own_part(
     seed: int, undirected: bool, heads: int
 ) -> None:
-    graph = random_graph(seed, undirected=undirected)
+    graph = sparse_graph(seed, undirected=undirected)
     matrix = normalised(graph, scheme="none")
     layer = HeadAttention(5, 8, heads=heads, generator=generator(seed))
     mapped = graph.features @ layer.linear.weight.T
@@ -189,7 +179,7 @@ def test_every_head_attends_by_a_softmax_over_its_own_part(
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds)
 def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
-    graph = random_graph(seed, undirected=True)
+    graph = sparse_graph(seed, undirected=True)
     matrix = normalised(graph, scheme="none")
     layer = OutputAttention(5, 3, generator=generator(seed))
     H = graph.features
@@ -201,7 +191,7 @@ def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds)
 def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
-    graph = random_graph(seed, undirected=False)
+    graph = sparse_graph(seed, undirected=False)
     H, source = graph.features, generator(seed)
     adjacency = SparseOperator.of(normalised(graph))
     i, j = adjacency.rows(), adjacency.matrix.col_indices().long()
@@ -226,7 +216,7 @@ def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
 @settings(max_examples=8, deadline=None)
 @given(seed=seeds)
 def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> None:
-    graph = random_graph(seed, undirected=True)
+    graph = sparse_graph(seed, undirected=True)
     A, H, source = normalised(graph), graph.features, generator(seed)
     gcn = GraphConvolution(5, outputs, bias=True, generator=source)
     close(gcn(SparseOperator.of(A), H), gcn.linear(A.to_dense() @ H))
@@ -237,7 +227,7 @@ def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> N
 
 
 def test_layers_follow_one_another_with_a_relu_between() -> None:
-    graph = random_graph(1, undirected=True)
+    graph = sparse_graph(1, undirected=True)
     backbone = GCN(hidden=7, layers=3)
     backbone.begin(5, generator=generator())
     backbone.grow(2, generator=generator())
@@ -259,7 +249,7 @@ both_ways = pytest.mark.parametrize("undirected", [True, False])
 
 @both_ways
 def test_gcn_is_pygs(undirected: bool) -> None:
-    graph = random_graph(0, undirected=undirected)
+    graph = sparse_graph(0, undirected=undirected)
     ours = GraphConvolution(5, 4, bias=True, generator=generator())
     theirs = GCNConv(5, 4)
     theirs.load_state_dict({"bias": ours.linear.bias, "lin.weight": ours.linear.weight})
@@ -269,7 +259,7 @@ def test_gcn_is_pygs(undirected: bool) -> None:
 
 @both_ways
 def test_sage_is_pygs(undirected: bool) -> None:
-    graph = random_graph(0, undirected=undirected)
+    graph = sparse_graph(0, undirected=undirected)
     ours = MeanConvolution(5, 4, generator=generator())
     theirs = SAGEConv(5, 4, aggr="mean")
     theirs.load_state_dict(
@@ -282,7 +272,7 @@ def test_sage_is_pygs(undirected: bool) -> None:
 
 @both_ways
 def test_gin_is_pygs(undirected: bool) -> None:
-    graph = random_graph(0, undirected=undirected)
+    graph = sparse_graph(0, undirected=undirected)
     ours = IsomorphismConvolution(5, 6, 4, generator=generator())
     theirs = GINConv(nn.Sequential(ours.first, nn.ReLU(), ours.second))
     adjacency = SparseOperator.of(normalised(graph, scheme="none"))
@@ -291,7 +281,7 @@ def test_gin_is_pygs(undirected: bool) -> None:
 
 @both_ways
 def test_gat_is_pygs(undirected: bool) -> None:
-    graph = random_graph(0, undirected=undirected)
+    graph = sparse_graph(0, undirected=undirected)
     ours = HeadAttention(5, 8, heads=2, generator=generator())
     theirs = GATConv(5, 4, heads=2)
     theirs.load_state_dict(

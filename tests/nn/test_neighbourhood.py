@@ -13,6 +13,7 @@ from evergraph.graphs import Graph, normalised, reach
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.nn import Backbone, backbones
 from evergraph.nn.neighbourhood import ALL, Neighbourhood, sample_neighbourhood
+from graphs_to_draw import graph_of, star_pairs
 
 GNNS = [name for name in backbones.names() if "fanout" in backbones.parameters(name)]
 every_gnn = pytest.mark.parametrize("name", GNNS)
@@ -27,18 +28,8 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def graph_of(edges: list[tuple[int, int]], *, features: Tensor | None = None) -> Graph:
-    features = torch.randn(6, 4, generator=generator()) if features is None else features
-    return Graph.from_edges(
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
-        features=features,
-        labels=torch.zeros(6, dtype=torch.int64),
-        undirected=True,
-    )
-
-
-#  a star: 0 in the middle, 1 to 5 around it
-STAR = graph_of([(0, leaf) for leaf in range(1, 6)])
+X = torch.randn(6, 4, generator=generator())
+STAR = graph_of(star_pairs(5), features=X)
 
 
 def drawn(
@@ -82,7 +73,7 @@ def test_layers_are_drawn_from_the_rows_outwards() -> None:
 def test_what_is_drawn_are_neighbours_each_once_and_no_more_than_asked(
     edges: list[tuple[int, int]], rows: list[int], seed: int, self_loops: bool, fanouts: list[int]
 ) -> None:
-    graph = graph_of(edges)
+    graph = graph_of(edges, features=X)
     around = drawn(graph, rows, fanouts, seed=seed, self_loops=self_loops)
     whole = normalised(graph, self_loops=self_loops, scheme="none").to_dense()
     assert around.nodes[: len(rows)].tolist() == rows
@@ -160,7 +151,7 @@ def learned(backbone: Backbone, graph: Graph, rows: Tensor) -> list[Tensor]:
 def test_with_all_neighbours_scores_and_gradients_are_the_whole_graphs(
     name: str, edges: list[tuple[int, int]], rows: list[int], layers: int, sparse: bool
 ) -> None:
-    graph = graph_of(edges, features=torch.eye(6, 60) * 3.0 if sparse else None)
+    graph = graph_of(edges, features=torch.eye(6, 60) * 3.0 if sparse else X)
     if sparse:
         graph = graph.with_features(graph.features.to_sparse_csr())
     wanted = torch.tensor(rows)
@@ -181,7 +172,7 @@ def test_few_neighbours_train_every_weight(name: str) -> None:
 
 @every_gnn
 def test_nodes_without_neighbours_can_be_drawn_around(name: str) -> None:
-    lonely = graph_of([])
+    lonely = graph_of([], features=X)
     wanted = torch.tensor([2, 5])
     sampled = learned(ready(name, lonely, fanout=(1, 1)), lonely, wanted)
     close(sampled, learned(ready(name, lonely), lonely, wanted))

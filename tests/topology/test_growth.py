@@ -8,26 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import Graph
 from evergraph.topology import EmbeddingCache, topologies
 from evergraph.topology.growth import affected_nodes, encode_nodes, grown_embeddings
+from graphs_to_draw import graph_of, path_pairs
 
 NODES = 12
 every_topology = pytest.mark.parametrize("name", topologies.names())
 
 
-def graph_of(pairs: list[tuple[int, int]], nodes: int, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.randn(nodes, 3, generator=torch.Generator().manual_seed(nodes)),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
-
-
+X = torch.randn(NODES, 3, generator=torch.Generator().manual_seed(NODES))
 #  0 - 1 - 2 - ... - 9, and the same with every arrow to the right
-PATH = graph_of([(i, i + 1) for i in range(9)], 10)
-ARROWS = graph_of([(i, i + 1) for i in range(9)], 10, undirected=False)
+PATH = graph_of(path_pairs(10), features=X[:10])
+ARROWS = graph_of(path_pairs(10), features=X[:10], undirected=False)
 
 pairs = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=20)
 arrivals = st.sets(st.integers(0, 11), max_size=8)
@@ -69,7 +61,7 @@ def test_along_arrows_only_those_change_that_features_flow_to(
 def test_grown_embeddings_are_those_computed_from_scratch(
     name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int
 ) -> None:
-    graph, old = graph_of(pairs, NODES, undirected=undirected), others(new)
+    graph, old = graph_of(pairs, features=X, undirected=undirected), others(new)
     encoder = topologies.make(name, hops=hops)
     known = encoder.encode(graph.subgraph(old))
     growth = grown_embeddings(encoder, graph, known=known, old=old)
@@ -88,7 +80,10 @@ def test_grown_embeddings_are_those_computed_from_scratch(
 def test_some_nodes_are_encoded_from_what_lies_around_them(
     name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool
 ) -> None:
-    graph, asked = graph_of(pairs, NODES, undirected=undirected), torch.tensor(sorted(nodes)).long()
+    graph, asked = (
+        graph_of(pairs, features=X, undirected=undirected),
+        torch.tensor(sorted(nodes)).long(),
+    )
     encoder = topologies.make(name)
     torch.testing.assert_close(
         encode_nodes(encoder, graph, asked), encoder.encode(graph)[asked], atol=1e-5, rtol=1e-5

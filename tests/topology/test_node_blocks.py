@@ -10,6 +10,7 @@ from evergraph.core.engine import LocalEngine
 from evergraph.core.ray_transport import pack
 from evergraph.graphs import Graph, propagate, smoother
 from evergraph.topology.node_blocks import BLOCKS_A_WORKER, node_blocks, smooth_rows
+from graphs_to_draw import graph_of, path_pairs
 
 
 class Several(LocalEngine):
@@ -18,33 +19,29 @@ class Several(LocalEngine):
     workers = 2
 
 
-def path(nodes: int = 4) -> Graph:
-    """Return 0 - 1 - 2 - ..."""
-    edges = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
-    labels = torch.zeros(nodes, dtype=torch.long)
-    return Graph.from_edges(edges, features=torch.eye(nodes), labels=labels, undirected=True)
+PATH, LONG = graph_of(path_pairs(4), 4), graph_of(path_pairs(40), 40)
 
 
 def test_a_hop_on_a_path_by_hand() -> None:
     # With self-loops degrees are 2, 3, 3, 2: node 1 gets 6/√6 + 6/3 + 0/3.
-    blocks = node_blocks(path(), engine=Several())
+    blocks = node_blocks(PATH, engine=Several())
     found = blocks.product(torch.tensor([[6.0], [6.0], [0.0], [0.0]]))
     six = 6 / 6**0.5
     torch.testing.assert_close(found, torch.tensor([[3 + six], [six + 2], [2.0], [0.0]]))
 
 
 def test_a_block_holds_its_own_rows_alone() -> None:
-    blocks = node_blocks(path(40), engine=Several())
+    blocks = node_blocks(LONG, engine=Several())
     assert 1 < len(blocks.blocks) <= BLOCKS_A_WORKER * 2
     sent = [pack(block).values["indices"].values["array"].values for block in blocks.blocks]
-    assert torch.equal(torch.cat([torch.from_numpy(part) for part in sent]), path(40).indices)
-    assert max(map(len, sent)) <= 2 * len(path(40).indices) / len(sent)
+    assert torch.equal(torch.cat([torch.from_numpy(part) for part in sent]), LONG.indices)
+    assert max(map(len, sent)) <= 2 * len(LONG.indices) / len(sent)
     assert not any(block.left.numel() == 40 for block in blocks.blocks)
 
 
 def test_a_block_gives_its_rows_and_no_others() -> None:
-    whole = smoother(path(40))
-    blocks = node_blocks(path(40), engine=Several())
+    whole = smoother(LONG)
+    blocks = node_blocks(LONG, engine=Several())
     block, features = blocks.blocks[1], torch.arange(40.0)[:, None]
     found = smooth_rows(block, features=features, right=blocks.right, scale=2.0)
     rows = slice(block.first, block.first + len(block.left))
@@ -72,6 +69,6 @@ def test_products_are_those_of_one_process(
 
 def test_the_result_goes_where_it_is_told_to() -> None:
     out = torch.full((4, 4), torch.nan)
-    blocks = node_blocks(path(), engine=LocalEngine())
+    blocks = node_blocks(PATH, engine=LocalEngine())
     assert blocks.product(torch.eye(4), out=out) is out
-    torch.testing.assert_close(out, smoother(path()).matrix.to_dense())
+    torch.testing.assert_close(out, smoother(PATH).matrix.to_dense())

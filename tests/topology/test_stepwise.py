@@ -18,6 +18,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
 from evergraph.topology.stepwise import coefficients
+from graphs_to_draw import random_graph
 
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -27,16 +28,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("s2gc", {"alpha": 0.4}),
 ]
 every_case = pytest.mark.parametrize(("name", "parameters"), CASES)
-
-
-def random_graph(seed: int, *, undirected: bool, nodes: int = 12) -> Graph:
-    generator = torch.Generator().manual_seed(seed)
-    return Graph.from_edges(
-        torch.randint(nodes, (2, 20), generator=generator),
-        features=torch.randn(nodes, 3, generator=generator),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
 
 
 def by_steps(topology: Any, graph: Graph, adjacency: Smoother) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, covered_nodes, estimate_reach_sizes, reach, reach_sizes
+from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_sizes
 from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.kernels.numba_ego import search
 from evergraph.graphs.reach import cost as reach_cost
@@ -22,19 +22,10 @@ from evergraph.graphs.reach import search as searched_reach
 from evergraph.graphs.reach.cost import ReachCost, search_costs, walk_counts
 from evergraph.graphs.reach.reach import reach_blocks, reaching_nodes
 from evergraph.graphs.reach.search import searched_sizes
+from graphs_to_draw import Pairs, graph_of, path_pairs, ring_pairs, star_pairs
 
-Pairs = list[tuple[int, int]]
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
 node_lists = st.lists(st.integers(0, 5), max_size=8)
-
-
-def graph_of(pairs: Pairs, nodes: int = 6, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.eye(nodes),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
 
 
 def walks(pairs: Pairs, hops: int, *, undirected: bool) -> Tensor:
@@ -52,8 +43,8 @@ def lists(found: list[Tensor]) -> list[list[int]]:
     return [nodes.tolist() for nodes in found]
 
 
-PATH = graph_of([(0, 1), (1, 2), (2, 3), (3, 4)])  # 0 - 1 - 2 - 3 - 4, and 5 apart
-STAR = graph_of([(0, leaf) for leaf in range(1, 6)])  # 1 .. 5 around 0
+PATH = graph_of(path_pairs(5))  # 0 - 1 - 2 - 3 - 4, and 5 apart
+STAR = graph_of(star_pairs(5))  # 1 .. 5 around 0
 ENDS = torch.tensor([4, 0, 5])
 
 
@@ -89,7 +80,7 @@ def test_covered_nodes_by_hand() -> None:
 
 
 def test_a_node_reaches_those_that_flow_into_it() -> None:
-    chain = graph_of([(0, 1), (1, 2)], undirected=False)  # 0 -> 1 -> 2
+    chain = graph_of(path_pairs(3), undirected=False)  # 0 -> 1 -> 2
     assert lists(reach(chain, torch.tensor([0, 1, 2]), hops=2)) == [[0], [0, 1], [0, 1, 2]]
     assert covered_nodes(chain, torch.tensor([1]), hops=2).tolist() == [1, 1, 0, 0, 0, 0]
     assert reaching_nodes(chain, torch.tensor([1]), hops=2).tolist() == [0, 1, 1, 0, 0, 0]
@@ -194,7 +185,7 @@ def test_a_search_finds_what_products_do(
 
 
 def test_a_search_still_counts_after_its_marks_were_wiped() -> None:
-    ring = graph_of([(node, (node + 1) % 600) for node in range(600)], nodes=600)
+    ring = graph_of(ring_pairs(600), 600)
     sizes = np.empty(600, dtype=np.int64)
     search(ring.indptr.numpy(), ring.indices.numpy(), np.arange(600), 2, sizes, 0, 600)
     assert set(sizes.tolist()) == {5}
@@ -236,7 +227,7 @@ def test_the_choice_is_made_from_the_cost_and_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     draw = torch.Generator().manual_seed(0)
-    graph = graph_of(torch.randint(200, (600, 2), generator=draw).tolist(), nodes=200)
+    graph = graph_of(torch.randint(200, (600, 2), generator=draw).tolist(), 200)
     nodes = torch.arange(200)
     exact = reach_sizes(graph, nodes, hops=2, method="exact")
     rounded = estimate_reach_sizes(graph, nodes, hops=2).round().long()

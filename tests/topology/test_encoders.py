@@ -18,25 +18,11 @@ from evergraph.core.resources import Resources
 from evergraph.core.shelf import Shelf
 from evergraph.graphs import Graph, reach
 from evergraph.topology import EmbeddingCache, MixHop, topologies
+from graphs_to_draw import graph_of, path_pairs, random_graph
 
 #  0 - 1 - 2   and 3 apart; degrees with self-loops 2, 3, 2, 1
-PATH = Graph.from_edges(
-    torch.tensor([[0, 1], [1, 2]]),
-    features=torch.tensor([[1.0], [2.0], [4.0], [8.0]]),
-    labels=torch.tensor([0, 0, 1, 1]),
-    undirected=True,
-)
+PATH = graph_of(path_pairs(3), features=torch.tensor([[1.0], [2.0], [4.0], [8.0]]))
 S6 = 6**-0.5
-
-
-def random_graph(seed: int, nodes: int = 12, edges: int = 20, dims: int = 3) -> Graph:
-    generator = torch.Generator().manual_seed(seed)
-    return Graph.from_edges(
-        torch.randint(nodes, (2, edges), generator=generator),
-        features=torch.randn(nodes, dims, generator=generator),
-        labels=torch.randint(3, (nodes,), generator=generator),
-        undirected=True,
-    )
 
 
 # One hop of Â x by hand: row 0 = x0/2 + x1/√6, row 1 = x0/√6 + x1/3 + x2/√6, and so on.
@@ -126,7 +112,7 @@ def test_every_registered_topology_has_a_hand_computed_case() -> None:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_permutation_equivariance(name: str, seed: int) -> None:
-    graph = random_graph(seed)
+    graph = random_graph(seed, classes=3)
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
     encoder = topologies.make(name)
     torch.testing.assert_close(

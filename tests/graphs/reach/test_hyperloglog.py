@@ -23,19 +23,11 @@ from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.graphs.kernels.torch_max import piecewise_max
 from evergraph.graphs.reach import hyperloglog
 from evergraph.graphs.reach.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64
+from graphs_to_draw import graph_of, star_pairs
 
 NODES = 12
 pairs = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=40)
 EVERYONE = torch.arange(NODES)
-
-
-def graph_of(edges: Sequence[tuple[int, int]], *, nodes: int = NODES, both: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.zeros(nodes, 1),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=both,
-    )
 
 
 def from_sets(graph: Graph, nodes: Tensor, hops: int, registers: int) -> Tensor:
@@ -129,7 +121,7 @@ def test_estimates_are_without_bias_and_as_sharp_as_they_should_be(size: int) ->
 
 
 def test_hops_of_none_and_one_are_exact() -> None:
-    star = graph_of([(0, leaf) for leaf in range(1, 6)])
+    star = graph_of(star_pairs(5), NODES)
     nodes = torch.tensor([3, 0, 0, 7])
     assert estimate_reach_sizes(star, nodes, hops=0).tolist() == [1, 1, 1, 1]
     assert estimate_reach_sizes(star, nodes, hops=1).tolist() == [2, 6, 6, 1]
@@ -139,7 +131,7 @@ def test_hops_of_none_and_one_are_exact() -> None:
 
 def test_an_estimate_stays_between_what_is_known() -> None:
     # 8 registers say little: unbounded, the middle of a star of 200 would be off by a lot
-    star = graph_of([(0, leaf) for leaf in range(1, 200)], nodes=200)
+    star = graph_of(star_pairs(199), 200)
     sizes = estimate_reach_sizes(star, torch.arange(200), hops=2, registers=8)
     assert float(sizes[0]) == 200  # has 199 neighbours, and there are no more nodes
     assert float(sizes.min()) >= 2
@@ -152,7 +144,7 @@ def test_counters_hold_exactly_who_is_within_reach(kernel: str, both: bool, hops
     @settings(max_examples=12, deadline=None)
     @given(edges=pairs, registers=st.sampled_from([8, 16, 64]))
     def check(edges: list[tuple[int, int]], registers: int) -> None:
-        graph = graph_of(edges, both=both)
+        graph = graph_of(edges, NODES, undirected=both)
         nodes = torch.tensor([11, 0, 5, 5, 3])
         found = estimate_reach_sizes(graph, nodes, hops=hops, registers=registers)
         assert found.equal(from_sets(graph, nodes, hops, registers))
@@ -165,7 +157,7 @@ def test_how_the_work_is_cut_changes_no_bit(
     kernel: str, limit: int, wide: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = torch.Generator().manual_seed(3)
-    graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), nodes=40)
+    graph = graph_of(torch.randint(40, (90, 2), generator=draw).tolist(), 40)
     nodes = torch.randperm(40, generator=draw)[:25]
     whole = estimate_reach_sizes(graph, nodes, hops=3, registers=64)
     monkeypatch.setattr(row_sweep, "BLOCK_ENTRIES", limit)
@@ -179,7 +171,7 @@ def test_how_the_work_is_cut_changes_no_bit(
 
 
 def test_blocks_leave_no_worker_idle_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = graph_of([])
+    graph = graph_of([], NODES)
     assert hyperloglog._blocks(graph, 512, Resources()) == [(0, 256), (256, 256)]
     three = hyperloglog._blocks(graph, 512, Resources(engine=Scattered()))
     assert three == [(0, 128), (128, 128), (256, 128), (384, 128)]
@@ -191,18 +183,20 @@ def test_blocks_leave_no_worker_idle_and_fit(monkeypatch: pytest.MonkeyPatch) ->
 def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Resources, "left", 100)
     with pytest.raises(ResourceError, match="estimating reach takes"):
-        estimate_reach_sizes(graph_of([(0, 1)]), EVERYONE, hops=2, resources=Resources(memory=1))
+        estimate_reach_sizes(
+            graph_of([(0, 1)], NODES), EVERYONE, hops=2, resources=Resources(memory=1)
+        )
 
 
 @pytest.mark.parametrize("registers", [0, 4, 100, 1 << 16, 64.0])
 def test_registers_are_a_power_of_two(registers: Any) -> None:
     with pytest.raises(ConfigurationError, match="registers must be a power of two from 8"):
-        estimate_reach_sizes(graph_of([]), EVERYONE, hops=2, registers=registers)
+        estimate_reach_sizes(graph_of([], NODES), EVERYONE, hops=2, registers=registers)
 
 
 def test_a_graph_in_files_has_the_same_estimates(tmp_path: Path, kernel: str) -> None:
     draw = torch.Generator().manual_seed(0)
-    graph = graph_of(torch.randint(5000, (20_000, 2), generator=draw).tolist(), nodes=5000)
+    graph = graph_of(torch.randint(5000, (20_000, 2), generator=draw).tolist(), 5000)
     writer = GraphFolderWriter(tmp_path / "graph")
     for name in ("indptr", "indices", "features", "labels"):
         array = getattr(graph, name)
@@ -231,7 +225,7 @@ def test_maxima_of_long_runs_are_found_piece_by_piece(lengths: list[int], seed: 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_gives_the_same_bits() -> None:
     draw = torch.Generator().manual_seed(3)
-    graph = graph_of(torch.randint(300, (900, 2), generator=draw).tolist(), nodes=300)
+    graph = graph_of(torch.randint(300, (900, 2), generator=draw).tolist(), 300)
     nodes = torch.randperm(300, generator=draw)[:120]
     for hops in (0, 1, 2, 3):
         here = estimate_reach_sizes(graph, nodes, hops=hops)

@@ -17,8 +17,8 @@ from scipy.sparse.csgraph import shortest_path
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, forman_curvature, ollivier_curvature
+from graphs_to_draw import Pairs, graph_of, ring_pairs, star_pairs
 
-Pairs = list[tuple[int, int]]
 Matrix = npt.NDArray[np.float64]
 REFERENCE = json.loads((Path(__file__).parent / "curvature_reference.json").read_text())["graphs"]
 NODES = 8
@@ -28,21 +28,12 @@ shares = st.floats(0, 1) | st.floats(0, 0.34)
 SQUARES = [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4), (4, 5), (5, 3)]  # two that share the edge 2 - 3
 
 
-def graph_of(pairs: Pairs, nodes: int = NODES, *, undirected: bool = True) -> Graph:
-    return Graph.from_edges(
-        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T,
-        features=torch.zeros(nodes, 1),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-        undirected=undirected,
-    )
-
-
 def complete(nodes: int) -> Graph:
     return graph_of(list(combinations(range(nodes), 2)), nodes)
 
 
 def cycle(nodes: int) -> Graph:
-    return graph_of([(node, (node + 1) % nodes) for node in range(nodes)], nodes)
+    return graph_of(ring_pairs(nodes), nodes)
 
 
 def torus(side: int) -> Graph:
@@ -132,7 +123,7 @@ def test_trees(degrees: tuple[int, int]) -> None:
 
 
 def test_a_star() -> None:
-    star = graph_of([(0, leaf) for leaf in range(1, 6)], 6)
+    star = graph_of(star_pairs(5))
     assert ollivier_curvature(star, alpha=0.0).tolist() == [0] * 10
     assert ollivier_curvature(star).tolist() == pytest.approx([1 / 5] * 10)
     assert forman_curvature(star).tolist() == [4 - 5 - 1] * 10
@@ -147,7 +138,7 @@ def test_the_grid_is_flat(alpha: float) -> None:
 
 
 def test_a_cube() -> None:
-    cube = graph_of([(a, a ^ bit) for a in range(8) for bit in (1, 2, 4)])
+    cube = graph_of([(a, a ^ bit) for a in range(8) for bit in (1, 2, 4)], NODES)
     # alpha = 0: everything moves one step; alpha = 0.5: 1/3 from u to v, 1/6 on each other side
     assert ollivier_curvature(cube, alpha=0.0).tolist() == [0] * 24
     assert ollivier_curvature(cube).tolist() == pytest.approx([1 - 1 / 3 - 2 / 6] * 24)
@@ -185,7 +176,7 @@ def test_graph_ricci_curvature_agrees(name: str) -> None:
 @example(pairs=SQUARES, alpha=0.2)
 @example(pairs=SQUARES, alpha=1.0)
 def test_ollivier_equals_the_linear_programme(pairs: Pairs, alpha: float) -> None:
-    graph = graph_of(pairs)
+    graph = graph_of(pairs, NODES)
     found = by_edge(graph, ollivier_curvature(graph, alpha=alpha))
     assert found == pytest.approx(by_linear_programme(pairs, alpha, 3), abs=1e-6)
 
@@ -194,7 +185,7 @@ def test_ollivier_equals_the_linear_programme(pairs: Pairs, alpha: float) -> Non
 @given(pairs=pairs, alpha=shares)
 @example(pairs=SQUARES, alpha=0.5)
 def test_beyond_the_limit_three_counts_as_two(pairs: Pairs, alpha: float) -> None:
-    graph = graph_of(pairs)
+    graph = graph_of(pairs, NODES)
     found = by_edge(graph, ollivier_curvature(graph, alpha=alpha, most_walks=0))
     exact, short = (by_linear_programme(pairs, alpha, longest) for longest in (3, 2))
     for edge, value in found.items():
@@ -205,7 +196,7 @@ def test_beyond_the_limit_three_counts_as_two(pairs: Pairs, alpha: float) -> Non
 @settings(max_examples=40, deadline=None)
 @given(pairs=pairs)
 def test_forman_counts_triangles(pairs: Pairs) -> None:
-    graph = graph_of(pairs)
+    graph = graph_of(pairs, NODES)
     near = [set(graph.neighbours(node).tolist()) for node in range(NODES)]
     expected = {
         (u, v): 4 - len(near[u]) - len(near[v]) + 3 * len(near[u] & near[v])
@@ -218,8 +209,8 @@ def test_forman_counts_triangles(pairs: Pairs) -> None:
 @settings(max_examples=25, deadline=None)
 @given(pairs=pairs, order=st.permutations(range(NODES)), alpha=shares)
 def test_names_and_directions_do_not_matter(pairs: Pairs, order: list[int], alpha: float) -> None:
-    graph = graph_of(pairs)
-    renamed = graph_of([(order[source], order[target]) for source, target in pairs])
+    graph = graph_of(pairs, NODES)
+    renamed = graph_of([(order[source], order[target]) for source, target in pairs], NODES)
     for values, others in (
         (forman_curvature(graph), forman_curvature(renamed)),
         (ollivier_curvature(graph, alpha=alpha), ollivier_curvature(renamed, alpha=alpha)),
@@ -234,7 +225,7 @@ def test_names_and_directions_do_not_matter(pairs: Pairs, order: list[int], alph
 @settings(max_examples=25, deadline=None)
 @given(pairs=pairs)
 def test_a_directed_graph_has_the_curvature_of_its_undirected_edges(pairs: Pairs) -> None:
-    directed, both = graph_of(pairs, undirected=False), graph_of(pairs)
+    directed, both = graph_of(pairs, NODES, undirected=False), graph_of(pairs, NODES)
     for curvature in (forman_curvature, ollivier_curvature):
         expected = by_edge(both, curvature(both))
         found = by_edge(directed, curvature(directed))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FATAL = [
     ("evergraph.online.folder.snapshot:save_file", 1),
     *(("evergraph.online.folder.snapshot:sync", call) for call in range(1, 6)),
