@@ -28,6 +28,7 @@ from evergraph.experiments.result import PHASES
 
 WIDTHS = (2048, 4096, 8192)
 QUICK_WIDTHS = (128, 256)
+QUICK_EPOCHS = 5
 BASE = "tem, the paper's recipe"
 
 
@@ -48,8 +49,8 @@ class Row:
     kept: int
 
 
-def contenders(widths: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Return the configurations that take turns, by name."""
+def contenders(widths: Sequence[int], *, epochs: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return the configurations that take turns, by name; the recipes' own epochs unless given."""
     closed = {
         f"analytic, width {width}": {
             "method": "analytic",
@@ -57,7 +58,11 @@ def contenders(widths: Sequence[int]) -> dict[str, dict[str, Any]]:
         }
         for width in widths
     }
-    return {BASE: read_preset("paper"), "tem, the default recipe": {"method": "tem"}, **closed}
+    replayed = {BASE: read_preset("paper"), "tem, the default recipe": {"method": "tem"}}
+    if epochs is not None:
+        few = {"training": {"epochs": epochs}}
+        replayed = {name: merged(values, few) for name, values in replayed.items()}
+    return {**replayed, **closed}
 
 
 @denormals_flushed()
@@ -79,8 +84,9 @@ def measure(case: str, values: Mapping[str, Any]) -> Row:
 
 def tables(options: Options) -> list[Table]:
     """Measure everything, one stream after the other."""
-    case = CASES["synthetic-5000" if options.quick else "wordnet"]
-    configurations = contenders(QUICK_WIDTHS if options.quick else WIDTHS)
+    case = CASES["synthetic-500" if options.quick else "wordnet"]
+    quick = contenders(QUICK_WIDTHS, epochs=QUICK_EPOCHS)
+    configurations = quick if options.quick else contenders(WIDTHS)
     rows = {
         name: in_own_process(measure, case.name, values) for name, values in configurations.items()
     }

@@ -1,14 +1,17 @@
-"""Graphs and streams that several tests learn from."""
+"""Graphs that several tests learn from, the command line, a browser and a cluster."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evergraph.cli.app import main
 from evergraph.core import plugins
 from evergraph.core.ray_engine import RayEngine
 from evergraph.datasets import datasets, load
@@ -19,6 +22,14 @@ from evergraph.nn import backbones
 from evergraph.topology import topologies
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+CHROMIUM = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+Call = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +69,58 @@ def ray_engine() -> Iterator[RayEngine]:
         pytest.skip("Ray is not installed: pip install 'evergraph[cluster]'")
     with RayEngine(workers=2, store=200_000_000) as engine:
         yield engine
+
+
+@pytest.fixture
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Call:
+    """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
+        capfd.readouterr()
+        code: object = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capfd.readouterr()
+        assert code == expect, err
+        return out, err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Debian's chromium, driven by selenium, that notes what is requested and said."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for option in CHROMIUM:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
+def seen_as(chromium: Any) -> Callable[[int, str], Any]:
+    """Return what gives the browser's window a width and asks for a light or a dark scheme."""
+
+    def dressed(width: int, scheme: str) -> Any:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in media.items()]
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        return chromium
+
+    return dressed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,17 @@ def load(monkeypatch: pytest.MonkeyPatch):
         return importlib.import_module(f"benchmarks.{name}")
 
     return module
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch):
+    """Return what has a benchmark measure in this process: starting another takes seconds."""
+
+    def measured_here(bench: ModuleType) -> ModuleType:
+        monkeypatch.setattr(bench, "in_own_process", lambda function, *given: function(*given))
+        return bench
+
+    return measured_here
 
 
 def test_table_is_markdown(load):
@@ -50,6 +62,10 @@ def test_interleaved_runs_every_contender_every_round(load):
 def test_extra_peak_sees_what_is_allocated(load):
     size = 64_000_000
     assert load("measure").extra_peak(lambda: torch.ones(size // 4)) > size // 2
+
+
+def test_a_process_of_its_own_is_a_child(load):
+    assert load("measure").in_own_process(os.getppid) == os.getpid()
 
 
 def test_random_words_are_sound(load):
@@ -230,13 +246,14 @@ def test_methods_quick(load):
     assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"
 
 
-def test_closed_form_quick(load):
-    bench = load("closed_form")
+def test_closed_form_quick(load, here):
+    bench = here(load("closed_form"))
     (table,) = bench.tables(load("measure").Options(quick=True))
     assert next(cells[0] for cells in table.rows) == bench.BASE
     assert len(table.rows) == 2 + len(bench.QUICK_WIDTHS)
     faster = {cells[0]: cells[5] for cells in table.rows}
     assert faster[bench.BASE] == "1.00x"
+    assert bench.contenders((8,))[bench.BASE]["training"]["epochs"] == 200  # unless quick
     assert all(len(cells) == len(table.columns) for cells in table.rows)
 
 
@@ -253,8 +270,8 @@ def test_twins(load):
 
 
 @pytest.mark.parametrize("ids", ["numbers", "names"])
-def test_importing(load, ids):
-    bench = load("importing")
+def test_importing(load, here, ids):
+    bench = here(load("importing"))
     row = bench.measure(2_000, ids, rounds=1)
     assert set(row.seconds) == set(row.peak) == set(bench.WAYS)
     table = bench.table([row])
@@ -268,9 +285,8 @@ def test_importing_refuses_graphs_that_differ(load):
         load("importing").check(graph, graph.without_labels())
 
 
-def test_reach_at_scale(load, monkeypatch):
-    bench = load("reach_at_scale")
-    monkeypatch.setattr(bench, "in_own_process", lambda function, *given: function(*given))
+def test_reach_at_scale(load, here, monkeypatch):
+    bench = here(load("reach_at_scale"))
     monkeypatch.setitem(bench.CASES, "synthetic-300000", bench.CASES[TINY])
     errors = bench.error_table(TINY, rounds=1)
     assert [cells[0] for cells in errors.rows][:2] == ["exact, search", "exact, products"]

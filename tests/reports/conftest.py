@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from evergraph.experiments.spread import spread
+from evergraph.reports import collect, write_report
+from evergraph.reports.gallery import Gallery, gallery
+from evergraph.reports.runs import grouped
 
 WriteRun = Callable[..., Path]
 
@@ -89,4 +93,19 @@ def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path
     write_run(folder, "plain", [0.75, 0.875, 0.75], setting="task-il", kept=20_000_000)
     write_run(folder, "single", [1.0], dataset="other_&_graph", kept=0)
     write_run(folder, "single", [0.625], dataset="other_&_graph", setting="task-il", kept=123)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drawn(bench: Path) -> Gallery:
+    """All figures of those runs, drawn once: that takes seconds."""
+    return gallery(grouped(collect(bench), bench))
+
+
+@pytest.fixture(scope="session")
+def reported(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those runs with their report, in a folder whose name must be escaped."""
+    folder = tmp_path_factory.mktemp("reported") / "a <b> & c"
+    shutil.copytree(bench, folder)
+    write_report(collect(folder), folder)
     return folder

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from evergraph.cli.app import main
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
@@ -25,28 +24,11 @@ READ, WRITE = "r" * 20, "w" * 20
 Call = Callable[..., tuple[str, str]]
 
 
-@pytest.fixture
-def call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Call:
-    """Run ``evergraph ...`` in a folder with two tables."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _two_tables(tmp_path: Path) -> None:
+    """Lay two tables where commands are called."""
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
-
-    def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
-        capfd.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        assert code == expect, err
-        return out, err
-
-    return run
 
 
 @pytest.fixture

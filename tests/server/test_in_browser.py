@@ -1,9 +1,8 @@
-"""The page in a real browser: Debian's chromium, driven by selenium."""
+"""The page in a real browser."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,19 +16,6 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.tokens import Tokens
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="no chromium and chromedriver: apt-get install chromium chromium-driver",
-)
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)
 CLASSES = ("biology", "<b>physics</b>", "history", "law", 5)
 READ = "r" * 20
 
@@ -69,18 +55,6 @@ def url(folder: LearnerFolder, live: Any) -> str:
     return str(live(create_app(folder)))
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in OPTIONS:
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def wait(chromium: Any) -> Callable[[str], Any]:
     """Return what waits until some JavaScript is true, and returns it."""
@@ -95,12 +69,9 @@ def wait(chromium: Any) -> Callable[[str], Any]:
 
 
 @pytest.fixture
-def show(chromium: Any, url: str, wait: Any) -> Callable[..., Any]:
+def show(chromium: Any, seen_as: Any, url: str, wait: Any) -> Callable[..., Any]:
     def opened(*, width: int = 1400, scheme: str = "light", at: str = url) -> Any:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        seen_as(width, scheme)
         chromium.get_log("performance"), chromium.get_log("browser")
         chromium.get(at + "/")
         if at == url:

@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,13 +15,8 @@ from evergraph.reports.figures.accuracy_matrix import mean_matrix
 from evergraph.reports.figures.inline_svg import inline_svg
 from evergraph.reports.figures.labels import Box, place_labels, spread_apart
 from evergraph.reports.figures.look import looks_of
-from evergraph.reports.gallery import Gallery, gallery
+from evergraph.reports.gallery import Gallery
 from evergraph.reports.runs import grouped
-
-
-@pytest.fixture(scope="module")
-def drawn(bench: Path) -> Gallery:
-    return gallery(grouped(collect(bench), bench))
 
 
 def test_every_group_and_every_run_is_drawn(drawn: Gallery) -> None:

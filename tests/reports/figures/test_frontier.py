@@ -15,7 +15,7 @@ from evergraph.reports import collect, write_report
 from evergraph.reports.figures import BYTES, SECONDS, frontier, memory_accuracy
 from evergraph.reports.figures.log_axis import log_span, log_ticks
 from evergraph.reports.figures.look import looks_of
-from evergraph.reports.gallery import gallery
+from evergraph.reports.gallery import Gallery, gallery
 from evergraph.reports.runs import Group, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]
@@ -113,10 +113,8 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
     assert all(low <= tick <= high for tick in ticks)
 
 
-def test_only_kin_are_drawn_and_only_then_is_there_a_section(
-    folder: Path, bench: Path, tmp_path: Path
-) -> None:
-    assert gallery(grouped(collect(bench), bench)).frontier == ()
+def test_only_kin_are_drawn_and_only_then_is_there_a_section(folder: Path, drawn: Gallery) -> None:
+    assert drawn.frontier == ()
     page = write_report(collect(folder), folder).read_text("utf-8")
     assert '<section id="frontier">' in page
     for price in ("bytes", "seconds"):
@@ -130,9 +128,9 @@ def test_the_scatter_names_each_family_once(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_a_scatter_of_too_many_names_is_left_out(
-    tmp_path: Path, write_run: Callable[..., Path]
+    tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in range(21):
+    monkeypatch.setitem(gallery.__globals__, "MOST_NAMES", 2)
+    for place, figures in enumerate((2, 2, 0)):  # local and global
         write_run(tmp_path, f"m{place}", [0.5])
-    groups = grouped(collect(tmp_path), tmp_path)
-    assert gallery(groups).memory == ()
+        assert len(gallery(grouped(collect(tmp_path), tmp_path)).memory) == figures

@@ -1,10 +1,9 @@
-"""The page in a real browser: Debian's chromium, driven by selenium."""
+"""The page in a real browser."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +11,18 @@ import pytest
 
 from evergraph.reports import collect, write_report
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="no chromium and chromedriver: apt-get install chromium chromium-driver",
-)
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)
 
-
-@pytest.fixture(scope="module")
-def page(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("browser") / "bench"
-    shutil.copytree(bench, folder)
-    return write_report(collect(folder), folder)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in OPTIONS:
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+@pytest.fixture
+def page(reported: Path) -> Path:
+    return reported / "report.html"
 
 
 @pytest.fixture
-def show(chromium: Any, page: Path) -> Callable[..., Any]:
+def show(seen_as: Any, page: Path) -> Callable[..., Any]:
     def opened(*, width: int = 1600, scheme: str = "light") -> Any:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
-        features = [{"name": name, "value": value} for name, value in media.items()]
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        chromium.get(page.as_uri())
-        return chromium
+        browser = seen_as(width, scheme)
+        browser.get(page.as_uri())
+        return browser
 
     return opened
 

@@ -18,16 +18,8 @@ from evergraph.reports.table import percent
 
 
 @pytest.fixture(scope="module")
-def folder(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("page") / "a <b> & c"
-    shutil.copytree(bench, copy)
-    write_report(collect(copy), copy)
-    return copy
-
-
-@pytest.fixture(scope="module")
-def page(folder: Path) -> str:
-    return (folder / "report.html").read_text("utf-8")
+def page(reported: Path) -> str:
+    return (reported / "report.html").read_text("utf-8")
 
 
 class Reader(HTMLParser):
@@ -54,10 +46,10 @@ class Reader(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_every_run_is_in_the_page_with_its_numbers(folder: Path, page: str) -> None:
+def test_every_run_is_in_the_page_with_its_numbers(reported: Path, page: str) -> None:
     table = page[page.index('<table id="table-summary"') :]
     rows = re.findall(r"<tr[^>]*>(<td>.*?)</tr>", table[: table.index("</table>")])
-    runs = collect(folder)
+    runs = collect(reported)
     assert len(rows) == len(runs)
     for run in runs:
         start = "".join(f"<td>{escape(t)}</td>" for t in (run.method, run.dataset, run.setting))
@@ -93,13 +85,13 @@ def test_configurations_versions_and_machine_are_told(page: str) -> None:
         assert told in page
 
 
-def test_the_same_runs_give_the_same_bytes(folder: Path) -> None:
+def test_the_same_runs_give_the_same_bytes(reported: Path) -> None:
     def content() -> dict[Path, bytes]:
-        files = [folder / "report.html", *(folder / "report").rglob("*.*")]
+        files = [reported / "report.html", *(reported / "report").rglob("*.*")]
         return {path: path.read_bytes() for path in files}
 
     before = content()
-    write_report(collect(folder)[::-1], folder)
+    write_report(collect(reported)[::-1], reported)
     assert content() == before
     assert len(before) == 1 + 5 * 3 + 26 * 2  # page, tables, figures
 
