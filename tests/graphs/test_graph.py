@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch_geometric.data import Data
 
-from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
-from evergraph.graphs.validation import check_features
 from graphs_to_draw import Pairs, edge_index
+from six_nodes import NODES, graph_of, matrix_of, pairs
 
-NODES = 6
-pairs = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=18)
 node_lists = st.permutations(range(NODES)).flatmap(
     lambda order: st.integers(0, NODES).map(lambda size: order[:size])
 )
-
-
-def graph_of(pairs: Pairs, *, undirected: bool = False, time: Tensor | None = None) -> Graph:
-    return Graph.from_edges(
-        edge_index(pairs),
-        features=torch.arange(2.0 * NODES).reshape(NODES, 2),
-        labels=torch.tensor([0, 1, 2, 0, 1, UNLABELLED]),
-        time=time,
-        undirected=undirected,
-    )
 
 
 def expected_matrix(pairs: Pairs, *, undirected: bool = False) -> Tensor:
@@ -42,15 +26,6 @@ def expected_matrix(pairs: Pairs, *, undirected: bool = False) -> Tensor:
             matrix[target, source] = 1
             if undirected:
                 matrix[source, target] = 1
-    return matrix
-
-
-def matrix_of(graph: Graph) -> Tensor:
-    """Read the record's own arrays, entry by entry; an entry stored twice would count two."""
-    matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
-    for node in range(graph.num_nodes):
-        for other in graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist():
-            matrix[node, other] += 1
     return matrix
 
 
@@ -257,125 +232,6 @@ def test_inputs_come_back_unchanged() -> None:
     assert all(a.equal(b) for a, b in zip((graph.indptr, graph.indices), parts, strict=True))
 
 
-@settings(max_examples=20, deadline=None)
-@given(pairs=pairs)
-def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
-    graph = graph_of(pairs, time=torch.arange(NODES))
-    data = graph.to_data()
-    assert isinstance(data, Data)
-    seen = {(int(s), int(t)) for s, t in data.edge_index.T}
-    assert seen == {(s, t) for s, t in pairs if s != t}  # (source, target), as PyG has it
-    back = Graph.from_data(data)
-    assert matrix_of(back).equal(matrix_of(graph))
-    assert back.features.equal(graph.features)
-    assert back.labels.equal(graph.labels)
-    assert back.time is not None
-    assert back.time.equal(torch.arange(NODES))
-
-
-@pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout: str) -> None:
-    dense = torch.tensor([[0.0, 2.0], [0.0, 0.0], [1.0, 0.0]])
-    x = dense.to_sparse_coo() if layout == "coo" else dense.to_sparse_csr()
-    graph = Graph.from_data(Data(x=x, edge_index=edge_index([(0, 1)]), y=torch.tensor([0, 1, 1])))
-    assert graph.features.layout == torch.sparse_csr
-    assert graph.features.to_dense().equal(dense)
-    back = Graph.from_data(graph.to_data())
-    assert back.features.layout == torch.sparse_csr
-    assert back.features.to_dense().equal(dense)
-    assert back.time is None
-
-
-def test_pyg_columns_of_labels_and_years_are_flattened() -> None:
-    data = Data(
-        x=torch.eye(2), edge_index=edge_index([(0, 1)]), y=torch.tensor([[1], [0]]),
-        node_year=torch.tensor([[2013], [2017]]),
-    )  # fmt: skip
-    graph = Graph.from_data(data, undirected=True)
-    assert graph.labels.tolist() == [1, 0]
-    assert graph.time is not None
-    assert graph.time.tolist() == [2013, 2017]
-    assert graph.num_edges == 2
-
-
-@pytest.mark.parametrize("missing", ["x", "edge_index", "y"])
-def test_a_pyg_object_without_a_part_is_refused(missing: str) -> None:
-    parts = {"x": torch.eye(2), "edge_index": edge_index([(0, 1)]), "y": torch.tensor([0, 1])}
-    del parts[missing]
-    with pytest.raises(DataError, match=f"the Data object has no '{missing}'"):
-        Graph.from_data(Data(**parts))
-
-
-EDGE, EYE, LABELS = edge_index([(0, 1)]), torch.eye(2), torch.tensor([0, 1])
-NAN = torch.tensor([[1.0, 0.0], [0.0, float("nan")]])
-REFUSED = {
-    "edge 1 joins 1 and 2, but nodes are numbered 0 to 1": (
-        edge_index([(0, 1), (1, 2), (5, 5)]), EYE, LABELS, None,
-    ),
-    "edge 0 joins 2 and 0, but nodes are numbered 0 to 1": (
-        edge_index([(2, 0)]), EYE, LABELS, None,
-    ),
-    "edge 0 joins -1 and 0, but nodes are numbered 0 to 1": (
-        edge_index([(-1, 0)]), EYE, LABELS, None,
-    ),
-    "edge_index has shape (1, 2): expected [2, edges]": (torch.zeros(1, 2), EYE, LABELS, None),
-    "edge_index has shape (4,): expected [2, edges]": (torch.zeros(4), EYE, LABELS, None),
-    "edge_index holds torch.float32: expected integers": (EDGE.float(), EYE, LABELS, None),
-    "features have shape (3, 3): expected [2, dims]": (EDGE, torch.eye(3), LABELS, None),
-    "features have shape (2,): expected [2, dims]": (EDGE, torch.ones(2), LABELS, None),
-    "features hold NaN or infinity, first in row 1": (EDGE, NAN, LABELS, None),
-    "features hold NaN or infinity, first in row 0": (EDGE, torch.inf * EYE[:, :1], LABELS, None),
-    "features hold NaN or infinity, first in stored value 1": (
-        EDGE, NAN.to_sparse_csr(), LABELS, None,
-    ),
-    "labels have shape (2, 1), but the graph has 2 nodes": (EDGE, EYE, LABELS[:, None], None),
-    "time has shape (3,), but the graph has 2 nodes": (EDGE, EYE, LABELS, torch.arange(3)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_is_not_a_graph_is_refused_with_the_reason(message: str) -> None:
-    edges, features, labels, time = REFUSED[message]
-    with pytest.raises(DataError, match=re.escape(message)):
-        Graph.from_edges(edges, features=features, labels=labels, time=time)
-
-
-def test_a_record_whose_features_have_other_rows_is_refused() -> None:
-    with pytest.raises(DataError, match="features have 3 rows, but the graph has 6 nodes"):
-        Graph(torch.zeros(7).int(), torch.zeros(0).int(), torch.eye(3), torch.zeros(6).long())
-
-
-def test_finite_features_whose_sum_is_not_are_taken() -> None:
-    check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
-
-
-def test_more_edges_than_int32_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.graphs.csr._INT32_MAX", 2)
-    graph_of([(0, 1), (1, 2), (0, 1)])
-    with pytest.raises(DataError, match="the graph has 3 edges: at most 2 are supported"):
-        graph_of([(0, 1), (1, 2), (2, 3)])
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (torch.tensor([0, -2, 1]), "node 1 has label -2"),
-        (torch.tensor([0.0, 1.0, 1.0]), "labels hold torch.float32"),
-    ],
-)
-def test_labels_out_of_range_or_not_whole_are_refused(labels: torch.Tensor, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(3), labels=labels)
-
-
-def test_features_too_large_for_float32_are_refused() -> None:
-    features = torch.eye(3, dtype=torch.float64) * 1e300
-    with pytest.raises(DataError, match="NaN or infinity"):
-        Graph.from_edges(
-            torch.tensor([[0], [1]]), features=features, labels=torch.tensor([0, 1, 0])
-        )
-
-
 def test_coordinate_features_are_taken_as_csr() -> None:
     graph = Graph.from_edges(
         torch.tensor([[0], [1]]),
@@ -384,55 +240,3 @@ def test_coordinate_features_are_taken_as_csr() -> None:
     )
     assert graph.features.layout == torch.sparse_csr
     assert graph.subgraph(torch.tensor([2])).features.to_dense().equal(torch.eye(3)[2:])
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"time": torch.tensor([1.0, float("nan")])}, "time holds torch.float32: expected integ"),
-        ({"time": torch.tensor([1.5, 2.0])}, "time holds torch.float32: expected integers"),
-        ({"time": torch.tensor([True, False])}, "time holds torch.bool: expected integers"),
-        ({"features": torch.ones(2, 1) * 1j}, "features hold torch.complex64: expected real"),
-        (
-            {"features": (torch.ones(2, 1) * 1j).to_sparse()},
-            "features hold torch.complex64: expected real numbers",
-        ),
-        ({"edge_index": torch.ones(2, 3).bool()}, "edge_index holds torch.bool: expected integers"),
-        ({"edge_index": torch.ones(2, 3) * 1j}, "edge_index holds torch.complex64: expected int"),
-    ],
-)
-def test_kinds_of_numbers_that_are_refused(change: dict[str, Tensor], said: str) -> None:
-    parts = {
-        "edge_index": edge_index([(0, 1)]),
-        "features": torch.ones(2, 1),
-        "labels": torch.tensor([0, 1]),
-    } | change
-    with pytest.raises(DataError, match=said):
-        Graph.from_edges(parts.pop("edge_index"), **parts)
-    names = {"features": "x", "labels": "y"}
-    held = {"edge_index": edge_index([(0, 1)])} | {names.get(k, k): v for k, v in parts.items()}
-    with pytest.raises(DataError, match=said):
-        Graph.from_data(Data(**held | {names.get(k, k): v for k, v in change.items()}))
-
-
-def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    data = Data(
-        x=torch.ones(2, 1),
-        edge_index=edge_index([(0, 1)]),
-        y=torch.tensor([0, 1]),
-        time=torch.tensor([5, 6]),
-    )
-    assert Graph.from_data(data).time is not None
-    assert not caplog.records
-    data.edge_weight, data.train_mask = torch.ones(1), torch.tensor([True, False])
-    Graph.from_data(data)
-    assert [record.getMessage() for record in caplog.records] == [
-        "Data: attributes 'edge_weight', 'train_mask' are ignored: only x, edge_index, y and time "
-        "are used"
-    ]
-
-
-def test_several_labels_a_node_are_refused() -> None:
-    data = Data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.zeros(2, 3).long())
-    with pytest.raises(DataError, match=r"y has shape \[2, 3\]: expected one value a node"):
-        Graph.from_data(data)

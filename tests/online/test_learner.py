@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evergraph.core.errors import (
     ConfigurationError,
@@ -19,33 +16,11 @@ from evergraph.core.errors import (
     NothingLearnedError,
     UnknownNodeError,
 )
-from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.topology import SGC, Reservoir
-
-X = torch.eye(4)
-
-
-def learner(**parameters) -> OnlineLearner:
-    return OnlineLearner(head=AnalyticHead(width=48), **parameters)
-
-
-def first() -> Delta:
-    """Two pairs: a - b of class x, c - d, of which c is y and d has no label."""
-    return Delta(
-        nodes=("a", "b", "c", "d"),
-        features=X,
-        labels=("x", "x", "y", None),
-        edges=(("a", "b"), ("c", "d")),
-    )
-
-
-def started() -> OnlineLearner:
-    one = learner()
-    one.apply(first())
-    return one
+from evergraph.topology import SGC
+from small_learner import X, first, learner, started
 
 
 def test_what_a_delta_does():
@@ -147,90 +122,8 @@ def test_a_class_whose_nodes_are_all_forgotten_is_predicted_no_more():
     assert one.predict(["d"]) == ["z"]
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> list[Delta]:
-    """Deltas that can be applied one after the other."""
-    alive: list[str] = []
-    deltas = []
-    for step in range(draw(st.integers(1, 5))):
-        old = list(alive)
-        new = [f"{step}.{i}" for i in range(draw(st.integers(0 if old else 1, 3)))]
-        alive += new
-        pairs = st.tuples(st.sampled_from(alive), st.sampled_from(alive))
-        labels = st.sampled_from(["x", "y", 3, None])
-        features = torch.randn(len(new), 3, generator=seeded(step, "features"))
-        some = st.lists(st.sampled_from(old), unique=True, max_size=2) if old else st.just([])
-        gone = draw(some)
-        deltas.append(
-            Delta(
-                nodes=new,
-                features=features,
-                labels=[draw(labels) for _ in new],
-                edges=draw(st.lists(pairs, max_size=4)),
-                late=[(node, draw(st.sampled_from(["x", "z"]))) for node in draw(some)],
-                forgotten=gone,
-            )
-        )
-        alive = [node for node in alive if node not in gone]
-    return deltas
-
-
-@settings(max_examples=30, deadline=None)
-@given(histories(), st.data())
-def test_the_same_deltas_give_the_same_bits(deltas, data):
-    """Whatever was asked, saved, restored and shared in between."""
-    one, twin = learner(), learner()
-    for delta in deltas:
-        assert dataclasses.asdict(one.apply(delta)) == dataclasses.asdict(twin.apply(delta))
-        if data.draw(st.booleans()):
-            state, about = twin.state(), json.loads(json.dumps(twin.about()))
-            twin = OnlineLearner.from_parameters(json.loads(json.dumps(twin.parameters)))
-            twin.restore({key: value.clone() for key, value in state.items()}, about)
-        if data.draw(st.booleans()):
-            twin.frozen().status  # noqa: B018
-    mine, theirs = one.state(), twin.state()
-    assert mine.keys() == theirs.keys()
-    assert all(mine[key].equal(theirs[key]) for key in mine)
-    assert one.history() == twin.history()
-    assert one.status() == twin.status()
-    assert one.about() == twin.about()
-
-
-@settings(max_examples=30, deadline=None)
-@given(histories())
-def test_what_is_left_decides(deltas):
-    """After any history, predictions are those of a learner given the end of it at once."""
-    one = learner()
-    labels: dict[str, object] = {}
-    edges: list[tuple[str, str]] = []
-    rows: dict[str, torch.Tensor] = {}
-    for delta in deltas:
-        one.apply(delta)
-        rows |= dict(zip(delta.nodes, delta.features, strict=True))
-        labels |= dict(zip(delta.nodes, delta.labels, strict=True)) | dict(delta.late)
-        edges += delta.edges
-        for node in delta.forgotten:
-            del rows[node], labels[node]
-        edges = [edge for edge in edges if all(end in rows for end in edge)]
-    if not any(label is not None for label in labels.values()):
-        return
-    plain = learner()
-    plain.apply(
-        Delta(
-            nodes=list(rows),
-            features=torch.stack(list(rows.values())),
-            labels=[labels[node] for node in rows],
-            edges=edges,
-        )
-    )
-    (names, scores), (plain_names, plain_scores) = (
-        each.predict_proba(list(rows)) for each in (one, plain)
-    )
-    order = [names.index(name) for name in plain_names]
-    torch.testing.assert_close(scores[:, order], plain_scores, atol=1e-4, rtol=0)
-
-
 E_ = torch.ones(1, 4)
+
 WRONG = [
     (Delta(nodes=("a",), features=E_), DuplicateNodeError, "'a' is in the graph already"),
     (Delta(nodes=("e", "e"), features=E_.expand(2, 4)), DuplicateNodeError, "'e' comes twice"),
@@ -282,89 +175,6 @@ def test_asking_before_there_is_an_answer():
     with pytest.raises(NothingLearnedError):
         one.predict(["a"])
     assert one.embed(["a"]).equal(X[:1])
-
-
-def test_an_explanation_adds_up():
-    one = started()
-    one.apply(Delta(nodes=("e",), features=X[:1], labels=("z",), edges=(("e", "a"), ("e", "c"))))
-    told = one.explain("a", top=3)
-    assert told.label == "x"
-    assert told.classes[0] == one.predict(["a"])[0]
-    assert told.voices is not None
-    assert {voice.node for voice in told.voices} == {"a", "b", "c", "e"}  # d is three hops away
-    for place, score in enumerate(told.scores):
-        total = sum(voice.says[place] for voice in told.voices)
-        assert total == pytest.approx(score, abs=1e-4)
-        assert told.others[place] == 0
-        assert told.rest[place] == pytest.approx(0, abs=1e-4)
-    short = one.explain("a", top=1, limit=1)
-    assert short.voices is not None
-    assert len(short.voices) == 1
-    assert short.voices[0].says[0] + short.others[0] == pytest.approx(short.scores[0], abs=1e-4)
-
-
-def test_an_f_topo_that_is_not_linear_has_no_voices():
-    one = learner(topology=Reservoir())
-    one.apply(first())
-    told = one.explain("a")
-    assert told.voices is None
-    assert sum(told.probabilities) == pytest.approx(1.0)
-
-
-def test_a_neighbourhood_has_the_users_names():
-    near = started().neighbourhood("d")
-    assert near.nodes == ("d", "c")
-    assert near.labels == (None, "y")
-    assert near.edges in (((0, 1),), ((1, 0),))
-    assert near.whole
-
-
-def test_a_shared_view_sees_whole_deltas_only():
-    """Readers ask while nodes come and go in pairs: they see both or none, never a torn answer."""
-    one = learner()
-    view = one.frozen()
-    one.apply(first())
-    torn: list[object] = []
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            try:
-                pair = view.predict_proba(["left", "right"])[1]
-            except UnknownNodeError:
-                continue
-            if not pair[0].equal(pair[1]):  # twins: same features, same neighbours
-                torn.append(pair)
-
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(15):
-        one.apply(
-            Delta(
-                nodes=("left", "right"),
-                features=torch.ones(2, 4),
-                labels=("x", "x"),
-                edges=(("left", "a"), ("right", "a")),
-            )
-        )
-        one.apply(Delta(nodes=(), edges=(("left", "c"), ("right", "c"))))
-        one.apply(Delta(forgotten=("left", "right")))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert not torn
-    assert view.embed(["a", "d"]).equal(one.embed(["a", "d"]))
-
-
-def test_a_view_shared_before_or_after_shows_the_same():
-    early, late = learner(), learner()
-    view = early.frozen()
-    deltas = [first(), Delta(edges=(("a", "c"),)), Delta(forgotten=("b",))]
-    for delta in deltas:
-        early.apply(delta)
-        late.apply(delta)
-    assert view.predict_proba(["a", "d"])[1].equal(late.frozen().predict_proba(["a", "d"])[1])
 
 
 def test_directed_edges_flow_one_way():

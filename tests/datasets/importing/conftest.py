@@ -1,0 +1,14 @@
+"""An import in many small steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from evergraph.datasets.importing import stages as import_stages
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read 64 bytes at a time and sort 64 pairs at a time."""
+    monkeypatch.setattr(import_stages, "_LARGEST_PIECE", 64)
+    monkeypatch.setattr(import_stages, "_LARGEST_SORT", 32 * 64)

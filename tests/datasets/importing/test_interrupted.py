@@ -1,0 +1,211 @@
+"""An import that is stopped, killed or out of room goes on where it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.file_lock import one_at_a_time
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.graphs.graph_folder import open_graph_folder
+from tables_to_import import EDGES, random_tables, tables
+
+
+class StopError(Exception):
+    """What a test interrupts an import with."""
+
+
+def recorded() -> tuple[list[str], Callable[[str, int, int], None]]:
+    stages: list[str] = []
+    return stages, lambda stage, done, total: stages.append(stage)
+
+
+def stopped_after(calls: int) -> Callable[[str, int, int], None]:
+    left = [calls]
+
+    def on_progress(stage: str, done: int, total: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise StopError
+
+    return on_progress
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_interrupted_anywhere_it_goes_on(tmp_path: Path) -> None:
+    paths = random_tables(tmp_path)
+    calls, on_progress = recorded()
+    whole = import_graph(*paths, tmp_path / "whole", on_progress=on_progress)
+    assert {"nodes", "edges", "sort", "checksum"} == set(calls)
+    assert calls.count("sort") > 2 < calls.count("edges")
+    for stop in range(len(calls) - 1):
+        out = tmp_path / f"stopped-{stop}"
+        with pytest.raises(StopError):
+            import_graph(*paths, out, on_progress=stopped_after(stop))
+        assert not out.exists()
+        again, on_progress = recorded()
+        report = import_graph(*paths, out, on_progress=on_progress)
+        assert report.checksum == whole.checksum
+        assert (report.edges, report.doubles, report.loops, report.entries) == (
+            whole.edges, whole.doubles, whole.loops, whole.entries
+        )  # fmt: skip
+        open_graph_folder(out, verify=True)
+        if calls[stop] != "nodes" and calls[stop - 1] != "nodes":
+            assert "nodes" not in again  # what was done is not done again
+        if calls[stop] == "sort":
+            assert "edges" not in again
+            assert again.count("sort") < calls.count("sort") or calls[stop - 1] != "sort"
+
+
+SLOWLY = """
+import sys, time
+from pathlib import Path
+from evergraph.datasets.importing import importing, stages
+stages._LARGEST_PIECE, stages._LARGEST_SORT = 64, 32 * 64
+def slowly(stage, done, total):
+    print(stage, flush=True)
+    time.sleep(0.02)
+edges, nodes, out = map(Path, sys.argv[1:])
+print(importing.import_graph(edges, nodes, out, on_progress=slowly).checksum)
+"""
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_killed_it_goes_on(tmp_path: Path) -> None:
+    paths = random_tables(tmp_path)
+    whole = import_graph(*paths, tmp_path / "whole")
+    out = tmp_path / "g"
+    command = [sys.executable, "-c", SLOWLY, *map(str, paths), str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip() == "edges":
+                break
+        else:
+            pytest.fail("it ended before it read an edge")
+        time.sleep(random.uniform(0, 0.8))
+        process.send_signal(signal.SIGKILL)
+    killed = not out.exists()
+    report = import_graph(*paths, out)
+    assert report.checksum == whole.checksum
+    assert report.new == killed
+    open_graph_folder(out, verify=True)
+    assert not (tmp_path / "g.partial").exists()
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
+    edges, nodes = random_tables(tmp_path)
+    with pytest.raises(StopError):
+        import_graph(edges, nodes, tmp_path / "g", on_progress=stopped_after(20))
+    edges.write_text("source,target\nn0,n1\n")
+    stages, on_progress = recorded()
+    report = import_graph(edges, nodes, tmp_path / "g", on_progress=on_progress)
+    assert (report.edges, report.entries) == (1, 2)
+    assert "nodes" not in stages  # those are the same
+    with pytest.raises(StopError):
+        import_graph(edges, nodes, tmp_path / "h", on_progress=stopped_after(5))
+    tables(tmp_path)
+    assert import_graph(edges, nodes, tmp_path / "h").nodes == 3
+
+
+def test_a_table_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    edges, nodes = tables(tmp_path)
+
+    def change(stage: str, done: int, total: int) -> None:
+        if stage == "sort":
+            edges.write_text(EDGES + "ann,cid\n")
+
+    with pytest.raises(DataError, match="has changed while it was read"):
+        import_graph(edges, nodes, tmp_path / "g", on_progress=change)
+    assert not (tmp_path / "g").exists()
+    assert import_graph(edges, nodes, tmp_path / "g").edges == 5
+
+
+@pytest.mark.parametrize("file", ["features.npy", "ids.arrow", ".keys", "indptr.npy", "indices"])
+def test_a_full_disk_is_said_and_later_it_goes_on(
+    tmp_path: Path, tiny_disk: Callable[[int], Path], file: str
+) -> None:
+    generator = np.random.default_rng(0)
+    wide = file == "features.npy"
+    long_ids = file == "ids.arrow"
+    nodes = 60_000 if file == "indptr.npy" else 2_000
+    names = [f"{'n' * 400 if long_ids else ''}{node}" for node in range(nodes)]
+    header = "id,label" + "".join(f",f{place}" for place in range(300 if wide else 0)) + "\n"
+    rows = "".join(f"{name},0{',1' * (300 if wide else 0)}\n" for name in names)
+    pairs = generator.integers(nodes, size=(40_000 if file in (".keys", "indices") else 10, 2))
+    edges = "source,target\n" + "".join(f"{names[a]},{names[b]}\n" for a, b in pairs)
+    paths = tables(tmp_path / "tables", header + rows, edges)
+    room = {"features.npy": 700, "ids.arrow": 400, ".keys": 500, "indptr.npy": 1150}
+    disk = tiny_disk(room.get(file, 900) * 1024)
+    with pytest.raises(ResourceError, match=r": the disk is full \(.*No space left") as caught:
+        import_graph(*paths, disk / "g")
+    assert file in str(caught.value)
+    assert not (disk / "g").exists()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+    report = import_graph(*paths, disk / "g")
+    assert report.checksum == import_graph(*paths, tmp_path / "g").checksum
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Any:
+    """Mount a file system of so many bytes, where one may."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(size: int) -> Path:
+        options = ["-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+        try:
+            done = subprocess.run(["mount", *options], capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("no mount here")
+        if done.returncode:
+            pytest.skip("file systems may not be mounted here")
+        return place
+
+    yield mount
+    subprocess.run(["umount", "-l", str(place)], capture_output=True)
+
+
+@pytest.mark.parametrize("stage", ["nodes", "edges", "sort"])
+def test_writes_that_fail_leave_no_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    paths = tables(tmp_path)
+    full = [False]
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    def fill(now: str, done: int, total: int) -> None:
+        full[0] = now == stage
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(ResourceError, match="the disk is full"):
+        import_graph(*paths, tmp_path / "g", on_progress=fill)
+    assert not (tmp_path / "g").exists()
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    paths = tables(tmp_path)
+    with (
+        one_at_a_time(tmp_path / "g.partial"),
+        pytest.raises(DataError, match=r"g\.partial: another process is at work here"),
+    ):
+        import_graph(*paths, tmp_path / "g")
+    assert import_graph(*paths, tmp_path / "g").nodes == 3

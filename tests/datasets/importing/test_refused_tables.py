@@ -1,0 +1,87 @@
+"""Tables that are no graph, and machines with too little room, are one sentence."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import psutil
+import pytest
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.resources import Resources
+from evergraph.datasets.importing import stages as import_stages
+from evergraph.datasets.importing.importing import import_graph
+from tables_to_import import EDGES, NODES, random_tables, tables
+
+MANY = "source,target\n" + "ann,bob\n" * 50
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        (NODES, MANY + "cid\n", r"edges\.csv: cannot be read .*row 51: Expected 2 columns, got 1"),
+        (NODES, MANY + "cid,dan\n", r"edges\.csv: row 51 has target 'dan': expected the id of a"),
+        (NODES, MANY + ",ann\n", r"edges\.csv: row 51 has no value in column 'source'"),
+        (NODES, "from,target\n", r"edges\.csv: has no column 'source': it has from, target"),
+        (NODES, "", r"edges\.csv: cannot be read as a table \(Empty CSV file\)"),
+        (NODES + "ann,,1,2\n", EDGES, r"nodes\.csv: row 4 repeats id 'ann' of row 1"),
+        (NODES + "d,,1,2\n" * 9 + "e,,1,x\n", EDGES, r"nodes\.csv: cannot be .*row 13: .*'x'"),
+        (NODES + "dan,,1,inf\n", EDGES, r"nodes\.csv: row 4 has inf in column 'f': expected"),
+        (NODES + "dan,,,1\n", EDGES, r"nodes\.csv: row 4 has no value in column 'time'"),
+        (
+            NODES + "dan,,soon,1\n",
+            EDGES,
+            r"nodes\.csv: row 4 has 'soon' in column 'time': expected",
+        ),
+        ("id,label\na,0\nb,-7\n", EDGES, r"nodes\.csv: row 2 has -7 in column 'label': expected a"),
+        ("id,label\na,0\nb,0.5\n", EDGES, r"nodes\.csv: row 2 has 0.5 in column 'label': expected"),
+    ],
+)
+def test_bad_tables_are_one_sentence(tmp_path: Path, nodes: str, edges: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        import_graph(*tables(tmp_path, nodes, edges), tmp_path / "g")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "g").exists()
+
+
+def test_files_that_are_no_tables(tmp_path: Path) -> None:
+    edges, nodes = tables(tmp_path)
+    with pytest.raises(DataError, match=r"gone\.csv: no such file"):
+        import_graph(tmp_path / "gone.csv", nodes, tmp_path / "g")
+    (tmp_path / "edges.txt").write_text(EDGES)
+    with pytest.raises(DataError, match=r"edges\.txt: is no table .*\.csv or \.csv\.gz or"):
+        import_graph(tmp_path / "edges.txt", nodes, tmp_path / "g")
+    packed = gzip.compress(edges.read_bytes())
+    for contents in (packed[:-9], b"no gzip"):
+        (tmp_path / "e.csv.gz").write_bytes(contents)
+        with pytest.raises(DataError, match=r"e\.csv\.gz: cannot be read as a table"):
+            import_graph(tmp_path / "e.csv.gz", nodes, tmp_path / "g")
+    (tmp_path / "e.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(DataError, match=r"e\.parquet: cannot be read as a table"):
+        import_graph(tmp_path / "e.parquet", nodes, tmp_path / "g")
+
+
+def test_a_mended_table_goes_through(tmp_path: Path) -> None:
+    edges, nodes = tables(tmp_path, edges=MANY + "cid\n")
+    with pytest.raises(DataError):
+        import_graph(edges, nodes, tmp_path / "g")
+    edges.write_text(MANY + "cid,ann\n")
+    assert import_graph(edges, nodes, tmp_path / "g").entries == 4
+
+
+def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = tables(tmp_path)
+    with pytest.raises(ResourceError, match="an import takes 32 MB at the least, but only 0 MB"):
+        import_graph(*paths, tmp_path / "g", resources=Resources(memory=10**6))
+    monkeypatch.setattr(import_stages, "_BYTES_AN_ID", 10**9)
+    limit = psutil.Process().memory_info().rss + 10**9
+    with pytest.raises(ResourceError, match=r"finding 3 nodes by id takes 3\.0 GB at the least"):
+        import_graph(*paths, tmp_path / "g", resources=Resources(memory=limit))
+    monkeypatch.undo()
+    monkeypatch.setattr(import_stages, "_LARGEST_SORT", 32 * 4)  # four pairs at a time
+    paths = random_tables(tmp_path)
+    with pytest.raises(ResourceError, match="sorted runs of edges are too many for the memory"):
+        import_graph(*paths, tmp_path / "h")
+    assert not list(tmp_path.glob("[gh]"))

@@ -1,0 +1,85 @@
+"""To PyG and back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch_geometric.data import Data
+
+from evergraph.core.errors import DataError
+from evergraph.graphs import Graph
+from graphs_to_draw import Pairs, edge_index
+from six_nodes import NODES, graph_of, matrix_of, pairs
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=pairs)
+def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
+    graph = graph_of(pairs, time=torch.arange(NODES))
+    data = graph.to_data()
+    assert isinstance(data, Data)
+    seen = {(int(s), int(t)) for s, t in data.edge_index.T}
+    assert seen == {(s, t) for s, t in pairs if s != t}  # (source, target), as PyG has it
+    back = Graph.from_data(data)
+    assert matrix_of(back).equal(matrix_of(graph))
+    assert back.features.equal(graph.features)
+    assert back.labels.equal(graph.labels)
+    assert back.time is not None
+    assert back.time.equal(torch.arange(NODES))
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_features_come_from_pyg_as_csr_and_go_back(layout: str) -> None:
+    dense = torch.tensor([[0.0, 2.0], [0.0, 0.0], [1.0, 0.0]])
+    x = dense.to_sparse_coo() if layout == "coo" else dense.to_sparse_csr()
+    graph = Graph.from_data(Data(x=x, edge_index=edge_index([(0, 1)]), y=torch.tensor([0, 1, 1])))
+    assert graph.features.layout == torch.sparse_csr
+    assert graph.features.to_dense().equal(dense)
+    back = Graph.from_data(graph.to_data())
+    assert back.features.layout == torch.sparse_csr
+    assert back.features.to_dense().equal(dense)
+    assert back.time is None
+
+
+def test_pyg_columns_of_labels_and_years_are_flattened() -> None:
+    data = Data(
+        x=torch.eye(2), edge_index=edge_index([(0, 1)]), y=torch.tensor([[1], [0]]),
+        node_year=torch.tensor([[2013], [2017]]),
+    )  # fmt: skip
+    graph = Graph.from_data(data, undirected=True)
+    assert graph.labels.tolist() == [1, 0]
+    assert graph.time is not None
+    assert graph.time.tolist() == [2013, 2017]
+    assert graph.num_edges == 2
+
+
+@pytest.mark.parametrize("missing", ["x", "edge_index", "y"])
+def test_a_pyg_object_without_a_part_is_refused(missing: str) -> None:
+    parts = {"x": torch.eye(2), "edge_index": edge_index([(0, 1)]), "y": torch.tensor([0, 1])}
+    del parts[missing]
+    with pytest.raises(DataError, match=f"the Data object has no '{missing}'"):
+        Graph.from_data(Data(**parts))
+
+
+def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    data = Data(
+        x=torch.ones(2, 1),
+        edge_index=edge_index([(0, 1)]),
+        y=torch.tensor([0, 1]),
+        time=torch.tensor([5, 6]),
+    )
+    assert Graph.from_data(data).time is not None
+    assert not caplog.records
+    data.edge_weight, data.train_mask = torch.ones(1), torch.tensor([True, False])
+    Graph.from_data(data)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Data: attributes 'edge_weight', 'train_mask' are ignored: only x, edge_index, y and time "
+        "are used"
+    ]
+
+
+def test_several_labels_a_node_are_refused() -> None:
+    data = Data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.zeros(2, 3).long())
+    with pytest.raises(DataError, match=r"y has shape \[2, 3\]: expected one value a node"):
+        Graph.from_data(data)

@@ -1,0 +1,99 @@
+"""One writes to a folder, any number read it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    LockedError,
+    ResourceError,
+)
+from evergraph.core.file_lock import LOCK_FILE
+from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
+from stand_in import bits, delta, filled, opened, twin
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path):
+    with opened(tmp_path), pytest.raises(LockedError) as error:
+        opened(tmp_path)
+    assert f"written to by process {os.getpid()} (this one)" in str(error.value)
+    opened(tmp_path).close()
+
+
+def test_a_dead_process_leaves_no_lock(tmp_path):
+    opened(tmp_path).close()
+    (tmp_path / LOCK_FILE).write_text("4194304\n")
+    opened(tmp_path).close()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from evergraph.online.folder.markers import FolderLock
+lock = FolderLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_process_gives_the_lock_back(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=f"by process {other.pid}: stop that one, or open"):
+            opened(tmp_path)
+        other.kill()
+        other.wait()
+    opened(tmp_path).close()
+
+
+def test_readers_need_no_lock_and_follow(tmp_path):
+    with opened(tmp_path) as writer:
+        writer.submit(delta(1))
+        with opened(tmp_path, readonly=True) as reader, opened(tmp_path, readonly=True) as other:
+            assert bits(reader.learner) == twin(1)
+            for seq in range(2, 8):
+                writer.submit(delta(seq))
+                if seq in (3, 5):
+                    writer.compact()
+            assert bits(reader.learner) == twin(1)
+            # Deltas 2 and 3 are dropped by now: the reader begins with a snapshot.
+            assert reader.refresh() == 6
+            assert bits(reader.learner) == twin(7)
+            writer.submit(delta(8))
+            assert reader.refresh() == 1
+            assert reader.refresh() == 0
+            assert bits(reader.learner) == twin(8)
+            assert other.refresh() == 7
+            assert reader.status().readonly
+            with pytest.raises(ConfigurationError, match="readonly=True: it takes nothing"):
+                reader.submit(delta(9))
+
+
+def test_a_reader_leaves_the_folder_as_it_is(tmp_path):
+    filled(tmp_path, 3, compact_at=(2,))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with opened(tmp_path, readonly=True) as reader:
+        assert bits(reader.learner) == twin(3)
+    belongs = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if path.name not in belongs} == before
+
+
+def test_a_reader_of_nothing_is_told_so(tmp_path):
+    with pytest.raises(DataError, match=r"holds no learner yet: there is no evergraph-learner"):
+        opened(tmp_path / "none", readonly=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with pytest.raises(ResourceError, match=r"can be written to only where fcntl\.flock"):
+        opened(tmp_path)

@@ -1,0 +1,27 @@
+"""Tables of nodes and edges, as text and at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+NODES = "id,label,time,f\nann,art,1,1.5\nbob,music,2,2\ncid,,3,3\n"
+
+EDGES = "source,target\nann,bob\ncid,bob\nbob,ann\ncid,cid\n"
+
+
+def tables(folder: Path, nodes: str = NODES, edges: str = EDGES) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    return folder / "edges.csv", folder / "nodes.csv"
+
+
+def random_tables(folder: Path, nodes: int = 20, edges: int = 90) -> tuple[Path, Path]:
+    generator = np.random.default_rng(0)
+    rows = [f"n{node},c{node % 3},{node / 4}" for node in range(nodes)]
+    pairs = [f"n{a},n{b}" for a, b in generator.integers(nodes, size=(edges, 2))]
+    return tables(
+        folder, "\n".join(["id,label,f", *rows]) + "\n", "\n".join(["source,target", *pairs]) + "\n"
+    )
