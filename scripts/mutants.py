@@ -262,7 +262,8 @@ class Mutator(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Leave out what is stored in an object; a name never bound would fail at once."""
-        if not any(isinstance(target, ast.Name) for target in node.targets):
+        named = [t for target in node.targets for t in getattr(target, "elts", [target])]
+        if not any(isinstance(target, ast.Name) for target in named):
             self._replace("statement", node, "pass")
         if self._text(node.targets[0]) != "__all__":
             self.visit(node.value)
@@ -702,8 +703,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="which mutants")
     parser.add_argument("--only", default="", help="part of the path of the files to mutate")
     parser.add_argument("--again", action="append", default=[], help="key of a mutant to run")
-    parser.add_argument("--slowest", type=float, default=5.0, help="seconds a test may cost")
-    parser.add_argument("--budget", type=float, default=30.0, help="seconds of tests a mutant gets")
+    parser.add_argument("--slowest", type=float, default=4.0, help="seconds a test may cost")
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests a mutant gets")
     parser.add_argument(
         "--least", type=float, default=0.0, help="fail below this score, in percent"
     )
