@@ -99,3 +99,13 @@ def test_a_learner_is_made_of_two_hops_and_a_closed_form_unless_told() -> None:
     assert learner.parameters["topology"]["name"] == "sgc"
     assert (learner.topology.hops, learner.topology.self_loops) == (2, True)
     assert learner.head.name == "analytic"
+
+
+def test_a_classifier_hands_all_its_settings_on() -> None:
+    given = {"scaling": "none", "undirected": False, "seed": 3}
+    made = ContinualNodeClassifier(
+        topology="mixhop", head="replay", width=16, head_options={"lr": 0.25}, **given
+    ).learner_.parameters
+    assert {name: made[name] for name in given} == given
+    assert made["topology"]["name"] == "mixhop"
+    assert (made["head"]["name"], made["head"]["width"], made["head"]["lr"]) == ("replay", 16, 0.25)
