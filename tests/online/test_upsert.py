@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, LooseEdgeError, UnknownNodeError
+from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
@@ -130,3 +131,23 @@ def test_known_edges_are_found_all_at_once(learner: OnlineLearner) -> None:
     numbers = pa.array([7, 8])
     assert learner.knows_edges(numbers, numbers).tolist() == [False, False]
     assert small().knows_edges(source, target).tolist() == [False] * 5
+
+
+def test_a_label_that_only_equals_a_known_one_is_refused() -> None:
+    learner = small()
+    learner.apply(Delta(nodes=("a",), features=torch.ones(1, 1), labels=(1,)))
+    with pytest.raises(DataError, match=r"label must be text or an integer, not 1\.0"):
+        learner.only_new(Delta(late=(("a", 1.0),)))  # type: ignore[list-item]
+
+
+def test_a_folder_looks_at_a_delta_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+
+    def check(delta: Delta, *arguments: object, **options: object) -> CheckedDelta:
+        looked.append(len(delta.nodes))
+        return check_delta(delta, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("evergraph.online.learner.check_delta", check)
+    with LearnerFolder.open(tmp_path / "f", make=small) as folder:
+        folder.submit(FIRST)
+    assert looked == [3]

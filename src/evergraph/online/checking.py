@@ -1,8 +1,9 @@
-"""What a delta must be before anything of it is applied."""
+"""What a delta must be before anything of it is applied: the one place where it is looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,8 +16,27 @@ from evergraph.online.identifiers import IdTable, check_id
 LARGEST_FEATURE = 1e12
 
 
-def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> None:
-    """Raise unless a delta can be applied to a graph with these nodes; change nothing.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CheckedDelta(Delta):
+    """A delta that fits the graph it was checked against, with positions in place of ids.
+
+    Attributes:
+        first: the position that the first new node gets.
+        ends: positions of the sources and targets of its edges.  int64 [2, edges]
+        told: positions of the nodes whose labels are late.  int64 [late]
+        gone: positions of the nodes to be forgotten.  int64 [forgotten]
+    """
+
+    first: int
+    ends: Tensor
+    told: Tensor
+    gone: Tensor
+
+    __repr__ = Delta.__repr__
+
+
+def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> CheckedDelta:
+    """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
     num_features: how wide features are; None before the first node.
 
@@ -25,18 +45,21 @@ def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> None
     evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
 graph
     """
-    _check_features(delta.features, len(delta.nodes), num_features)
-    new = _each_once("nodes", delta.nodes)
+    check_parts(delta, num_features=num_features)
+    _each_once("nodes", delta.nodes)
     for node in delta.nodes:
         if node in ids:
             raise DuplicateNodeError(f"node {node!r} is in the graph already")
-    _check_labels(delta)
-    _check_edges(delta.edges, ids, new)
-    _check_late(delta.late, ids)
-    _each_once("forgotten", delta.forgotten)
-    _check_known("forgotten", delta.forgotten, ids)
-    if delta.key is not None and type(delta.key) is not str:
-        raise DataError(f"key must be text, not {delta.key!r}")
+    late = [node for node, _ in delta.late]
+    first = ids.next
+    new = {node: first + place for place, node in enumerate(delta.nodes)}
+    return CheckedDelta(
+        **vars(delta),
+        first=first,
+        ends=_ends(delta.edges, ids, new),
+        told=_known("late labels", late, ids),
+        gone=_known("forgotten", delta.forgotten, ids),
+    )
 
 
 def check_parts(delta: Delta, *, num_features: int | None) -> None:
@@ -49,9 +72,12 @@ def check_parts(delta: Delta, *, num_features: int | None) -> None:
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
+        check_id("label", pair[1])
     for part in (delta.nodes, delta.forgotten, *delta.edges, [node for node, _ in delta.late]):
         for node in part:
             check_id("id of a node", node)
+    if delta.key is not None and type(delta.key) is not str:
+        raise DataError(f"key must be text, not {delta.key!r}")
 
 
 def _check_features(features: Tensor, nodes: int, width: int | None) -> None:
@@ -89,43 +115,33 @@ def _check_labels(delta: Delta) -> None:
             check_id("label", label)
 
 
-def _check_edges(
-    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, new: frozenset[NodeId]
-) -> None:
+def _ends(
+    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, new: Mapping[NodeId, int]
+) -> Tensor:
+    """Return where the edges of a delta begin and end.  -> int64 [2, edges]"""
     for place, edge in enumerate(edges):
-        if len(edge) != 2:
-            raise DataError(f"edge {place} must join two nodes, not {edge!r}")
         for end in edge:
-            check_id("id of a node", end)
             if end not in ids and end not in new:
                 raise LooseEdgeError(
                     f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {end!r} is not in "
                     "the graph"
                 )
+    sides = [ids.positions(side, new=new) for side in zip(*edges, strict=True)]
+    return torch.stack(sides) if sides else torch.empty(2, 0, dtype=torch.int64)
 
 
-def _check_late(late: Sequence[tuple[NodeId, object]], ids: IdTable) -> None:
-    for pair in late:
-        if len(pair) != 2:
-            raise DataError(f"a late label must be a node and its label, not {pair!r}")
-    nodes = [node for node, _ in late]
-    _each_once("late labels", nodes)
-    _check_known("late labels", nodes, ids)
-    for _, label in late:
-        check_id("label", label)
-
-
-def _each_once(what: str, nodes: Sequence[NodeId]) -> frozenset[NodeId]:
-    seen: set[NodeId] = set()
-    for node in nodes:
-        check_id("id of a node", node)
-        if node in seen:
-            raise DuplicateNodeError(f"{what} must name every node once, but {node!r} comes twice")
-        seen.add(node)
-    return frozenset(seen)
-
-
-def _check_known(what: str, nodes: Iterable[NodeId], ids: IdTable) -> None:
+def _known(what: str, nodes: Sequence[NodeId], ids: IdTable) -> Tensor:
+    """Return where nodes are that must be known, each named once.  -> int64 [nodes]"""
+    _each_once(what, nodes)
     for node in nodes:
         if node not in ids:
             raise UnknownNodeError(f"{what} names node {node!r}, which is not in the graph")
+    return ids.positions(nodes)
+
+
+def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
+    seen: set[NodeId] = set()
+    for node in nodes:
+        if node in seen:
+            raise DuplicateNodeError(f"{what} must name every node once, but {node!r} comes twice")
+        seen.add(node)

@@ -62,6 +62,11 @@ class IdTable:
     def __iter__(self) -> Iterator[NodeId]:
         return iter(self._positions)
 
+    @property
+    def next(self) -> int:
+        """The position that the next name gets."""
+        return len(self._ids)
+
     def position(self, value: NodeId) -> int:
         """Return where a name stands, or raise if nobody has it."""
         return self._find(value, _NOTHING)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.delta import Label, NodeId
+from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
@@ -93,23 +93,11 @@ class Knowledge:
         """How many bytes graph, embeddings and head take."""
         return self.graph.nbytes + self.embeddings.nbytes + self.head.nbytes
 
-    def grow(
-        self,
-        features: Tensor,
-        edges: Sequence[tuple[NodeId, NodeId]],
-        *,
-        known: IdTable,
-        new: Mapping[NodeId, int],
-    ) -> EmbeddingUpdate:
-        """Add nodes and edges.
-
-        features: of the new nodes; known: where old nodes are; new: where new ones will be
-        """
-        sides = [known.positions(side, new=new) for side in zip(*edges, strict=True)]
-        pairs = torch.stack(sides) if sides else torch.empty(2, 0, dtype=torch.int64)
-        self.labels.extend(len(new))
-        rows = features.reshape(len(new), self.graph.num_features)
-        return self._followed(self.graph.add(rows, pairs))
+    def grow(self, features: Tensor, edges: Tensor) -> EmbeddingUpdate:
+        """Add nodes and edges.  features: [new, d]; edges: positions, int64 [2, edges]"""
+        self.labels.extend(len(features))
+        rows = features.reshape(len(features), self.graph.num_features)
+        return self._followed(self.graph.add(rows, edges))
 
     def _followed(self, change: GraphChange) -> EmbeddingUpdate:
         """Follow a change of the graph with embeddings and with what was learned from them."""

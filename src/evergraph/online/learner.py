@@ -17,7 +17,7 @@ from evergraph.core.errors import UnknownNodeError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
-from evergraph.online.checking import check_delta
+from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -128,10 +128,10 @@ class OnlineLearner:
             "seed": self.seed,
         }
 
-    def check(self, delta: Delta) -> None:
-        """Raise unless ``apply`` will succeed; change nothing."""
+    def check(self, delta: Delta) -> CheckedDelta:
+        """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
         width = None if self._knowledge is None else self._knowledge.graph.num_features
-        check_delta(delta, self._ids, num_features=width)
+        return check_delta(delta, self._ids, num_features=width)
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
@@ -151,13 +151,14 @@ class OnlineLearner:
     def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, whole: nodes and edges, then labels, then what is to be forgotten."""
         with self._writing:
-            self.check(delta)
-            if len(delta.nodes) and self._knowledge is None:
-                self._knowledge = self._begun(delta.features.shape[1])
+            checked = delta if isinstance(delta, CheckedDelta) else self.check(delta)
+            assert checked.first == self._ids.next, "something came after the delta was checked"
+            if len(checked.nodes) and self._knowledge is None:
+                self._knowledge = self._begun(checked.features.shape[1])
                 self._share()
             if self._knowledge is None:  # a delta of nothing, before the first node
-                return self._done(delta, [], None, torch.empty(0, dtype=torch.int64))
-            return self._apply(delta, self._knowledge)
+                return self._done(checked, [], None, torch.empty(0, dtype=torch.int64))
+            return self._apply(checked, self._knowledge)
 
     def _begun(self, num_features: int) -> Knowledge:
         """Make what depends on how wide features are."""
@@ -169,31 +170,26 @@ class OnlineLearner:
         )
         return Knowledge(graph, live, self.head)
 
-    def _apply(self, delta: Delta, knowledge: Knowledge) -> DeltaResult:
+    def _apply(self, delta: CheckedDelta, knowledge: Knowledge) -> DeltaResult:
         moved = []
-        first = knowledge.graph.num_nodes
         if len(delta.nodes) or len(delta.edges):
-            new = {node: first + place for place, node in enumerate(delta.nodes)}
-            moved.append(knowledge.grow(delta.features, delta.edges, known=self._ids, new=new))
-        nodes, names = self._named(delta, first)
+            moved.append(knowledge.grow(delta.features, delta.ends))
+        nodes, names = _named(delta)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
         guesses = knowledge.guess(nodes[unknown])
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
-            moved.append(knowledge.forget(self._ids.positions(delta.forgotten)))
+            moved.append(knowledge.forget(delta.gone))
         self.head.settle()
         return self._done(delta, moved, guesses, labels[unknown])
 
-    def _named(self, delta: Delta, first: int) -> tuple[Tensor, list[Label]]:
-        """Return the nodes that a delta names classes of, and the classes.  int64 [n]"""
-        pairs = [(first + i, label) for i, label in enumerate(delta.labels) if label is not None]
-        pairs += [(self._ids.position(node), label) for node, label in delta.late]
-        nodes = torch.tensor([node for node, _ in pairs], dtype=torch.int64)
-        return nodes, [label for _, label in pairs]
-
     def _done(
-        self, delta: Delta, moved: Sequence[EmbeddingUpdate], guesses: Tensor | None, labels: Tensor
+        self,
+        delta: CheckedDelta,
+        moved: Sequence[EmbeddingUpdate],
+        guesses: Tensor | None,
+        labels: Tensor,
     ) -> DeltaResult:
         """Turn the page, and say what was done."""
         self._seq += 1
@@ -209,8 +205,7 @@ class OnlineLearner:
 
         rows = [(part.nodes, part.after) for part in moved]
         if len(delta.forgotten):
-            gone = self._ids.positions(delta.forgotten)
-            rows.append((gone, torch.zeros(len(gone), moved[-1].after.shape[1])))
+            rows.append((delta.gone, torch.zeros(len(delta.gone), moved[-1].after.shape[1])))
         self._view.turn(write, rows)
         return DeltaResult(
             seq=self._seq,
@@ -339,3 +334,11 @@ class OnlineLearner:
         self._ids.restore(part_of(state, "ids."))
         self._prequential.restore(part_of(state, "prequential."))
         return self._page()
+
+
+def _named(delta: CheckedDelta) -> tuple[Tensor, list[Label]]:
+    """Return the nodes that a delta names classes of, and the classes.  int64 [n]"""
+    new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
+    places = torch.tensor([place for place, _ in new], dtype=torch.int64)
+    nodes = torch.cat([delta.first + places, delta.told])
+    return nodes, [label for _, label in (*new, *delta.late)]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from torch import Tensor
 
 from evergraph.online.delta import Delta
+from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import JSON, RefusedError
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from evergraph.online.explanation import Voice
     from evergraph.online.learner import OnlineLearner
 
-LEAST, LARGEST = -(2**63), 2**63 - 1  # what a journal keeps of an integer
-
 Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
-Whole = Annotated[StrictInt, Field(ge=LEAST, le=LARGEST)]
+Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=200)]

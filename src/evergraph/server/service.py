@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from evergraph.core.errors import UnknownNodeError
+from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import RefusedError, in_thread
 from evergraph.server.schema import node_reply
 from evergraph.server.writer import Writer
@@ -163,4 +164,4 @@ def _whole(text: str) -> int | None:
         number = int(text)
     except ValueError:
         return None
-    return number if str(number) == text and -(2**63) <= number < 2**63 else None
+    return number if str(number) == text and -LARGEST - 1 <= number <= LARGEST else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse
 
+from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
 from evergraph.server.schema import (
@@ -113,7 +114,7 @@ def _keyed(request: Request, delta: Delta) -> Delta:
 
 
 def _check_size(delta: Delta, most: int) -> None:
-    if not (delta.nodes or delta.edges or delta.late or delta.forgotten):
+    if is_empty(delta):
         raise RefusedError(422, "a delta must bring nodes, edges or labels, or forget some nodes")
     named = max(len(delta.nodes), len(delta.late), len(delta.forgotten))
     if named > most:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -90,30 +89,6 @@ def test_neighbours_that_go_together_are_not_touched() -> None:
     graph = path(4)
     assert graph.remove(torch.tensor([2, 1])).touched.tolist() == [0, 3]
     assert graph.num_edges == 0
-
-
-@pytest.mark.parametrize(
-    ("features", "edges", "message"),
-    [
-        (torch.zeros(1, 2), NO_EDGES, r"features have shape \(1, 2\): expected \[nodes, 1\]"),
-        (torch.zeros(3), NO_EDGES, r"features have shape \(3,\)"),
-        (torch.tensor([[torch.nan]]), NO_EDGES, "features hold NaN"),
-        (torch.zeros(1, 1), pairs_of((0, 5)), "edge 0 joins 0 and 5"),
-        (torch.zeros(1, 1), pairs_of((-1, 0)), "edge 0 joins -1 and 0"),
-        (torch.zeros(1, 1), pairs_of((0, 4), (1, 2)), "edges name node 1: expected"),
-        (torch.zeros(1, 1), torch.zeros(2, 1), "edge_index holds torch.float32"),
-    ],
-)
-def test_what_is_refused_changes_nothing(features: Tensor, edges: Tensor, message: str) -> None:
-    graph = path(4)
-    graph.remove(torch.tensor([1]))
-    before = graph.state()
-    with pytest.raises(DataError, match=message):
-        graph.add(features, edges)
-    for node in (1, 4, -1):
-        with pytest.raises(DataError, match=f"node {node} cannot be removed"):
-            graph.remove(torch.tensor([0, node]))
-    assert all(graph.state()[name].equal(before[name]) for name in before)
 
 
 def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:

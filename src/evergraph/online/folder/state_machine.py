@@ -22,12 +22,12 @@ class StateMachine(Protocol):
         """What it was constructed with, as JSON can hold it."""
         ...
 
-    def check(self, delta: Delta) -> None:
-        """Raise unless ``apply`` will succeed; change nothing."""
+    def check(self, delta: Delta) -> Delta:
+        """Return a delta as ``apply`` takes it; raise unless that will succeed; change nothing."""
         ...
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Take a checked delta in."""
+        """Take a delta in, looking at it first unless it is one that ``check`` returned."""
         ...
 
     def state(self) -> dict[str, Tensor]:

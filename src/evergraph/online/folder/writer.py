@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -114,8 +114,8 @@ class FolderWriter:
             if known is not None:
                 assert known.result is not None, "results are written before snapshots"
                 return result_of(known.result)
-            self.learner.check(delta)
-            return self._take(delta_from_bytes(data), data)
+            checked = self.learner.check(delta)
+            return self._take(replace(checked, **vars(delta_from_bytes(data))), data)
 
     def _take(self, delta: Delta, data: bytes) -> DeltaResult:
         seq = self.seq + 1

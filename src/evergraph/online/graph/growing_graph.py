@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.validation import check_edges, check_features
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists, turned
 
@@ -129,9 +127,9 @@ class GrowingGraph:
         Doubles, self-loops and edges that are known are passed over.
 
         features: [new, d], none where only edges come; edges: integer [2, m] of sources and
-        targets.
+        targets. Whoever calls has seen to it that they fit: see ``check_delta``.
         """
-        self.check(features, edges)
+        assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         self._extend(features)
         pairs = edges[:, edges[0] != edges[1]].numpy()
@@ -141,20 +139,6 @@ class GrowingGraph:
             self._out_of.insert(pairs[0], pairs[1])
         touched = torch.from_numpy(changed[changed < old])
         return GraphChange(new=torch.arange(old, self.num_nodes), touched=touched)
-
-    def check(self, features: Tensor, edges: Tensor) -> None:
-        """Raise unless these can be added; nothing is changed."""
-        if features.dim() != 2 or features.shape[1] != self.num_features:
-            raise DataError(
-                f"features have shape {tuple(features.shape)}: expected [nodes, "
-                f"{self.num_features}], as wide as those of the graph"
-            )
-        check_features(features, len(features))
-        check_edges(edges, self.num_nodes + len(features))
-        known = edges[edges < self.num_nodes]
-        if not bool(self.alive[known].all()):
-            gone = int(known[~self.alive[known]][0])
-            raise DataError(f"edges name node {gone}: expected nodes that were not removed")
 
     def _extend(self, features: Tensor) -> None:
         count = len(features)
@@ -169,9 +153,6 @@ class GrowingGraph:
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and wipe their features."""
         gone = torch.unique(nodes).numpy()
-        wrong = [node for node in gone.tolist() if not self._holds(node)]
-        if wrong:
-            raise DataError(f"node {wrong[0]} cannot be removed: expected nodes of the graph")
         changed = self._cut(self._out_of, self._into, gone)
         if not self.undirected:
             self._cut(self._into, self._out_of, gone)
@@ -181,9 +162,6 @@ class GrowingGraph:
         self._alive.array[gone] = False
         touched = torch.from_numpy(np.setdiff1d(changed, gone))
         return GraphChange(touched=touched, removed=torch.from_numpy(gone))
-
-    def _holds(self, node: int) -> bool:
-        return 0 <= node < self.num_nodes and bool(self._alive.array[node])
 
     @staticmethod
     def _cut(listed: NeighbourLists, other: NeighbourLists, gone: Array) -> Array:
