@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from evergraph.online.delta import Delta
+from evergraph.server import schema
 from evergraph.server.arrow import arrow_from_delta
 from evergraph.server.http import ARROW
 
@@ -171,3 +173,41 @@ def test_every_answer_has_safe_headers(client: TestClient) -> None:
         assert headers["cache-control"] == "no-store"
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Something on scales.
+
+    Attributes:
+        node: what it is
+            called.
+        grams: its ``weight``.
+        note: if there is one.
+
+    >>> Weighed("a", 1).note
+    """
+
+    node: str
+    grams: int
+    note: str | None = None
+
+
+def test_a_field_of_a_record_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(schema.TOLD_AS, Weighed, {"node": "id"})
+    assert schema.told([Weighed("a", 1), Weighed("b", 2, "new")]) == [
+        {"id": "a", "grams": 1},
+        {"id": "b", "grams": 2, "note": "new"},
+    ]
+    found = schema.described(Weighed, "W", extra=(int, ...)).model_json_schema()
+    said = {name: part.get("description") for name, part in found["properties"].items()}
+    assert said == {
+        "id": "What it is called.",
+        "grams": "Its `weight`.",
+        "note": "If there is one.",
+        "extra": None,
+    }
+    assert (found["description"], found["required"]) == (
+        "Something on scales.",
+        ["id", "grams", "extra"],
+    )

@@ -87,10 +87,8 @@ class InFolder:
 
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return id, label and probability of nodes."""
-        classes, shares = self._folder.learner.predict_proba(ids)
-        best = shares.max(1)
-        rows = zip(ids, best.indices.tolist(), best.values.tolist(), strict=True)
-        return [{"id": id_, "label": classes[at], "probability": p} for id_, at, p in rows]
+        told = self._folder.learner.answer(ids).predictions
+        return [{"id": p.id, "label": p.label, "probability": p.probability} for p in told]
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -88,13 +89,14 @@ def explain(
     """
     page, positions, vectors = view.taken([node])
     scores = page.scores(positions, vectors)[0]
-    best = scores.topk(min(top, int(page.met.sum()))).indices
+    found, shares = likeliest(scores[None], top=min(top, int(page.met.sum())))
+    best = found[0]
     position = int(positions[0])
     plain = Explanation(
         node=node,
         label=_label(knowledge, position),
         classes=tuple(page.classes[number] for number in best.tolist()),
-        probabilities=_numbers(scores.softmax(0)[best]),
+        probabilities=_numbers(shares[0]),
         scores=_numbers(scores[best]),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.predictions import likeliest
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_array import GrowingArray
@@ -127,7 +128,8 @@ class Knowledge:
         if not len(nodes) or not bool(met.any()):
             return None
         vectors = self.embeddings.of(nodes)
-        return class_scores(self.head.scorer(), met, nodes, vectors).argmax(1)
+        scores = class_scores(self.head.scorer(), met, nodes, vectors)
+        return likeliest(scores)[0].flatten()
 
     @property
     def met(self) -> Tensor:

@@ -28,7 +28,7 @@ from evergraph.online.knowledge import Knowledge
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.prequential import Prequential
 from evergraph.online.upsert import News, known_edges, only_new
-from evergraph.online.view import LearnerView, Page, Status
+from evergraph.online.view import Answer, History, LearnerView, Page, Status
 from evergraph.topology import SGC, TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
@@ -262,6 +262,10 @@ class OnlineLearner:
         """Return the most likely class of each node."""
         return self._view.predict(ids)
 
+    def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
+        """Return the likeliest class of each node with its probability, or all probabilities."""
+        return self._view.answer(ids, every_class=every_class)
+
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         return self._view.predict_proba(ids)
@@ -279,7 +283,7 @@ class OnlineLearner:
         """The names of all classes, in order of arrival."""
         return self._view.classes
 
-    def history(self) -> dict[str, Any]:
+    def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         return self._view.history()
 

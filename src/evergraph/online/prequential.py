@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
 
-COLUMNS = ("seq", "nodes", "classes", "asked", "right")
+
+class Point(TypedDict):
+    """A stretch of deltas that brought labels.
+
+    Attributes:
+        seq: the number of the last of them.
+        nodes: in the graph then.
+        classes: known then.
+        asked: labels that were predicted before they were learned.
+        right: how many of these predictions were right.
+    """
+
+    seq: int
+    nodes: int
+    classes: int
+    asked: int
+    right: int
+
+
+COLUMNS = tuple(Point.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -82,9 +102,12 @@ class Prequential:
         asked, right = self.totals_.tolist()
         return right / asked if asked else None
 
-    def curve(self) -> list[dict[str, int]]:
+    def curve(self) -> list[Point]:
         """Return the points, oldest first: what was known then, asked and right since the last."""
-        return [dict(zip(COLUMNS, point, strict=True)) for point in self.curve_.tolist()]
+        return [
+            Point(seq=seq, nodes=nodes, classes=classes, asked=asked, right=right)
+            for seq, nodes, classes, asked, right in self.curve_.tolist()
+        ]
 
     def confusion(self, classes: Sequence[int]) -> Confusion:
         """Return how nodes of these classes were classified lately.

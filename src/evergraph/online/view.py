@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import NothingLearnedError
+from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.base import class_scores
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.prequential import Prequential
+from evergraph.online.prequential import Point, Prequential
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,52 @@ class Status:
     predicted: int
     accuracy: float | None
     exact_forgetting: bool
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The class of a node.
+
+    Attributes:
+        id: of the node.
+        label: the likeliest class.
+        probability: of that class.
+        probabilities: of all classes, in the order of ``classes``, if they were asked for.
+    """
+
+    id: NodeId
+    label: Label
+    probability: float
+    probabilities: list[float] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Classes of nodes, in the order in which they were asked for.
+
+    Attributes:
+        seq: after how many deltas this was predicted.
+        predictions: one for each node.
+        classes: all classes, if they were asked for.
+    """
+
+    seq: int
+    predictions: tuple[Prediction, ...]
+    classes: tuple[Label, ...] | None = None
+
+
+class History(TypedDict):
+    """How good predictions were before their labels came: predict, then learn.
+
+    Attributes:
+        curve: how often predictions were right, delta after delta.
+        newest: the newest classes, newest last.
+        confusion: how nodes of each were classified lately: as each of these, then as any other.
+    """
+
+    curve: list[Point]
+    newest: list[Label]
+    confusion: list[list[int]]
 
 
 NEWEST = 10  # classes in the confusion
@@ -141,9 +188,22 @@ class LearnerView:
 
     def predict(self, ids: Sequence[NodeId]) -> list[Label]:
         """Return the most likely class of each node."""
+        return [found.label for found in self.answer(ids).predictions]
+
+    def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
+        """Return the likeliest class of each node with its probability, or all probabilities."""
         page, positions, vectors = self.taken(ids)
-        best = page.scores(positions, vectors).argmax(1).tolist()
-        return [page.classes[number] for number in best]
+        scores = page.scores(positions, vectors)
+        best, shares = (part.flatten().tolist() for part in likeliest(scores))
+        told = scores.softmax(1).tolist() if every_class else [None] * len(best)
+        return Answer(
+            seq=page.status.seq,
+            classes=page.classes if every_class else None,
+            predictions=tuple(
+                Prediction(node, page.classes[number], share, every)
+                for node, number, share, every in zip(ids, best, shares, told, strict=True)
+            ),
+        )
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
@@ -162,7 +222,7 @@ class LearnerView:
                 return page, positions, page.embeddings(positions)
             return page, positions, torch.zeros(0, 0)
 
-    def history(self) -> dict[str, Any]:
+    def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         with self._lock:
             classes = self._page.classes

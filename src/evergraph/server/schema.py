@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+import re
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, create_model
 from torch import Tensor
 
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.explanation import Explanation, Voice
+from evergraph.online.folder.writer import FolderStatus
 from evergraph.online.identifiers import LARGEST
+from evergraph.online.neighbourhood import Neighbourhood
+from evergraph.online.upsert import News
+from evergraph.online.view import Answer, History, Status
 from evergraph.server.http import JSON, RefusedError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from evergraph.online.delta import NodeId
-    from evergraph.online.explanation import Voice
     from evergraph.online.learner import OnlineLearner
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
@@ -110,11 +125,6 @@ class PredictionsBody(Payload):
     all: bool = Field(False, strict=True, description="Whether every class's probability is told.")
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a body, in one piece."""
-    return model.model_json_schema()
-
-
 def _matrix(rows: list[list[float]]) -> Tensor:
     """Return rows of equal width side by side.  -> float32 [rows, width]"""
     widths = {len(row) for row in rows}
@@ -130,7 +140,87 @@ def _some(widths: set[int]) -> str:
     return " and ".join(map(str, first)) + (" and others" if len(widths) > 3 else "")
 
 
-Name = str | int
+# What another name is told under than the record has for it.
+TOLD_AS: dict[type, dict[str, str]] = {
+    Voice: {"node": "id"},
+    Explanation: {"node": "id", "label": "known"},
+}
+OF_THE_FOLDER = ("snapshot", "stopped", "snapshot_error")
+CLASSES = 5  # that are compared
+
+
+def told(record: Any) -> Any:
+    """Return a record as JSON tells it; what is None unless it is asked for is left out then.
+
+    >>> from evergraph.online.view import Prediction
+    >>> told(Prediction("a", "x", 0.5))
+    {'id': 'a', 'label': 'x', 'probability': 0.5}
+    """
+    if isinstance(record, (tuple, list)):
+        return [told(part) for part in record]
+    if not is_dataclass(record) or isinstance(record, type):
+        return record
+    kept = ((part, getattr(record, part.name)) for part in _parts(type(record)))
+    return {p.told_as: told(v) for p, v in kept if v is not None or not p.optional}
+
+
+class _Part(NamedTuple):
+    """A field of a record: its name, the name it is told under, whether it may be left out."""
+
+    name: str
+    told_as: str
+    optional: bool
+
+
+@cache
+def _parts(record: type) -> tuple[_Part, ...]:
+    names = TOLD_AS.get(record, {})
+    optional = {f.name for f in fields(record) if f.default is None} if is_dataclass(record) else ()
+    return tuple(_Part(n, names.get(n, n), n in optional) for n in get_type_hints(record))
+
+
+def described(record: type, name: str, **more: Any) -> type[BaseModel]:
+    """Return a model of a record: its fields, with what its docstring says of each.
+
+    name: of the model; more: other fields, in the manner of ``pydantic.create_model``.
+
+    >>> described(DeltaResult, "Applied").model_fields["classes"].description
+    'How many classes are known now.'
+    """
+    about = (record.__doc__ or "").split("\n\n")[0]
+    own = _picked(record, *(part.name for part in _parts(record)))
+    return create_model(name, __doc__=about, **(own | more))
+
+
+def _picked(record: type, *names: str) -> dict[str, Any]:
+    """Return some fields of a record, as a model has them."""
+    hints, said = get_type_hints(record), _said(record)
+    return {
+        part.told_as: (
+            _shown(hints[part.name]),
+            Field(None if part.optional else ..., description=said.get(part.name)),
+        )
+        for part in _parts(record)
+        if part.name in names
+    }
+
+
+def _shown(kind: Any) -> Any:
+    """Return a type with the records in it described."""
+    if get_args(kind):
+        parts = tuple(_shown(part) for part in get_args(kind))
+        return Union[parts] if get_origin(kind) is UnionType else get_origin(kind)[parts]  # noqa: UP007
+    is_record = is_dataclass(kind) or is_typeddict(kind)
+    return described(kind, kind.__name__) if is_record else kind
+
+
+def _said(record: type) -> dict[str, str]:
+    """Return what a docstring says of each attribute, as sentences."""
+    _, _, listed = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")
+    listed = listed.split("\n\n")[0] + "\n"
+    found = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
+    texts = {name: " ".join(text.split()).replace("``", "`") for name, text in found}
+    return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in texts.items()}
 
 
 class ErrorReply(BaseModel):
@@ -139,139 +229,41 @@ class ErrorReply(BaseModel):
     error: str = Field(examples=["node 'paper-9' is not in the graph"])
 
 
-class AppliedReply(BaseModel):
-    """What became of a delta."""
-
-    seq: int = Field(description="How many deltas have been applied, this one included.")
-    new_nodes: int
-    classes: int = Field(description="How many classes are known now.")
-    recomputed: int = Field(description="Embeddings computed anew.")
-    predicted: int = Field(description="Nodes predicted before their label was learned.")
-    right: int = Field(description="How many of these predictions were right.")
-
-
-class NewsReply(BaseModel):
-    """How much of a delta was new."""
-
-    new_nodes: int
-    known_nodes: int
-    other_features: int = Field(description="Known nodes with other features, left as they were.")
-    new_edges: int
-    known_edges: int
-    new_labels: int
-    changed_labels: int
-    forgotten: int
-
-
-class UpsertedReply(AppliedReply):
-    """What became of a delta that may repeat what is known."""
-
-    news: NewsReply
-
-
-class Prediction(BaseModel):
-    """The class of a node."""
-
-    id: Name
-    label: Name = Field(description="The likeliest class.")
-    probability: float
-    probabilities: list[float] | None = Field(None, description="In the order of `classes`.")
-
-
-class PredictionsReply(BaseModel):
-    """Classes of nodes, in the order in which they were asked for."""
-
-    seq: int = Field(description="After how many deltas this was predicted.")
-    classes: list[Name] | None = Field(None, description="All classes, if they were asked for.")
-    predictions: list[Prediction]
-
-
-class StatusReply(BaseModel):
-    """What the learner knows, and how its folder does."""
-
-    seq: int = Field(description="Deltas applied.")
-    nodes: int
-    edges: int = Field(description="Entries of the adjacency: an edge both ways counts twice.")
-    classes: int
-    names: list[Name] = Field(description="Of the classes, in the order in which they came.")
-    labelled: int
-    features: int
-    memory: int = Field(description="Bytes of graph, embeddings and head.")
-    predicted: int = Field(description="Labels that were predicted before they were learned.")
-    accuracy: float | None = Field(description="The share of these that was right.")
-    exact_forgetting: bool
-    waiting: int = Field(description="Changes that wait to be learned.")
-    snapshot: int = Field(description="Deltas that the newest snapshot holds.")
-    stopped: str | None = Field(description="Why no more deltas are taken, if so.")
-    snapshot_error: str | None = Field(description="Why the last snapshot failed, if it did.")
-
-
-class Point(BaseModel):
-    """A stretch of deltas that brought labels."""
-
-    seq: int
-    nodes: int
-    classes: int
-    asked: int
-    right: int
-
-
-class HistoryReply(BaseModel):
-    """How good predictions were before their labels came: predict, then learn."""
-
-    curve: list[Point]
-    newest: list[Name] = Field(description="The newest classes, newest last.")
-    confusion: list[list[int]] = Field(
-        description="How nodes of each were classified lately: as each of these, then as any other."
-    )
-
-
-class Neighbour(BaseModel):
-    """A node of an ego-subnetwork."""
-
-    id: Name
-    hops: int = Field(description="How far away it is.")
-    label: Name | None = Field(description="Its class, if that is known.")
-    weight: float | None = Field(description="Its share in the embedding, if that can be told.")
-
-
-class VoiceReply(BaseModel):
-    """What one node adds to the scores of another."""
-
-    id: Name
-    label: Name | None
-    weight: float
-    says: list[float] = Field(description="For each of `classes`.")
-
-
-class NodeReply(BaseModel):
-    """What is known about a node, and why it is classified as it is.
-
-    scores[c] = sum of says[c] over voices + others[c] + rest[c].
-    """
-
-    id: Name
-    known: Name | None = Field(description="Its class, if that was told.")
-    label: Name = Field(description="The class predicted.")
-    probability: float
-    classes: list[Name] = Field(description="The likeliest classes.")
-    probabilities: list[float]
-    scores: list[float]
-    neighbours: list[Neighbour] = Field(description="The node itself first.")
-    edges: list[tuple[int, int]] = Field(description="Places in `neighbours`.")
-    whole: bool = Field(description="Whether all of its surroundings are listed.")
-    voices: list[VoiceReply] | None = Field(description="Loudest first; null if not linear.")
-    others: list[float] = Field(description="What all other nodes add.")
-    rest: list[float] = Field(description="What no node adds.")
-
-
 class HealthReply(BaseModel):
     """The service lives."""
 
     status: str
 
 
-CLASSES = 5  # that are compared
+class Neighbour(BaseModel):
+    """A node of an ego-subnetwork."""
+
+    id: NodeId
+    hops: int = Field(description="How far away it is.")
+    label: Label | None = Field(description="Its class, if that is known.")
+    weight: float | None = Field(description="Its share in the embedding, if that can be told.")
+
+
+AppliedReply = described(DeltaResult, "Applied")
+UpsertedReply = described(DeltaResult, "Upserted", news=(described(News, "News"), ...))
+PredictionsReply = described(Answer, "Predictions")
+HistoryReply = described(History, "History")
+StatusReply = described(
+    Status,
+    "Status",
+    names=(list[Label], Field(description="Of the classes, in the order in which they came.")),
+    waiting=(int, Field(description="Changes that wait to be learned.")),
+    **_picked(FolderStatus, *OF_THE_FOLDER),
+)
+NodeReply = described(
+    Explanation,
+    "Node",
+    label=(Label, Field(description="The class predicted.")),
+    probability=(float, Field(description="Of that class.")),
+    neighbours=(list[Neighbour], Field(description="The node itself first.")),
+    edges=(list[tuple[int, int]], Field(description="Pairs of places in `neighbours`.")),
+    **_picked(Neighbourhood, "whole"),
+)
 
 
 def node_reply(learner: OnlineLearner, node: NodeId, limit: int) -> dict[str, Any]:
@@ -283,32 +275,15 @@ def node_reply(learner: OnlineLearner, node: NodeId, limit: int) -> dict[str, An
     why = learner.explain(node, top=CLASSES, limit=limit)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     places = zip(around.nodes, around.distances, around.labels, strict=True)
+    near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in places]
     return {
-        "id": node,
-        "known": why.label,
+        "voices": None,
+        **told(why),
         "label": why.classes[0],
         "probability": why.probabilities[0],
-        "classes": list(why.classes),
-        "probabilities": list(why.probabilities),
-        "scores": list(why.scores),
-        "neighbours": [
-            {"id": near, "hops": hops, "label": label, "weight": weights.get(near)}
-            for near, hops, label in places
-        ],
-        "edges": [list(edge) for edge in around.edges],
+        "neighbours": [one.model_dump() for one in near],
+        "edges": told(around.edges),
         "whole": around.whole,
-        "voices": None if why.voices is None else [_voice(voice) for voice in why.voices],
-        "others": list(why.others),
-        "rest": list(why.rest),
-    }
-
-
-def _voice(voice: Voice) -> dict[str, Any]:
-    return {
-        "id": voice.node,
-        "label": voice.label,
-        "weight": voice.weight,
-        "says": list(voice.says),
     }
 
 
@@ -341,7 +316,7 @@ KEY_HEADER = {
 
 def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
     """Return the description of a body: JSON, or bytes of other media types."""
-    content: dict[str, Any] = {JSON: {"schema": schema_of(model)}}
+    content: dict[str, Any] = {JSON: {"schema": model.model_json_schema()}}
     for kind in others:
         content[kind] = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": content}}

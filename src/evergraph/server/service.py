@@ -13,13 +13,14 @@ import anyio
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import RefusedError, in_thread
-from evergraph.server.schema import node_reply
+from evergraph.server.schema import OF_THE_FOLDER, node_reply, told
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
+    from evergraph.online.view import History
     from evergraph.server.limits import Limits
 
 T = TypeVar("T")
@@ -94,25 +95,13 @@ class Service:
         return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> dict[str, Any]:
-        page, positions, vectors = self._view.taken(ids)
-        shares = page.scores(positions, vectors).softmax(1)
-        best = shares.max(1)
-        rows = [
-            {"id": node, "label": page.classes[number], "probability": share}
-            for node, number, share in zip(
-                ids, best.indices.tolist(), best.values.tolist(), strict=True
-            )
-        ]
-        if not every_class:
-            return {"seq": page.status.seq, "predictions": rows}
-        for row, values in zip(rows, shares.tolist(), strict=True):
-            row["probabilities"] = values
-        return {"seq": page.status.seq, "classes": list(page.classes), "predictions": rows}
+        answer: dict[str, Any] = told(self._view.answer(ids, every_class=every_class))
+        return answer
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, and how its folder does."""
         folder = asdict(self.folder.status())
-        kept = {name: folder[name] for name in ("snapshot", "stopped", "snapshot_error")}
+        kept = {name: folder[name] for name in OF_THE_FOLDER}
         known = asdict(self._view.status)
         names = list(self._view.classes)
         return known | {"names": names, "waiting": self._writer.waiting} | kept
@@ -127,7 +116,7 @@ class Service:
             "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
         }
 
-    async def history(self) -> dict[str, Any]:
+    async def history(self) -> History:
         """Return how good predictions were before their labels came."""
         return await in_thread(self._view.history, self.limits.seconds)
 

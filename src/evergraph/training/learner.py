@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import LabelSpace
-from evergraph.core.predictions import Predictions
+from evergraph.core.predictions import Predictions, likeliest
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
@@ -179,8 +179,7 @@ class Learner(Part, ABC):
         self._check_asked(tasks)
         logits = self.logits_of_exam(graph, nodes, tasks)
         allowed = self._allowed(logits, tasks)
-        classes = allowed.argmax(dim=1, keepdim=True)
-        confidence = allowed.softmax(dim=1).gather(1, classes)
+        classes, confidence = likeliest(allowed)
         novelty = self.novelty(graph, nodes, logits=logits)
         return Predictions(classes.flatten().cpu(), confidence.flatten().cpu(), novelty.cpu())
 

@@ -36,7 +36,7 @@ class FolderStatus:
         path: the folder.
         readonly: whether it was opened for reading.
         seq: how many deltas the learner has been given.
-        snapshot: how many of these the newest snapshot holds.
+        snapshot: how many deltas the newest snapshot holds.
         deltas_since: how many deltas came after it; a recovery applies these again.
         bytes_since: their size in the journal.
         stopped: why no more deltas are taken; None while they are.
