@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from evergraph.core.errors import (
 )
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids, as_labels
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.topology import S2GC, SGC
 
 X = np.eye(4, dtype=np.float32)
@@ -317,3 +320,16 @@ def test_a_label_that_is_missing(none):
     model = small().partial_fit(["a", "b", "c"], torch.eye(3), ["x", none, "NULL"])
     assert model.classes_.tolist() == ["x", "NULL"]  # Python has a None of its own
     assert model.status().labelled == 2
+
+
+def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> None:
+    with LearnerFolder.of(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
+        made = folder.learner.parameters
+    assert (made["head"]["name"], made["head"]["width"], made["seed"]) == ("analytic", 8, 3)
+    with LearnerFolder.of(tmp_path / "f", {"seed": 3}) as folder:
+        assert folder.learner.parameters == made
+    with ContinualNodeClassifier.open(tmp_path / "f") as model:
+        assert model.learner_.parameters == made
+    for other in ({"seed": 4}, {"head": {"name": "replay"}}):
+        with pytest.raises(ConfigurationError):
+            LearnerFolder.of(tmp_path / "f", other)

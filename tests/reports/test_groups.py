@@ -54,7 +54,7 @@ def test_runs_of_other_streams_stand_apart_and_say_so(
         "rings, class-il, by time": ["years"],
     }
     assert len({group.slug for group in groups}) == 4
-    assert {row[0]: row[2] for row in comparison(runs)}["years"] == "class-il, by time"
+    assert {row[0]: row[2] for row in comparison(runs).texts}["years"] == "class-il, by time"
 
 
 def test_equals_share_a_rank_and_one_alone_has_none() -> None:

@@ -13,8 +13,6 @@ from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.reports import (
-    COLUMNS,
-    MEMORY_COLUMNS,
     collect,
     comparison,
     memory_comparison,
@@ -44,7 +42,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_row_says_what_the_result_says(runs: Path) -> None:
     finished = collect(runs)
     assert {f.folder.name for f in finished} == {"tem-class-il", "finetune-class-il", "tem-task-il"}
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in comparison(finished)]
+    table = comparison(finished)
+    rows = [dict(zip(table.headings, row, strict=True)) for row in table.texts]
     first = finished[0].result
     mean = 100 * first["average_accuracy"]["global"]["balanced"]["mean"]
     assert rows[0]["AA global"] == f"{mean:.1f}"  # a single seed has no deviation
@@ -55,11 +54,12 @@ def test_a_row_says_what_the_result_says(runs: Path) -> None:
 
 def test_the_memory_table_counts_floats_edges_and_bytes(runs: Path) -> None:
     finished = collect(runs)
-    rows = [dict(zip(MEMORY_COLUMNS, row, strict=True)) for row in memory_comparison(finished)]
+    table = memory_comparison(finished)
+    rows = [dict(zip(table.headings, row, strict=True)) for row in table.texts]
     for found, row in zip(finished, rows, strict=True):
         kept = found.result["memory"]
         if found.method == "finetune":
-            assert {row[part] for part in MEMORY_COLUMNS[3:]} == {"-"}
+            assert {row[part] for part in table.headings[3:]} == {"-"}
         else:
             assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
             assert row["floats"] == row["samples"] == "160"
@@ -93,7 +93,7 @@ def test_a_method_that_is_given_everything_again_keeps_all_data(
         result["config"]["method"]["name"] = method
         path.write_text(json.dumps(result))
     finished = collect(tmp_path)
-    for rows, column in ((comparison(finished), -3), (memory_comparison(finished), -1)):
+    for rows, column in ((comparison(finished).texts, -3), (memory_comparison(finished).texts, -1)):
         assert {row[0]: row[column] for row in rows} == {"joint": "all data", "finetune": "-"}
     values = small("joint") | {"training": {"epochs": 1}}
     assert run(RunConfig.of(values)).to_dict()["cumulative"] is True
@@ -103,8 +103,9 @@ def test_a_method_that_is_given_everything_again_keeps_all_data(
 def test_seconds_are_those_of_one_seed(tmp_path: Path, write_run: Callable[..., Path]) -> None:
     write_run(tmp_path, "two", [0.5], seeds=2)
     write_run(tmp_path, "five", [0.5], seeds=5)
-    rows = {row[0]: row[-1] for row in comparison(collect(tmp_path))}
-    assert COLUMNS[-1] == "seconds per seed"
+    table = comparison(collect(tmp_path))
+    rows = {row[0]: row[-1] for row in table.texts}
+    assert table.headings[-1] == "seconds per seed"
     assert rows == {"two": "6.2", "five": "2.5"}  # 12.5 in all
 
 

@@ -25,9 +25,10 @@ class StandIn:
     def parameters(self):
         return {"decay": self.decay}
 
-    def check(self, delta: Delta) -> None:
+    def check(self, delta: Delta) -> Delta:
         if "refused" in delta.nodes or any(node in self.names for node in delta.nodes):
             raise DataError(f"{delta.nodes[0]!r} is refused")
+        return delta
 
     def apply(self, delta: Delta) -> DeltaResult:
         self.total.mul_(self.decay)  # in place: a snapshot must not follow

@@ -119,16 +119,18 @@ def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
 
 
 def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
-    from evergraph.reports import Finished
-    from evergraph.reports.table import COLUMNS, deviations
+    from evergraph.reports import Finished, comparison
+    from evergraph.reports.tables.summary import failed
 
     searches = [line for row in rows for line in _search_lines(row)]
     if searches:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
     runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
-    title = f"class-balanced accuracy in percent{deviations(runs)}"
-    print_table(COLUMNS, [_line(row) for row in rows], title)
+    table = comparison(runs)
+    told = iter(table.texts)
+    lines = [failed(*_names(row)) if row.result is None else next(told) for row in rows]
+    print_table(table.headings, lines, table.caption)
     failures = [(*_names(row), row.failure.error) for row in rows if row.failure is not None]
     if failures:
         print_table(("method", "dataset", "setting", "failed because"), failures)
@@ -139,15 +141,6 @@ def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
 
 def _names(row: Row) -> tuple[str, str, str]:
     return row.job.label, row.job.dataset, row.job.setting
-
-
-def _line(row: Row) -> tuple[str, ...]:
-    from evergraph.reports import Finished, comparison
-    from evergraph.reports.table import failed
-
-    if row.result is None:
-        return failed(*_names(row))
-    return comparison([Finished(row.job.folder, row.result)])[0]
 
 
 def _search_lines(row: Row) -> list[tuple[str, ...]]:

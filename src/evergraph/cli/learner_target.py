@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evergraph.core.errors import ConfigurationError, did_you_mean
+from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.tables import TableDeltas
@@ -52,20 +52,10 @@ def opened(
         return
     if token_file is not None:
         raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
-    with open_folder(Path(target), given or {}, readonly=scope == "read") as folder:
-        yield InFolder(folder)
-
-
-def open_folder(path: Path, given: dict[str, Any], *, readonly: bool) -> LearnerFolder:
-    """Open a folder whose learner is as it was made, or as ``given`` says where it is new."""
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.online.folder.markers import stored_parameters
-    from evergraph.online.learner import OnlineLearner
 
-    stored = stored_parameters(path) or {}
-    parameters = _merged(OnlineLearner().parameters | stored, given)
-    make = lambda: OnlineLearner.from_parameters(parameters)  # noqa: E731
-    return LearnerFolder.open(path, make=make, readonly=readonly)
+    with LearnerFolder.of(target, given, readonly=scope == "read") as folder:
+        yield InFolder(folder)
 
 
 class InFolder:
@@ -93,24 +83,6 @@ class InFolder:
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""
         return asdict(self._folder.learner.status())
-
-
-def _merged(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Lay what was typed over what is known; another name begins anew."""
-    merged = dict(known)
-    for key, value in given.items():
-        if key not in known:
-            raise ConfigurationError(
-                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
-                f"it takes {', '.join(known)}"
-            )
-        old = merged.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            same = value.get("name", old["name"]) == old["name"]
-            merged[key] = old | value if same else value
-        else:
-            merged[key] = value
-    return merged
 
 
 def _token(path: Path | None, scope: Scope) -> str | None:

@@ -21,23 +21,13 @@ def report_command(
     figures (PNG, SVG) are also in DIR/report.
     """
     require("matplotlib", extra="report", why="evergraph report")
-    from evergraph.reports import (
-        COLUMNS,
-        MEMORY_COLUMNS,
-        collect,
-        comparison,
-        memory_comparison,
-        write_report,
-    )
-    from evergraph.reports.table import deviations
+    from evergraph.reports import collect, comparison, memory_comparison, write_report
 
     runs = collect(folder)
     check_writable(folder)
     with spinner("drawing the report"):
         path = write_report(runs, folder)  # before anything is printed: that may fail
-    title = f"class-balanced accuracy in percent{deviations(runs)}"
-    print_table(COLUMNS, comparison(runs), title)
-    title = "kept between tasks: float32 values as the paper counts them, edges, bytes"
-    print_table(MEMORY_COLUMNS, memory_comparison(runs), title)
+    for table in (comparison(runs), memory_comparison(runs)):
+        print_table(table.headings, table.texts, table.caption)
     say(f"tables and figures: {path.with_suffix('')}")
     say(f"report: {path}")

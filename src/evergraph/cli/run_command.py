@@ -201,12 +201,11 @@ def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
 
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
-    from evergraph.reports import COLUMNS, Finished, comparison
-    from evergraph.reports.table import deviations
+    from evergraph.reports import Finished, comparison
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    title = f"class-balanced accuracy in percent{deviations(runs)}"
-    print_table(COLUMNS, comparison(runs), title)
+    table = comparison(runs)
+    print_table(table.headings, table.texts, table.caption)
 
 
 def _drawn(folder: Path) -> Path:
@@ -218,7 +217,7 @@ def _drawn(folder: Path) -> Path:
 
 
 def _print_result(result: RunResult, folder: Path) -> None:
-    from evergraph.reports.table import ALL, percent, size
+    from evergraph.reports.units import ALL, percent, size
 
     values = result.to_dict()
     ways = [(testing, average) for testing in ("local", "global") for average in _AVERAGES]

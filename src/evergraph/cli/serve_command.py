@@ -7,7 +7,6 @@ from typing import Any
 
 import typer
 
-from evergraph.cli.learner_target import open_folder
 from evergraph.cli.options import parse_settings
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
@@ -54,14 +53,15 @@ def serve_command(
     bound = bind(host, port)
     given = _given(topology, hops, head, parse_settings(settings))
     with spinner("loading torch and the learner"):
-        load_plugins(plugins)
+        from evergraph.online.folder.learner_folder import LearnerFolder
         from evergraph.server.app import create_app
         from evergraph.server.limits import Limits
 
+        load_plugins(plugins)
         limits = Limits(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
-        folder = open_folder(path, given, readonly=False)
+        folder = LearnerFolder.of(path, given)
         app = create_app(folder, tokens=tokens, limits=limits)
     listen(app, bound, threads=threads)
 

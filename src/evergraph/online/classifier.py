@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,13 +95,10 @@ class ContinualNodeClassifier(Part, Closing):
         readonly: ask only; another process may be writing, see ``refresh``.
         """
         from evergraph.online.folder.learner_folder import LearnerFolder
-        from evergraph.online.folder.markers import stored_parameters
 
-        model, make = cls(**parameters), None
-        stored = stored_parameters(Path(path))
-        if stored is not None and not parameters:
-            make = partial(OnlineLearner.from_parameters, stored)
-        model._kept = LearnerFolder.open(path, make=make or model._made, readonly=readonly)
+        model = cls(**parameters)
+        given = model._made().parameters if parameters else None
+        model._kept = LearnerFolder.of(path, given, readonly=readonly)
         model._describe(model.learner_)
         return model
 

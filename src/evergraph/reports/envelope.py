@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.table import seconds_a_seed
+from evergraph.reports.units import seconds_a_seed
 
 Points = Iterable[tuple[float, float]]
 """(cost, value) pairs: a run each."""

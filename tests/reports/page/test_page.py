@@ -14,7 +14,7 @@ import pytest
 
 from evergraph.core.errors import ResultsError
 from evergraph.reports import collect, write_report
-from evergraph.reports.table import percent
+from evergraph.reports.units import percent
 
 
 @pytest.fixture(scope="module")

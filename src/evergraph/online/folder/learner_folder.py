@@ -10,14 +10,16 @@ FOLDER/lock                    held by the one process that writes
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder.markers import stored_parameters
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.writer import FolderStatus, FolderWriter
 from evergraph.online.upsert import Upserted, is_empty
@@ -84,6 +86,21 @@ class LearnerFolder(Closing):
                 retry=retry,
             )
         )
+
+    @classmethod
+    def of(
+        cls, path: Path | str, given: Mapping[str, Any] | None = None, *, readonly: bool = False
+    ) -> LearnerFolder:
+        """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
+
+        given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
+        folder that is there already must be the same.
+        """
+        from evergraph.online.learner import OnlineLearner
+
+        known = OnlineLearner().parameters | (stored_parameters(Path(path)) or {})
+        make = partial(OnlineLearner.from_parameters, _merged(known, given or {}))
+        return cls.open(path, make=make, readonly=readonly)
 
     @property
     def path(self) -> Path:
@@ -163,3 +180,16 @@ class LearnerFolder(Closing):
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
+
+
+def _merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay what was given over what is known; a part of another name begins anew."""
+    merged = dict(known)
+    for key, value in given.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            same = value.get("name", old["name"]) == old["name"]
+            merged[key] = old | value if same else value
+        else:
+            merged[key] = value
+    return merged

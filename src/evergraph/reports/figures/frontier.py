@@ -12,7 +12,7 @@ from evergraph.reports.figures.log_axis import log_span, log_ticks
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.table import size
+from evergraph.reports.units import size
 
 TESTINGS = ("local", "global")
 PANEL, KEY = 2.5, 0.16  # inches that a panel and a line of the legend take

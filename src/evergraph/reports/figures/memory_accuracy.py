@@ -11,7 +11,7 @@ from evergraph.reports.figures.labels import Box, place_labels
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.runs import Group
-from evergraph.reports.table import ALL, size
+from evergraph.reports.units import ALL, size
 
 FONT = 7.5
 

@@ -7,8 +7,8 @@ from typing import Any
 from evergraph.reports.figures.bars import key_above, name_rows, number_rows, rows_frame
 from evergraph.reports.figures.picture import Picture, drawn
 from evergraph.reports.runs import Group
-from evergraph.reports.table import seconds_a_seed
 from evergraph.reports.tables.costs import PHASES
+from evergraph.reports.units import seconds_a_seed
 
 COLOURS = dict(zip(PHASES, ("#E69F00", "#0072B2", "#56B4E9"), strict=True))
 

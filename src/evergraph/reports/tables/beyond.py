@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.table import deviations, percent
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
+from evergraph.reports.units import deviations, percent
 
 MEASURES = (
     ("AUC", "area_under_curve"), ("ECE", "calibration_error"),

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from evergraph.reports.memory_table import MEMORY_COLUMNS, count_of
-from evergraph.reports.runs import Entry, Group
-from evergraph.reports.table import ALL, kept_bytes, seconds_a_seed, size
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, numbers
+from evergraph.reports.runs import Entry, Finished, Group
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, numbers, own_names
+from evergraph.reports.units import ALL, count_of, kept_bytes, seconds_a_seed, size
 
-COUNTED = MEMORY_COLUMNS[len(NAMED) : -1]
+COUNTED = ("samples", "gradients", "importance", "floats", "edges")
+MEMORY_COLUMNS = (*NAMED, *numbers((*COUNTED, "bytes")))
 
 
 def memory_table(groups: Sequence[Group]) -> Table:
@@ -23,23 +23,29 @@ def memory_table(groups: Sequence[Group]) -> Table:
         "counted."
     )
     blocks = tuple(
-        tuple((*named(group, entry), *_kept(entry)) for entry in group.entries) for group in groups
+        tuple((*named(group, entry), *_kept(entry.run)) for entry in group.entries)
+        for group in groups
     )
-    return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), blocks)
+    return Table("memory", caption, MEMORY_COLUMNS, blocks)
 
 
-def _kept(entry: Entry) -> tuple[Cell, ...]:
-    kept = entry.run.result["memory"]
-    counts = [kept.get(part, 0) for part in COUNTED]
-    cells = [Cell(count_of(count), (count,)) for count in counts]
-    return (*cells, kept_cell(entry))
+def memory_comparison(runs: Sequence[Finished]) -> Table:
+    """Return the same for runs that are in no report, in their order."""
+    caption = "kept between tasks: float32 values as the paper counts them, edges, bytes"
+    rows = tuple((*own_names(run), *_kept(run)) for run in runs)
+    return Table("memory", caption, MEMORY_COLUMNS, (rows,))
 
 
-def kept_cell(entry: Entry) -> Cell:
+def _kept(run: Finished) -> tuple[Cell, ...]:
+    counts = [run.result["memory"].get(part, 0) for part in COUNTED]
+    return (*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run))
+
+
+def kept_cell(run: Finished) -> Cell:
     """Return the bytes that a run keeps."""
-    if entry.run.keeps_everything:
+    if run.keeps_everything:
         return Cell(ALL, most=True)
-    return Cell(kept_bytes(entry.run), (entry.run.result["memory"]["bytes"],))
+    return Cell(kept_bytes(run), (run.result["memory"]["bytes"],))
 
 
 PHASES = ("embed", "train", "evaluate")

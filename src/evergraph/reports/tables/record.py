@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evergraph.reports.runs import Entry, Group
+from evergraph.reports.runs import Entry, Finished, Group
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,16 @@ class Table:
         )
 
     @property
+    def headings(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """All rows as people read them."""
+        return [[cell.text for cell in row] for row in self.rows]
+
+    @property
     def rows(self) -> list[tuple[Cell, ...]]:
         """All rows, whatever they belong to."""
         return [row for block in self.blocks for row in block]
@@ -76,8 +86,13 @@ NAMED = (Column("method"), Column("dataset"), Column("setting"))
 
 
 def named(group: Group, entry: Entry) -> tuple[Cell, ...]:
-    """Return the cells of a run under ``NAMED``."""
+    """Return the cells of a run under ``NAMED``, as a report calls it."""
     return Cell(entry.name), Cell(group.dataset), Cell(group.setting)
+
+
+def own_names(run: Finished) -> tuple[Cell, ...]:
+    """Return the cells of a run under ``NAMED``, as it calls itself."""
+    return Cell(run.method), Cell(run.dataset), Cell(run.setting)
 
 
 def numbers(columns: Sequence[str]) -> tuple[Column, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.runs import Entry, Group
-from evergraph.reports.table import deviations, percent, seconds_a_seed
+from evergraph.reports.runs import Finished, Group
 from evergraph.reports.tables.costs import kept_cell
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, ranked
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, own_names, ranked
+from evergraph.reports.units import deviations, percent, seconds_a_seed
 
 METRICS = tuple(
     (short, metric, testing)
@@ -18,6 +18,7 @@ COLUMNS = (
     *NAMED,
     *(Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in METRICS),
     Column("memory", ("memory bytes",)),
+    Column("covered", ("coverage ratio",)),
     Column("seconds per seed", ("seconds per seed",)),
 )
 
@@ -34,22 +35,33 @@ def summary_table(groups: Sequence[Group]) -> Table:
 
 
 def _block(group: Group) -> tuple[tuple[Cell, ...], ...]:
-    columns = [
-        ranked([_spread(entry, metric, testing) for entry in group.entries])
-        for _, metric, testing in METRICS
-    ]
-    accuracies = zip(*columns, strict=True)
+    columns = zip(*(_accuracies(entry.run) for entry in group.entries), strict=True)
+    accuracies = zip(*map(ranked, columns), strict=True)
     return tuple(
-        (*named(group, entry), *cells, *_costs(entry))
+        (*named(group, entry), *cells, *_costs(entry.run))
         for entry, cells in zip(group.entries, accuracies, strict=True)
     )
 
 
-def _spread(entry: Entry, metric: str, testing: str) -> Cell:
-    spread = entry.run.result[metric][testing]["balanced"]
-    return Cell(percent(spread), (spread["mean"], spread["std"]))
+def comparison(runs: Sequence[Finished]) -> Table:
+    """Return the same for runs that are in no report, in their order and without ranks."""
+    caption = f"class-balanced accuracy in percent{deviations(runs)}"
+    rows = tuple((*own_names(run), *_accuracies(run), *_costs(run)) for run in runs)
+    return Table("summary", caption, COLUMNS, (rows,))
 
 
-def _costs(entry: Entry) -> tuple[Cell, Cell]:
-    seconds = seconds_a_seed(entry.run, "total")
-    return kept_cell(entry), Cell(f"{seconds:.1f}", (seconds,))
+def failed(method: str, dataset: str, setting: str) -> list[str]:
+    """Return what a row says of a run without a result."""
+    known = (method, dataset, setting, "failed")
+    return [*known, *("-" for _ in COLUMNS[len(known) :])]
+
+
+def _accuracies(run: Finished) -> list[Cell]:
+    spreads = [run.result[metric][testing]["balanced"] for _, metric, testing in METRICS]
+    return [Cell(percent(spread), (spread["mean"], spread["std"])) for spread in spreads]
+
+
+def _costs(run: Finished) -> tuple[Cell, Cell, Cell]:
+    seconds, covered = seconds_a_seed(run, "total"), run.result["coverage_ratio"]
+    ratio = Cell("-") if covered is None else Cell(f"{100 * covered:.1f} %", (covered,))
+    return kept_cell(run), ratio, Cell(f"{seconds:.1f}", (seconds,))

@@ -1,47 +1,13 @@
-"""Runs side by side, in the units people read."""
+"""Numbers in the units people read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evergraph.reports.runs import Finished
 
-COLUMNS = (
-    "method", "dataset", "setting", "AA local", "AF local", "AA global", "AF global",
-    "memory", "covered", "seconds per seed",
-)  # fmt: skip
 ALL = "all data"  # what a run keeps that is given every earlier task again
-
-
-def comparison(runs: Sequence[Finished]) -> list[tuple[str, ...]]:
-    """Return one row per run under ``COLUMNS``; accuracies are class-balanced and in percent."""
-    return [_row(run) for run in runs]
-
-
-def failed(method: str, dataset: str, setting: str) -> tuple[str, ...]:
-    """Return the row of a run without a result, under ``COLUMNS``."""
-    known = (method, dataset, setting, "failed")
-    return (*known, *("-" for _ in COLUMNS[len(known) :]))
-
-
-def _row(run: Finished) -> tuple[str, ...]:
-    result = run.result
-    accuracies = [
-        percent(result[metric][testing]["balanced"])
-        for testing in ("local", "global")
-        for metric in ("average_accuracy", "average_forgetting")
-    ]
-    covered = result["coverage_ratio"]
-    return (
-        run.method,
-        run.dataset,
-        run.setting,
-        *accuracies,
-        kept_bytes(run),
-        "-" if covered is None else f"{100 * covered:.1f} %",
-        f"{seconds_a_seed(run, 'total'):.1f}",
-    )
 
 
 def percent(spread: Mapping[str, Any]) -> str:
@@ -87,3 +53,17 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
+
+
+def count_of(count: int) -> str:
+    """Return a number of values as the paper writes it.
+
+    >>> count_of(0), count_of(950), count_of(61_000_000)
+    ('-', '950', '61.0M')
+    """
+    if count == 0:
+        return "-"
+    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f}{unit}"
+    return str(count)
