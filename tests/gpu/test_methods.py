@@ -177,13 +177,10 @@ def test_every_sampler_of_nodes_stores_and_restores(name: str, on_gpu: Graph) ->
     assert answers(again, stream).shape == answers(learner, stream).shape
 
 
-@pytest.mark.parametrize("curvature", ["forman", "ollivier"])
-def test_curvature_chooses_the_same_neighbours(
-    curvature: str, small_graph: Graph, on_gpu: Graph
-) -> None:
+def test_curvature_chooses_the_same_neighbours(small_graph: Graph, on_gpu: Graph) -> None:
     graphs = []
     for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
-        learner = make("sem", device, epochs=1, curvature=curvature)
+        learner = make("sem", device, epochs=1)
         fitted(learner, GraphStream(graph), [0])
         graphs.append(learner.memory.graph_)  # type: ignore[attr-defined]
     assert graphs[0].indices.equal(graphs[1].indices)

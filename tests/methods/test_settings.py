@@ -52,7 +52,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "gem": {"margin": 0.5},
     "lwf": {"strength": 1.0, "temperature": 2.0},
     "mas": {"strength": 1e4},
-    "sem": {"neighbours": 5, "curvature": "forman"},
+    "sem": {"neighbours": 5},
     "ssm": {"neighbours": 5, "choice": "degree"},
     "tem": {
         "weighting": "class-balanced", "replay_weight": 1.0, "store": "after", "arrivals": 1,

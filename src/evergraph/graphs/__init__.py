@@ -1,7 +1,6 @@
 """The graph record, normalisation, propagation, reach and homophily."""
 
-from evergraph.graphs.curvature.forman import forman_curvature
-from evergraph.graphs.curvature.ollivier import ollivier_curvature
+from evergraph.graphs.curvature import forman_curvature
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
@@ -20,7 +19,6 @@ __all__ = [
     "forman_curvature",
     "homophily",
     "normalised",
-    "ollivier_curvature",
     "propagate",
     "reach",
     "reach_sizes",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.graphs import Graph, forman_curvature, ollivier_curvature
+from evergraph.core.checks import check_integer
+from evergraph.graphs import Graph, forman_curvature
 from evergraph.memory import EgoNetworks, SubgraphMemory, ego_networks
 from evergraph.methods.base import methods
 from evergraph.methods.replay import ReplayingLearner
@@ -21,12 +19,11 @@ class SEM(ReplayingLearner):
     """Replays stored nodes with the neighbours of largest Ricci curvature (Zhang et al. 2023).
 
     Curvature is large where two nodes share neighbours and small on bridges: what flows over a
-    strongly curved edge says most about the node it flows to.
+    strongly curved edge says most about the node it flows to. It is Forman's, augmented: degrees
+    and triangles are counted.
 
     Args:
         neighbours: how many a node keeps at each hop, at least 1.
-        curvature: ``forman`` (augmented, counts degrees and triangles: exact and fast) or
-            ``ollivier`` (transport between neighbourhoods: a small programme for every edge asked).
         memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
@@ -37,7 +34,6 @@ class SEM(ReplayingLearner):
         self,
         *,
         neighbours: int = 5,
-        curvature: Literal["forman", "ollivier"] = "forman",
         memory: SubgraphMemory | None = None,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
@@ -45,18 +41,14 @@ class SEM(ReplayingLearner):
     ) -> None:
         super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
         check_integer("neighbours", neighbours, least=1)
-        check_choice("curvature", curvature, ("forman", "ollivier"))
         self.neighbours = neighbours
-        self.curvature = curvature
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
         """Return ego-subnetworks in which every node has its most curved edges."""
-        forman = forman_curvature(graph) if self.curvature == "forman" else None
+        curvature = forman_curvature(graph)
 
         def rank(entries: Tensor) -> Tensor:
-            if forman is not None:
-                return -forman[entries]
-            return -ollivier_curvature(graph, entries=entries)
+            return -curvature[entries]
 
         hops = self.backbone.hops
         return ego_networks(graph, centres, hops=hops, neighbours=self.neighbours, rank=rank)

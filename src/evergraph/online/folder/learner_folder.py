@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.closing import Closing
-from evergraph.core.errors import ConfigurationError, StoppedError
+from evergraph.core.errors import ConfigurationError, StoppedError, did_you_mean
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.markers import stored_parameters
 from evergraph.online.folder.reader import FolderReader
@@ -186,6 +186,11 @@ def _merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     """Lay what was given over what is known; a part of another name begins anew."""
     merged = dict(known)
     for key, value in given.items():
+        if key not in known:
+            raise ConfigurationError(
+                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
+                f"it takes {', '.join(known)}"
+            )
         old = merged.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             same = value.get("name", old["name"]) == old["name"]

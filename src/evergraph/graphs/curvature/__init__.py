@@ -1,1 +1,0 @@
-"""Curvature of edges, after Forman and after Ollivier."""
