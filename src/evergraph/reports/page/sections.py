@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
+
+import tomli_w
 
 from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.page.configurations import configurations
-from evergraph.reports.page.leaders import leaders
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.page.terms import terms
-from evergraph.reports.runs import Group
+from evergraph.reports.runs import Entry, Group
 from evergraph.reports.tables import Table
 
 
@@ -20,7 +21,7 @@ def sections_of(
 ) -> list[Section]:
     """Return all sections; the first ones are what most readers came for."""
     return [
-        leaders(groups),
+        _leaders(groups),
         _summary(tables["summary"]),
         *_figure_sections(gallery),
         *_further(tables),
@@ -28,9 +29,27 @@ def sections_of(
         _time(tables["time"], gallery),
         _matrices(groups, gallery),
         terms(),
-        configurations(groups),
+        _configurations(groups),
         _made_with(tables["versions"], tables["machine"]),
     ]
+
+
+def _leaders(groups: Sequence[Group]) -> Section:
+    """Return a tile a group: the highest local and global AA."""
+    tiles = "\n".join(_tile(group) for group in groups)
+    lead = "The highest average accuracy of each dataset and setting, in percent."
+    return Section("glance", "At a glance", lead, f'<div class="tiles">\n{tiles}\n</div>')
+
+
+def _tile(group: Group) -> str:
+    lines = []
+    for testing in ("local", "global"):
+        best = max(group.entries, key=lambda entry: entry.accuracy(testing))
+        lines.append(
+            f"<dt>{testing}</dt><dd>{escape(best.name)}</dd>"
+            f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
+        )
+    return f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{"".join(lines)}</dl></div>'
 
 
 def _summary(table: Table) -> Section:
@@ -113,3 +132,36 @@ def _matrices(groups: Sequence[Group], gallery: Gallery) -> Section:
 def _made_with(versions: Table, machine: Table) -> Section:
     content = f"{html_table(versions)}\n<h3>Machine</h3>\n{html_table(machine)}"
     return Section("versions", "Versions and machine", "", content)
+
+
+TOLD = "Everything a run was told, as TOML: saved to a file, evergraph run --preset repeats it."
+
+
+def _configurations(groups: Sequence[Group]) -> Section:
+    """Return a fold a group that holds a fold a run."""
+    folds = "\n".join(
+        f'<details><summary>{escape(group.title)}</summary><div class="inside">\n'
+        + "\n".join(_fold(entry) for entry in group.entries)
+        + "\n</div></details>"
+        for group in groups
+    )
+    return Section("configurations", "Configurations", TOLD, folds)
+
+
+def _fold(entry: Entry) -> str:
+    text = tomli_w.dumps(_said(entry.run.result["config"]))
+    return (
+        f"<details><summary>{escape(entry.name)}</summary>"
+        f"<pre><code>{escape(text)}</code></pre></details>"
+    )
+
+
+def _said(value: Any) -> Any:
+    """Return a configuration without what was left open, which TOML cannot say.
+
+    >>> _said({"a": None, "b": {"c": 1, "d": None}})
+    {'b': {'c': 1}}
+    """
+    if isinstance(value, dict):
+        return {name: _said(part) for name, part in value.items() if part is not None}
+    return value
