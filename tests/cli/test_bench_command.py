@@ -24,7 +24,14 @@ from evergraph.experiments.bench.progress import Progress
 from evergraph.experiments.bench.records import BenchEvent
 from evergraph.experiments.bench.worker import Failure
 
-LONG = ["--device", "cpu", "--workers", "1", "--set", "training.epochs=60"]
+SMALL = """
+datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise = 0.5 }]
+settings = ["task-il"]
+seeds = [0, 1]
+methods = ["finetune", "joint"]
+common = { training = { epochs = 60 } }
+"""
+ON_CPU = ["--device", "cpu", "--workers", "1"]
 
 
 @pytest.fixture
@@ -34,8 +41,10 @@ def evergraph(call: Any) -> Any:
 
 
 def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergraph: Any) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
     bench = subprocess.Popen(
-        [sys.executable, "-m", "evergraph.cli.app", "bench", "quick", *LONG, "--out", "out"],
+        [sys.executable, "-m", "evergraph.cli.app", *asked],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -55,23 +64,23 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergra
     assert "Traceback" not in said
     assert not psutil.wait_procs(workers, timeout=5)[1]
 
-    refused = evergraph("bench", "quick", *LONG, "--out", "out", expect=2)
+    refused = evergraph(*asked, expect=2)
     assert "out holds results already: use --resume" in refused[1]
-    out, err = evergraph("bench", "quick", *LONG, "--out", "out", "--resume", "--json")
+    out, err = evergraph(*asked, "--resume", "--json")
     told = json.loads(out)
-    assert (told["folder"], len(told["rows"])) == ("out", 6)
+    assert (told["folder"], len(told["rows"])) == ("out", 2)
     assert {row["state"] for row in told["rows"]} == {"done"}
     for row in told["rows"]:
         result = json.loads((tmp_path / row["folder"] / "result.json").read_text())
         assert row["average_accuracy"] == result["average_accuracy"]
     assert "joint on synthetic, task-il, seed 1: AA 100.0" in err
-    assert "12 of 12 done" in err
+    assert "4 of 4 done" in err
 
-    text, _ = evergraph("bench", "quick", *LONG, "--out", "out", "--resume")  # nothing is left
-    assert text.count("synthetic") == 6
+    text, _ = evergraph(*asked, "--resume")  # nothing is left
+    assert text.count("synthetic") == 2
     assert "results in out" in text
     report, _ = evergraph("report", "out")
-    assert report.count("synthetic") == 12  # accuracies, and what is kept
+    assert report.count("synthetic") == 4  # accuracies, and what is kept
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_the_cache_of_the_environment_is_used(
 
 
 def test_readers_import_nothing_heavy() -> None:
-    modules = ["gnpz", "reddit", "ogb", "loading", "synthetic"]
+    modules = ["files.npz", "published", "ogb", "loading", "generated.synthetic"]
     code = f"""
 import importlib, sys
 for name in {modules!r}:
