@@ -131,6 +131,7 @@ def test_a_scatter_of_too_many_names_is_left_out(
     tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(gallery.__globals__, "MOST_NAMES", 2)
-    for place, figures in enumerate((2, 2, 0)):  # local and global
-        write_run(tmp_path, f"m{place}", [0.5])
+    write_run(tmp_path, "first", [0.5])
+    for name, figures in (("second", 2), ("third", 0)):  # local and global
+        write_run(tmp_path, name, [0.5])
         assert len(gallery(grouped(collect(tmp_path), tmp_path)).memory) == figures
