@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # No advertisement in the output of mkdocs.
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-slow check docs format bench install clean
+.PHONY: run test test-slow check docs format bench mutants install clean
 
 install: $(STAMP)
 
@@ -39,6 +39,9 @@ test: check  ## the whole suite, slow claims excepted, and the wheel in a clean 
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
 	$(BIN)/python -m pytest -q -m slow
+
+mutants: $(STAMP)  ## how many small faults the tests of methods, memory and online notice
+	$(BIN)/python scripts/mutants.py
 
 docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
