@@ -33,7 +33,7 @@ FILE = ROOT / "examples" / "my_parts.py"
 PROMISES = {
     "methods/test_contract.py": "anchored",
     "memory/test_samplers.py": "low-degree",
-    "test_topology.py": "residual",
+    "topology/test_encoders.py": "residual",
     "topology/test_growth.py": "residual",
 }
 
@@ -79,7 +79,7 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("file", sorted(PROMISES))
-def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph) -> None:
+def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_path: Path) -> None:
     module, name, kept = promises_of(file), PROMISES[file], 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
@@ -87,9 +87,10 @@ def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph) -> No
         if not registered or len(registered[0].args[1]) < len(_names(file)):
             continue  # of some parts only
         taken = inspect.signature(test).parameters
-        graph = {"small_graph": small_graph} if "small_graph" in taken else {}
+        fixtures: dict[str, Any] = {"small_graph": small_graph, "tmp_path": tmp_path}
+        given = {fixture: value for fixture, value in fixtures.items() if fixture in taken}
         for values in calls_of(test):
-            test(name=name, **values, **graph)
+            test(name=name, **values, **given)
             kept += 1
     assert kept >= {"methods/test_contract.py": 12, "topology/test_growth.py": 1}.get(file, 4)
 
