@@ -253,7 +253,13 @@ class Learner(Part, ABC):
         Everything is there: what it is made of, all that it has learned and keeps, the labels of
         its classes. It is a safetensors file, so that reading it runs no code.
         """
-        save_learner(self, path, label_space=self._check_learned())
+        save_learner(
+            self,
+            path,
+            state=self.state(),
+            label_space=self._check_learned(),
+            undirected=self.undirected_,
+        )
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""

@@ -22,15 +22,25 @@ from evergraph.core.versions import own_version
 from evergraph.core.written_aside import results_written, written_aside
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
     from evergraph.core.label_space import LabelSpace
-    from evergraph.training.learner import Learner
 
 FORMAT = 1
 KEY = "evergraph"  # of the metadata
 
 
-def save_learner(learner: Learner, path: Path | str, *, label_space: LabelSpace) -> None:
-    """Write a learner to a file, whole or not at all."""
+def save_learner(
+    learner: Part,
+    path: Path | str,
+    *,
+    state: Mapping[str, Tensor],
+    label_space: LabelSpace,
+    undirected: bool,
+) -> None:
+    """Write a learner to a file, whole or not at all; state: all that it has learned."""
     from safetensors.torch import save
 
     about = {
@@ -38,10 +48,10 @@ def save_learner(learner: Learner, path: Path | str, *, label_space: LabelSpace)
         "evergraph": own_version(),
         "method": description(learner),
         "label_space": asdict(label_space),
-        "undirected": learner.undirected_,
+        "undirected": undirected,
     }
-    state = {name: value.contiguous() for name, value in learner.state().items()}
-    content = save(state, metadata={KEY: json.dumps(about)})
+    tensors = {name: value.contiguous() for name, value in state.items()}
+    content = save(tensors, metadata={KEY: json.dumps(about)})
     with results_written(Path(path)), written_aside(Path(path)) as file:
         file.write(content)
 
