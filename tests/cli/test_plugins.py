@@ -231,11 +231,11 @@ def test_an_installed_package_needs_no_naming(tmp_path: Path) -> None:
 
 
 def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> None:
-    from evergraph.cli.learner_target import open_folder
     from evergraph.core.plugins import load_plugin
+    from evergraph.online import LearnerFolder
 
     load_plugin(FILE)
-    open_folder(Path("learner"), {"topology": {"name": "residual"}}, readonly=False).close()
+    LearnerFolder.of("learner", {"topology": {"name": "residual"}}).close()
     forget()
     (files / "nodes.csv").write_text("id,label,f\na,x,0\nb,y,1\nc,x,0\nd,y,1\n")
     (files / "ids").write_text("a\nd\n")
