@@ -8,11 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -29,6 +31,27 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+def counted(seeds: Any) -> Any:
+    """Return the seeds that a number of repeats stands for; anything else as it is.
+
+    >>> counted(3), counted([7, 8])
+    ([0, 1, 2], [7, 8])
+    """
+    if not isinstance(seeds, int) or isinstance(seeds, bool):
+        return seeds
+    check_integer("seeds, where they are a single number and so a count,", seeds, least=1)
+    return list(range(seeds))
+
+
+def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
+    # A worker, or whoever goes on with the run, may be in another folder.
+    return tuple(located(source, Path()) for source in plugins)
+
+
+Seeds = Annotated[tuple[int, ...], BeforeValidator(counted)]
+Plugins = Annotated[tuple[str, ...], AfterValidator(_located)]
 
 
 class Section(Part, BaseModel):
@@ -135,22 +158,11 @@ class RunConfig(Section):
     memory: MemoryConfig = MemoryConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    seeds: Seeds = Field(default=(0,), min_length=1)
     part: Literal["test", "validation"] = "test"
     measures: bool = False
     device: str = "auto"
-    plugins: tuple[str, ...] = ()
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _counted(cls, seeds: Any) -> Any:
-        return counted(seeds)
-
-    @field_validator("plugins")
-    @classmethod
-    def _located(cls, plugins: tuple[str, ...]) -> tuple[str, ...]:
-        # A worker, or whoever goes on with the run, may be in another folder.
-        return tuple(located(source, Path()) for source in plugins)
+    plugins: Plugins = ()
 
     @field_validator("seeds")
     @classmethod
@@ -181,18 +193,6 @@ class RunConfig(Section):
     def to_toml(self) -> str:
         """Return the configuration as TOML."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
-
-
-def counted(seeds: Any) -> Any:
-    """Return the seeds that a number of repeats stands for; anything else as it is.
-
-    >>> counted(3), counted([7, 8])
-    ([0, 1, 2], [7, 8])
-    """
-    if not isinstance(seeds, int) or isinstance(seeds, bool):
-        return seeds
-    check_integer("seeds, where they are a single number and so a count,", seeds, least=1)
-    return list(range(seeds))
 
 
 def complaint(

@@ -15,9 +15,16 @@ from pydantic import Field, ValidationError, field_validator
 
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.plugins import located
 from evergraph.experiments.bench.short_text import short_text
-from evergraph.experiments.config import Component, RunConfig, Section, complaint, counted, keys
+from evergraph.experiments.config import (
+    Component,
+    Plugins,
+    RunConfig,
+    Section,
+    Seeds,
+    complaint,
+    keys,
+)
 from evergraph.experiments.dotted import flat
 
 Setting = Literal["class-il", "task-il"]
@@ -110,21 +117,11 @@ class BenchConfig(Section):
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)
     settings: tuple[Setting, ...] = Field(default=("class-il",), min_length=1)
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    seeds: Seeds = Field(default=(0,), min_length=1)
     common: Values = Field(default_factory=dict)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     search: SearchConfig = SearchConfig()
-    plugins: tuple[str, ...] = ()
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _counted(cls, seeds: Any) -> Any:
-        return counted(seeds)
-
-    @field_validator("plugins")
-    @classmethod
-    def _located(cls, plugins: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(located(source, Path()) for source in plugins)
+    plugins: Plugins = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BenchConfig:
