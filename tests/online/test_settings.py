@@ -109,3 +109,8 @@ def test_a_classifier_hands_all_its_settings_on() -> None:
     assert {name: made[name] for name in given} == given
     assert made["topology"]["name"] == "mixhop"
     assert (made["head"]["name"], made["head"]["width"], made["head"]["lr"]) == ("replay", 16, 0.25)
+
+
+def test_a_mistyped_parameter_is_met_with_the_nearest() -> None:
+    with pytest.raises(ConfigurationError, match="has no parameter 'widht': did you mean 'width'"):
+        ContinualNodeClassifier().set_params(widht=64)

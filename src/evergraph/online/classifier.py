@@ -11,7 +11,7 @@ import torch
 
 from evergraph.core.closing import Closing
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.online.conversion import (
     as_edges,
@@ -230,8 +230,8 @@ class ContinualNodeClassifier(Part, Closing):
         for name, value in parameters.items():
             if name not in known:
                 raise ConfigurationError(
-                    f"ContinualNodeClassifier has no parameter {name!r}: it takes "
-                    f"{', '.join(known)}"
+                    f"ContinualNodeClassifier has no parameter {name!r}: "
+                    f"{did_you_mean(name, known)}it takes {', '.join(known)}"
                 )
             if self._kept is not None:
                 raise ConfigurationError(f"{name} cannot change once data has come: make a new one")
