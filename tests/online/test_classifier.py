@@ -156,7 +156,7 @@ def test_parameters_in_scikit_learns_manner():
     assert ContinualNodeClassifier(**model.get_params()).get_params() == model.get_params()
     assert model.set_params(seed=5).seed == 5
     assert "seed=5" in repr(model)
-    with pytest.raises(ConfigurationError, match="no parameter 'sead': it takes topology"):
+    with pytest.raises(ConfigurationError, match="no parameter 'sead': did you mean 'seed'"):
         model.set_params(sead=1)
     with pytest.raises(ConfigurationError, match="seed cannot change once data has come"):
         started().set_params(seed=1)
