@@ -130,3 +130,16 @@ def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
         read_preset(str(broken))
     with pytest.raises(DataError, match="cannot be read"):
         read_toml(tmp_path / "absent.toml")
+
+
+def test_a_table_of_no_method_in_a_preset_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[methods.tme.training]\nepochs = 3\n[methods.joint.training]\nepochs = 2\n")
+    assert read_preset(str(path), "joint") == {"training": {"epochs": 2}}
+    said = "[methods.tme] is not used: did you mean 'tem'? no method here has that name"
+    assert caplog.messages == [f"preset {path}: {said}"]
+    caplog.clear()
+    assert read_preset(str(path), "tme") == {"training": {"epochs": 3}}  # perhaps a plugin's
+    assert not caplog.messages

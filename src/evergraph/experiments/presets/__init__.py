@@ -7,11 +7,15 @@ different for one method stands under ``[methods.NAME]``.
 
 from __future__ import annotations
 
+import logging
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.declared import declared_parts
+from evergraph.core.errors import UnknownNameError, did_you_mean
+
+logger = logging.getLogger(__name__)
 
 
 def presets() -> dict[str, Path]:
@@ -39,10 +43,22 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
     values = _read(name)
     values.pop("published", None)
-    own = values.pop("methods", {}).get(method, {})
+    tables = values.pop("methods", {})
+    _say_unknown(name, set(tables) - {method})
+    own = tables.get(method, {})
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)
     return merged(values, own)
+
+
+def _say_unknown(name: str, methods: set[str]) -> None:
+    """Say which tables are of no method that there is: they may be misspelt, or a plugin's."""
+    known = declared_parts("methods", "methods") if methods else {}
+    for method in sorted(methods - known.keys()):
+        logger.warning(
+            "preset %s: [methods.%s] is not used: %sno method here has that name",
+            name, method, did_you_mean(method, known),
+        )  # fmt: skip
 
 
 def published(name: str) -> dict[str, Any]:
