@@ -33,8 +33,13 @@ check: $(STAMP)  ## lint, format, types, floors, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-test: check  ## the whole suite, slow claims excepted, and the wheel in a clean environment
-	$(BIN)/python -m pytest -q
+# The checks go on beside the suite, which takes one core; what they find is told after it.
+test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
+	@mkdir -p build
+	@$(MAKE) --no-print-directory check >build/check.log 2>&1 & checking=$$!; \
+	$(BIN)/python -m pytest -q; tested=$$?; \
+	wait $$checking || { cat build/check.log; echo "make check failed" >&2; exit 1; }; \
+	echo "make check passed"; exit $$tested
 	PYTHON=$(BIN)/python scripts/check_wheel.sh
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
