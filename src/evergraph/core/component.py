@@ -30,8 +30,8 @@ class Shown:
     """
 
     def _repr_facts(self) -> Mapping[str, object]:
-        """Return what the line says."""
-        raise NotImplementedError
+        """Return what the line says; nothing but the name unless overridden."""
+        return {}
 
     def _repr_table(self) -> Mapping[str, object]:
         """Return what the table says; the same unless overridden."""
