@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import ConfigurationError, LockedError, ResultsError
-from evergraph.experiments import runner, store
+from evergraph.experiments import facts, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.facts import versions
 from evergraph.experiments.protocol import TaskReport
-from evergraph.experiments.runner import Observer, open_run, run, versions
+from evergraph.experiments.runner import Observer, open_run, run
 from evergraph.experiments.store import ResultStore
 
 
@@ -272,7 +273,7 @@ def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
     observer = Observer(on_task=lambda seed, report: learned.append(seed))
     for name in ("versions", "machine", "describe"):
         with monkeypatch.context() as patch:
-            patch.setattr(runner, name, fail)
+            patch.setattr(facts, name, fail)
             with pytest.raises(RuntimeError):
                 run(small(), out=tmp_path / name, observer=observer)
         assert learned == []
@@ -287,7 +288,7 @@ def test_memory_is_not_told_where_nobody_knows_it(
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["peak_rss_bytes"] is None
     monkeypatch.setitem(sys.modules, "psutil", None)
-    assert runner.machine("cpu").keys() == {"cpus"}
+    assert facts.machine("cpu").keys() == {"cpus"}
 
 
 def test_a_seed_counts_once() -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from evergraph.core.device import choose_device, denormals_flushed, peak_rss_bytes
+from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources
 from evergraph.core.shelf import Shelf
-from evergraph.core.versions import installed_version
 from evergraph.experiments.build import (
     build_learner,
     build_stream,
@@ -28,12 +22,13 @@ from evergraph.experiments.build import (
     resolved,
 )
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.facts import facts_of
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
 from evergraph.experiments.settings import configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
-from evergraph.graphs import Graph, homophily
+from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
 from evergraph.training import Learner
@@ -207,11 +202,7 @@ def open_run(
     resources = Resources() if resources is None else resources
     cut = _first_stream if cut is None else cut
     stream = cut(config, graph, resources)
-    facts = {
-        "dataset": describe(graph, stream),
-        "versions": versions(),
-        "machine": machine(config.device),
-    }
+    facts = facts_of(graph, stream, config.device)
     if out is None:
         return OpenedRun(config, graph, stream, None, started, resources, facts=facts)
     store = ResultStore(out)
@@ -433,43 +424,3 @@ def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
     seeds = [opened.store.seed(seed).progress()[1] for seed in opened.config.seeds]
     whole = [seed for seed in seeds if seed is not None]
     return assemble(opened, whole) if len(whole) == len(seeds) else None
-
-
-def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
-    """Return the facts of a graph and its stream as plain values."""
-    return {
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-        "homophily": homophily(graph),
-        "tasks": len(stream),
-        "task_classes": [list(classes) for classes in stream.tasks],
-    }
-
-
-def machine(device: str) -> dict[str, Any]:
-    """Return what a run with this device runs on, as far as the system tells."""
-    facts: dict[str, Any] = {
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-    }
-    with suppress(ImportError):
-        import psutil
-
-        facts["memory"] = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
-    if choose_device(device).type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
-
-
-NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on, of what is installed."""
-    found = {name: installed_version(name) for name in (*NEEDED, *OPTIONAL)}
-    told = {name: found[name] or "unknown" for name in NEEDED}
-    told |= {name: version for name in OPTIONAL if (version := found[name])}
-    return {"python": platform.python_version()} | told
