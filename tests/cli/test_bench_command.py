@@ -117,7 +117,7 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
 def test_failures_and_searches_are_told_and_the_exit_code_is_1(
     tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.experiments.bench import scheduler as clerk
+    from evergraph.experiments.bench import scheduler
     from evergraph.experiments.bench.pool import Event
     from evergraph.experiments.bench.worker import learn
 
@@ -127,7 +127,7 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(
             kind: Any = "done" if ending.failure is None else "failed"
             on_event(Event(kind, unit, failure=ending.failure, notes=ending.notes))
 
-    monkeypatch.setattr(clerk, "run_work", run_here)  # a worker takes seconds to start
+    monkeypatch.setattr(scheduler, "run_work", run_here)  # a worker takes seconds to start
     (tmp_path / "broken.npz").write_bytes(b"PK")
     (tmp_path / "mine.toml").write_text(
         """

@@ -16,8 +16,7 @@ import torch
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
-from evergraph.experiments.bench import capacity
-from evergraph.experiments.bench import scheduler as clerk
+from evergraph.experiments.bench import capacity, scheduler
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.capacity import default_workers, threads_of
 from evergraph.experiments.bench.config import BenchConfig
@@ -148,7 +147,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     events: list[BenchEvent] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
-    monkeypatch.setattr(clerk, "run_work", run_here)
+    monkeypatch.setattr(scheduler, "run_work", run_here)
     rows = run_bench(resumed, workers=1, on_event=events.append)
     assert [row.failure is None for row in rows] == [False, False, True, True]
     assert not (folder / "failure.json").exists()

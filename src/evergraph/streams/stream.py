@@ -121,7 +121,7 @@ class GraphStream(Shown):
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
-        self._roll = TaskMembers(self._owner, self.splits)
+        self._members = TaskMembers(self._owner, self.splits)
         self._local: dict[int, Graph] = {}
         self._local_exams: dict[tuple[int, str], Exam] = {}
         self._union: tuple[int, Graph] | None = None
@@ -175,21 +175,21 @@ class GraphStream(Shown):
         graph = self._task_graph(index, cumulative)
         self._lease = Lease(graph)
         everything = cumulative or self.edges == "all"
-        own = self._roll.nodes(index, upto=cumulative)
+        own = self._members.nodes(index, upto=cumulative)
         train, validation = (
-            self._roll.part(part, index, upto=cumulative) for part in ("train", "validation")
+            self._members.part(part, index, upto=cumulative) for part in ("train", "validation")
         )
         return Task(
             index=index,
             label_space=self.label_space(index),
-            ids=self._roll.nodes(index, upto=everything),
-            train=self._roll.places(train, index, upto=everything),
+            ids=self._members.nodes(index, upto=everything),
+            train=self._members.places(train, index, upto=everything),
             train_labels=self._labels[train],
-            validation=self._roll.places(validation, index, upto=everything),
+            validation=self._members.places(validation, index, upto=everything),
             validation_labels=self._labels[validation],
-            own=self._roll.places(own, index, upto=everything),
+            own=self._members.places(own, index, upto=everything),
             class_sizes=_count(self._labels[own]),
-            met_sizes=_count(self._labels[self._roll.nodes(index, upto=True)]),
+            met_sizes=_count(self._labels[self._members.nodes(index, upto=True)]),
             lease=self._lease,
         )
 
@@ -221,13 +221,13 @@ class GraphStream(Shown):
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
         if index not in self._local:
-            self._local[index] = self._induced(self._roll.nodes(index))
+            self._local[index] = self._induced(self._members.nodes(index))
         return self._local[index]
 
     def union_graph(self, index: int) -> Graph:
         """Return the subgraph induced by everything seen after task ``index``, without labels."""
         if self._union is None or self._union[0] != index:
-            self._union = index, self._induced(self._roll.nodes(index, upto=True))
+            self._union = index, self._induced(self._members.nodes(index, upto=True))
         return self._union[1]
 
     def _task_graph(self, index: int, cumulative: bool) -> Graph:
@@ -236,7 +236,7 @@ class GraphStream(Shown):
         if not cumulative:
             return self.local_graph(index)
         groups = self._owner.to(self._graph.device)
-        return self._induced(self._roll.nodes(index, upto=True), groups=groups)
+        return self._induced(self._members.nodes(index, upto=True), groups=groups)
 
     def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
         return self._graph.subgraph(nodes, groups=groups, resources=self.resources)
@@ -248,8 +248,8 @@ class GraphStream(Shown):
         return self._local_exams[index, part]
 
     def _exam(self, graph: Graph, part: str, index: int, *, upto: bool) -> Exam:
-        asked = self._roll.part(part, index, upto=upto)
-        places = self._roll.places(asked, index, upto=upto)
+        asked = self._members.part(part, index, upto=upto)
+        places = self._members.places(asked, index, upto=upto)
         return Exam(graph, places, self._labels[asked], self._owner[asked])
 
     def _renumber(self, labels: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def _parse(
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
-def read_pieces(
+def read_chunks(
     path: Path,
     needed: tuple[str, ...],
     *,
@@ -158,7 +158,7 @@ def read_pieces(
 
 def columns_of(path: Path) -> list[str]:
     """Return the names of a table's columns, from its beginning."""
-    first = next(read_pieces(path, (), size=1 << 16))
+    first = next(read_chunks(path, (), size=1 << 16))
     names: list[str] = first.table.column_names
     return names
 

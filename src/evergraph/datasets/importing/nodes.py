@@ -23,7 +23,7 @@ from evergraph.datasets.files.table_labels import (
 )
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.chunks import Chunk, read_pieces
+from evergraph.datasets.importing.chunks import Chunk, read_chunks
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.feature_scale import column_peaks, loud_column
@@ -42,7 +42,7 @@ def import_nodes(
 
     size: of the pieces that the table is read in, in bytes.
     """
-    pieces = read_pieces(path, ("id", "label"), size=size)
+    pieces = read_chunks(path, ("id", "label"), size=size)
     first = next(pieces)
     names = feature_names(first.table.column_names)
     timed = "time" in first.table.column_names

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evergraph.core.resources import Resources
 from evergraph.datasets.files.table_columns import ids
-from evergraph.datasets.importing.chunks import Chunk, read_pieces
+from evergraph.datasets.importing.chunks import Chunk, read_chunks
 from evergraph.datasets.importing.node_index import NodeIndex, read_ids
 from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
@@ -75,7 +75,7 @@ class ImportStages:
             return
         sorter = self._sorter(found)
         ways = 2 if sorter.undirected else 1
-        pieces = read_pieces(
+        pieces = read_chunks(
             path,
             ("source", "target"),
             size=self._piece(self.resources.left // 2),

@@ -92,15 +92,15 @@ def run_bench(
             bench.lock.close()
 
 
-def _run(bench: Bench, clerk: Scheduler, workers: int) -> list[Row]:
+def _run(bench: Bench, scheduler: Scheduler, workers: int) -> list[Row]:
     plain = [job for job in bench.jobs if not job.grid]
     searches = [trial for tried in bench.trials.values() for trial in tried]
     # Rows without a search fill the places that the last trials leave free.
-    clerk.learn([(t.job, t) for t in searches] + [(job, None) for job in plain], workers)
+    scheduler.learn([(t.job, t) for t in searches] + [(job, None) for job in plain], workers)
     chosen = {
-        job.folder: clerk.choice(job, bench.trials[job.folder], bench.options)
+        job.folder: scheduler.choice(job, bench.trials[job.folder], bench.options)
         for job in bench.jobs
         if job.grid
     }
-    clerk.learn([(c.job, None) for c in chosen.values() if c is not None], workers)
-    return [clerk.row(job, chosen.get(job.folder)) for job in bench.jobs]
+    scheduler.learn([(c.job, None) for c in chosen.values() if c is not None], workers)
+    return [scheduler.row(job, chosen.get(job.folder)) for job in bench.jobs]
