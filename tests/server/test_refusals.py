@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import ResourceError
 from evergraph.server.http import ARROW
 from evergraph.server.tokens import Tokens
+from waiting import until
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}
 DEEP = "[" * 5000 + "]" * 5000
@@ -201,7 +202,7 @@ def test_a_full_disk_is_507(
 def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = serve(queue=1, seconds=0.5)
+    service = serve(queue=1, seconds=2)
     begun, gate, submit = Event(), Event(), service.folder.submit
     answers: dict[str, Any] = {}
 
@@ -220,8 +221,7 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     threads[0].start()
     assert begun.wait(20)
     threads[1].start()
-    while not service.get("/v1/status").json()["waiting"]:
-        pass
+    until(lambda: service.get("/v1/status").json()["waiting"])
     send("third")
     for thread in threads:
         thread.join()
@@ -230,8 +230,7 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     refused(answers["waiting"], 503, "and nothing was changed")
     refused(answers["running"], 503, "still going on: send it again with the same key")
     assert all("retry-after" in answer.headers for answer in answers.values())
-    while service.get("/v1/status").json()["waiting"]:
-        pass  # what was dropped has a place until its turn
+    until(lambda: not service.get("/v1/status").json()["waiting"])  # dropped at its turn
     send("running")
     assert answers["running"].json() == {
         "seq": 1, "new_nodes": 1, "classes": 0, "recomputed": 1, "predicted": 0, "right": 0,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
 import torch
 
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.learner_folder import LearnerFolder
+from waiting import until
 
 
 class StandIn:
@@ -79,7 +79,4 @@ def filled(path, number: int, *, compact_at: tuple[int, ...] = ()) -> None:
 
 def wait_for_snapshot(folder: LearnerFolder, *, after: int = 0) -> None:
     """Return when the background has taken a snapshot later than this one."""
-    deadline = time.monotonic() + 20
-    while folder.status().snapshot <= after:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: folder.status().snapshot > after)

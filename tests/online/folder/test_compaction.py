@@ -18,6 +18,7 @@ from evergraph.online.folder import snapshot
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from stand_in import bits, delta, opened, twin, wait_for_snapshot
+from waiting import until
 
 
 def test_snapshots_drop_only_what_the_older_one_holds(tmp_path):
@@ -69,8 +70,7 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
     assert compacting.wait(20)
     closing = threading.Thread(target=compactor.close, daemon=True)
     closing.start()
-    while not compactor._closing:
-        pass
+    until(lambda: compactor._closing)
     go_on.set()
     closing.join(20)
     assert not closing.is_alive()
