@@ -33,11 +33,13 @@ check: $(STAMP)  ## lint, format, types, floors, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# The checks go on beside the suite, which takes one core; what they find is told after it.
+# A file of tests at a time on each of two cores; the checks go on beside them, and what they find is
+# told after the suite.
+test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
 	@$(MAKE) --no-print-directory check >build/check.log 2>&1 & checking=$$!; \
-	$(BIN)/python -m pytest -q; tested=$$?; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check failed" >&2; exit 1; }; \
 	echo "make check passed"; exit $$tested
 	PYTHON=$(BIN)/python scripts/check_wheel.sh
