@@ -158,18 +158,47 @@ def test_all_shows_a_task_every_edge_among_what_was_seen() -> None:
         assert set(ids(task.graph, task.own)) == nodes_of(*TASKS[task.index])
 
 
+def shown(stream: GraphStream, graph: Graph) -> dict[int, int]:
+    """Return the labels that a graph shows, by the number of the node in the dataset."""
+    places = (graph.labels != UNLABELLED).nonzero().flatten()
+    return dict(zip(ids(graph, places), graph.labels[places].tolist(), strict=True))
+
+
+def trained_upto(stream: GraphStream, index: int, *, alone: bool = False) -> dict[int, int]:
+    splits = stream.splits[index : index + 1] if alone else stream.splits[: index + 1]
+    return {int(node): LABEL[int(node)] for split in splits for node in split.train}
+
+
 @BOTH_EDGES
-def test_no_graph_that_is_handed_out_carries_a_label(edges: str) -> None:
+def test_a_tasks_graph_shows_the_labels_of_training_nodes_alone(edges: str) -> None:
     stream = stream_of(edges=edges)
     for task in stream:
-        handed = [task.graph] + [
-            exam.graph
-            for testing in ("local", "global")
-            for exam in stream.exams(task.index, testing)
-        ]
-        for graph in handed:
-            assert set(graph.labels.tolist()) == {UNLABELLED}
-    assert set(stream.open(2, cumulative=True).graph.labels.tolist()) == {UNLABELLED}
+        expected = trained_upto(stream, task.index, alone=edges == "within")
+        assert shown(stream, task.graph) == expected
+        assert set(task.graph.structure.labels.tolist()) == {UNLABELLED}
+    assert shown(stream, stream.open(2, cumulative=True).graph) == trained_upto(stream, 2)
+
+
+@BOTH_EDGES
+@pytest.mark.parametrize("known", ["nowhere", "global", "everywhere"])
+def test_what_is_tested_on_shows_labels_of_training_nodes_where_asked(
+    edges: str, known: str
+) -> None:
+    stream = stream_of(edges=edges, known_labels=known)
+    for index in range(3):
+        for task, exam in enumerate(stream.exams(index, "local")):
+            expected = trained_upto(stream, task, alone=True) if known == "everywhere" else {}
+            assert shown(stream, exam.graph) == expected
+        (exam,) = stream.exams(index, "global")
+        expected = {} if known == "nowhere" else trained_upto(stream, index)
+        assert shown(stream, exam.graph) == expected
+
+
+@pytest.mark.parametrize("testing", ["local", "global"])
+def test_a_preview_shows_no_label_of_what_comes(testing: str) -> None:
+    stream = stream_of(known_labels="everywhere")
+    (exam,) = stream.preview(0, testing)
+    assert shown(stream, exam.graph) == ({} if testing == "local" else trained_upto(stream, 0))
 
 
 @BOTH_EDGES
@@ -220,7 +249,8 @@ def test_an_earlier_tasks_graph_is_let_go(edges: str, cumulative: bool) -> None:
 def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:
     stream = stream_of(edges="within")
     first, trace = open_then_move_on(stream, cumulative=False)
-    assert trace() is stream.local_graph(0)
+    assert trace() is not None
+    assert trace().structure is stream.local_graph(0)
     with pytest.raises(TaskClosedError):
         _ = first.graph
 
@@ -285,8 +315,8 @@ def test_the_global_exam_puts_all_nodes_in_the_union_with_all_edges(edges: str, 
 def test_an_exam_asks_in_the_graph_that_was_learned_from() -> None:
     within = stream_of(edges="within")
     task = within.open(1)
-    assert within.exams(1, "local")[1].graph is task.graph
-    assert within.exams(2, "local")[1].graph is task.graph
+    assert within.exams(1, "local")[1].graph is task.graph.structure
+    assert within.exams(2, "local")[1].graph is task.graph.structure
     everything = stream_of(edges="all")
     task = everything.open(1)
     assert everything.exams(1, "global")[0].graph is task.graph

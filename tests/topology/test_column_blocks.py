@@ -16,7 +16,7 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.topology import SGC, MixHop, TopologyEncoder, column_blocks, topologies
+from evergraph.topology import SGC, MixHop, Reservoir, TopologyEncoder, column_blocks, topologies
 from evergraph.topology.column_blocks import columns_of, encode_columns, encode_within
 
 SEPARABLE = [name for name in topologies.names() if topologies.make(name).separable]
@@ -107,7 +107,7 @@ def test_what_workers_share_is_chosen_by_size(
     assert chosen(SGC(), small_graph, several, caplog) == ""  # too little work to share
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
     assert "encoding 16 columns in 3 blocks" in chosen(SGC(), small_graph, several, caplog)
-    assert "blocks of nodes" in chosen(MixHop(unit=True), small_graph, several, caplog)
+    assert "blocks of nodes" in chosen(Reservoir(), small_graph, several, caplog)
     assert chosen(SGC(), small_graph, Resources(), caplog) == ""  # one worker
     share = small_graph.indices.nbytes - 1
     monkeypatch.setattr(Resources, "left", property(lambda self: 3 * share))

@@ -80,7 +80,8 @@ def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
     for x, y in ((left, right), (hop(left), hop(right))):
         lengths = [max((a * a + b * b) ** 0.5, 1e-12) for a, b in zip(x, y, strict=True)]
         columns += [[a / n for a, n in zip(side, lengths, strict=True)] for side in (x, y)]
-    found = MixHop(hops=2, keep=(0, 1), unit=True).encode(graph)
+    encoder = MixHop(hops=2, keep=(0, 1), unit=True)
+    found = encoder.scaled(encoder.encode(graph))
     torch.testing.assert_close(found, torch.tensor(columns).T)
     torch.testing.assert_close(found[3], torch.tensor([0.8, 0.6, 0.8, 0.6]))  # alone: hops agree
     torch.testing.assert_close(found[0, :2], torch.tensor([0.6, 0.8]))

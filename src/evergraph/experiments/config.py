@@ -105,6 +105,7 @@ class StreamConfig(Section):
     split: tuple[float, float, float] = (0.6, 0.2, 0.2)
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3
+    known_labels: str = "global"
 
 
 class HeadConfig(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class Graph(Shown):
         time: optional int64 [nodes], when each node appeared.
         undirected: whether every edge is known to run both ways.
         folder: the graph folder that it was opened from, if it was.
+        bare: the same graph without labels, where this one was made of it by ``showing`` some.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -61,6 +62,7 @@ class Graph(Shown):
     time: Tensor | None = None
     undirected: bool = False
     folder: Path | None = None
+    bare: Graph | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -165,15 +167,32 @@ class Graph(Shown):
 
     def with_labels(self, labels: Tensor) -> Graph:
         """Return the same graph with other labels."""
-        return replace(self, labels=labels)
+        return replace(self, labels=labels, bare=None)
 
     def with_features(self, features: Tensor) -> Graph:
         """Return the same graph with other features."""
-        return replace(self, features=features)
+        return replace(self, features=features, bare=None)
+
+    @property
+    def structure(self) -> Graph:
+        """The graph that this one shows labels of, else itself: for what labels do not matter to.
+
+        What is computed of it is found again by every graph that differs in labels alone.
+        """
+        return self if self.bare is None else self.bare
 
     def without_labels(self) -> Graph:
         """Return the same graph with every label hidden."""
+        if self.bare is not None:
+            return self.bare
         return self.with_labels(torch.full_like(self.labels, UNLABELLED))
+
+    def showing(self, labels: Tensor) -> Graph:
+        """Return this graph without labels, with some shown; its ``structure`` is this one.
+
+        labels: int64 [nodes], ``UNLABELLED`` where hidden
+        """
+        return replace(self, labels=labels.to(self.labels.device), bare=self)
 
     def to(self, device: torch.device | str) -> Graph:
         """Return the graph on another device (itself if it is there already)."""
@@ -203,7 +222,7 @@ class Graph(Shown):
         indptr, indices = build_csr(
             torch.cat([rows, columns]), torch.cat([columns, rows]), self.num_nodes
         )
-        return replace(self, indptr=indptr, indices=indices, undirected=True, folder=None)
+        return replace(self, indptr=indptr, indices=indices, undirected=True, folder=None, bare=None)
 
     @classmethod
     def from_edges(

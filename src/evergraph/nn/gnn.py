@@ -141,6 +141,7 @@ class GNN(Backbone):
 
     def prepare(self, graph: Graph) -> GraphInputs:
         """Return the graph's matrix, its transpose and its features, ready to be multiplied."""
+        graph = graph.structure
         if graph not in self._prepared:
             self._prepared[graph] = self._prepare(graph.to(self.device))
         return self._prepared[graph]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -23,8 +23,10 @@ from evergraph.streams.ways import By, arrange, check_way
 
 Edges = Literal["within", "all"]
 Testing = Literal["local", "global"]
+KnownLabels = Literal["nowhere", "global", "everywhere"]
 EDGES: tuple[str, ...] = get_args(Edges)
 TESTINGS: tuple[str, ...] = get_args(Testing)
+KNOWN_LABELS: tuple[str, ...] = get_args(KnownLabels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class Exam:
     """A set of test nodes, and the right classes, which only the evaluator sees.
 
     Attributes:
-        graph: the graph to embed them in, without labels.
+        graph: the graph to embed them in; it shows labels of training nodes or none.
         nodes: positions in ``graph``.  int64 [nodes]
         labels: the right classes.  int64 [nodes]
         tasks: which task each node belongs to.  int64 [nodes]
@@ -65,6 +67,9 @@ class GraphStream(Shown):
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
+        known_labels: which graphs to test on show the dataset's labels of the training nodes in
+            them, for methods that look at labels nearby: the ``global`` one, ``everywhere``, or
+            ``nowhere``. A task's graph always shows them; no graph shows another label.
         seed: of the split, of a shuffled order and of blurred borders.
         device: where the graphs for training and testing are kept; by default that of ``graph``.
         resources: how much memory may be used; subgraphs that do not fit are kept in files.
@@ -94,11 +99,14 @@ class GraphStream(Shown):
         setting: Setting = "class-il",
         split: tuple[float, float, float] = SHARES,
         min_class_size: int = LEAST_NODES,
+        known_labels: KnownLabels = "global",
         seed: int = 0,
         device: torch.device | str | None = None,
         resources: Resources | None = None,
     ) -> None:
         check_choice("edges", edges, EDGES)
+        check_choice("known_labels", known_labels, KNOWN_LABELS)
+        self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting)
         check_way(by, tasks=tasks, blur=blur, setting=setting)
@@ -118,13 +126,14 @@ class GraphStream(Shown):
         self.splits = split_tasks(labels, arrival, shares=split, seed=seed)
         self._owner = arrival.owner  # [all nodes]
         self._labels = self._renumber(labels)  # [all nodes]
+        self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
-        self._local: dict[int, Graph] = {}
+        self._local: dict[int, Graph] = {}  # they show labels
         self._local_exams: dict[tuple[int, str], Exam] = {}
-        self._union: tuple[int, Graph] | None = None
+        self._union: tuple[int, Graph] | None = None  # as of which task; it shows labels
         self._lease: Lease | None = None
 
     def __len__(self) -> int:
@@ -172,9 +181,9 @@ class GraphStream(Shown):
             )
         if self._lease is not None:
             self._lease.close()
-        graph = self._task_graph(index, cumulative)
-        self._lease = Lease(graph)
         everything = cumulative or self.edges == "all"
+        ids = self._members.nodes(index, upto=everything)
+        self._lease = Lease(self._task_graph(index, cumulative))
         own = self._members.nodes(index, upto=cumulative)
         train, validation = (
             self._members.part(part, index, upto=cumulative) for part in ("train", "validation")
@@ -182,7 +191,7 @@ class GraphStream(Shown):
         return Task(
             index=index,
             label_space=self.label_space(index),
-            ids=self._members.nodes(index, upto=everything),
+            ids=ids,
             train=self._members.places(train, index, upto=everything),
             train_labels=self._labels[train],
             validation=self._members.places(validation, index, upto=everything),
@@ -208,42 +217,68 @@ class GraphStream(Shown):
         check_choice("testing", testing, TESTINGS)
         if testing == "local":
             return [self._local_exam(task, part) for task in range(index + 1)]
-        return [self._exam(self.union_graph(index), part, index, upto=True)]
+        graph = self._seen_graph(index)
+        if self.known_labels == "nowhere":
+            graph = graph.structure
+        return [self._exam(graph, part, index, upto=True)]
 
     def preview(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what the next task will bring, to test on only: no learner fits it.
 
         local: its nodes inside its own subgraph. global: everything with it, in the graph that it
-        makes; nodes seen already are there to compare with. Nothing after the last task.
+        makes; nodes seen already are there to compare with. Nothing after the last task. Labels
+        of what comes are not shown.
         """
-        return self.exams(index + 1, testing, part)[-1:] if index + 1 < len(self) else []
+        if index + 1 == len(self):
+            return []
+        exam = self.exams(index + 1, testing, part)[-1]
+        return [replace(exam, graph=self._before(exam.graph, index, testing))]
+
+    def _before(self, graph: Graph, index: int, testing: Testing) -> Graph:
+        """Return a graph that has grown since a task, with no label shown that came later."""
+        if testing == "local" or self.known_labels == "nowhere":
+            return graph.structure
+        nodes = self._members.nodes(index + 1, upto=True)
+        later = self._owner[nodes] > index
+        return graph.structure.showing(graph.labels.cpu().masked_fill(later, UNLABELLED))
 
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
+        return self._own_graph(index).structure
+
+    def union_graph(self, index: int) -> Graph:
+        """Return the subgraph induced by everything seen after task ``index``, without labels."""
+        return self._seen_graph(index).structure
+
+    def _own_graph(self, index: int) -> Graph:
+        """Return the subgraph of one task's nodes; it shows training labels."""
         if index not in self._local:
             self._local[index] = self._induced(self._members.nodes(index))
         return self._local[index]
 
-    def union_graph(self, index: int) -> Graph:
-        """Return the subgraph induced by everything seen after task ``index``, without labels."""
+    def _seen_graph(self, index: int) -> Graph:
+        """Return the subgraph of everything seen after a task; it shows training labels."""
         if self._union is None or self._union[0] != index:
             self._union = index, self._induced(self._members.nodes(index, upto=True))
         return self._union[1]
 
     def _task_graph(self, index: int, cumulative: bool) -> Graph:
         if self.edges == "all":
-            return self.union_graph(index)
+            return self._seen_graph(index)
         if not cumulative:
-            return self.local_graph(index)
+            return self._own_graph(index)
         groups = self._owner.to(self._graph.device)
         return self._induced(self._members.nodes(index, upto=True), groups=groups)
 
     def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
-        return self._graph.subgraph(nodes, groups=groups, resources=self.resources)
+        graph = self._graph.subgraph(nodes, groups=groups, resources=self.resources)
+        return graph.showing(self._training_labels[nodes])
 
     def _local_exam(self, index: int, part: str) -> Exam:
         if (index, part) not in self._local_exams:
-            graph = self.local_graph(index)
+            graph = self._own_graph(index)
+            if self.known_labels != "everywhere":
+                graph = graph.structure
             self._local_exams[index, part] = self._exam(graph, part, index, upto=False)
         return self._local_exams[index, part]
 
@@ -251,6 +286,12 @@ class GraphStream(Shown):
         asked = self._members.part(part, index, upto=upto)
         places = self._members.places(asked, index, upto=upto)
         return Exam(graph, places, self._labels[asked], self._owner[asked])
+
+    def _hide_all_but_training(self, labels: Tensor) -> Tensor:
+        shown = torch.full_like(labels, UNLABELLED)
+        for split in self.splits:
+            shown[split.train] = labels[split.train]
+        return shown
 
     def _renumber(self, labels: Tensor) -> Tensor:
         """Return each node's class by arrival, -1 for nodes of no task.  [nodes] -> [nodes]"""

@@ -35,7 +35,8 @@ class Lease:
 class Task(Shown):
     """New nodes and the graph they arrive in.
 
-    The graph carries no labels: those a learner may know stand beside it.
+    The graph shows the dataset's labels of training nodes, this task's and those of earlier ones
+    that it holds, and no others; classes as they are numbered here stand beside it.
 
     Attributes:
         index: 0-based place in the stream.

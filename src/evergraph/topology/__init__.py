@@ -3,6 +3,7 @@
 from evergraph.topology.appnp import APPNP
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache
+from evergraph.topology.class_codes import ClassCodes
 from evergraph.topology.h2gcn import H2GCN
 from evergraph.topology.identity import Identity
 from evergraph.topology.mixhop import MixHop
@@ -18,6 +19,7 @@ __all__ = [
     "PPR",
     "S2GC",
     "SGC",
+    "ClassCodes",
     "EmbeddingCache",
     "Identity",
     "MixHop",

@@ -12,6 +12,7 @@ from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.propagation import densify
+from evergraph.topology.rowwise import unit_rows
 
 
 class TopologyEncoder(Part, ABC):
@@ -25,6 +26,7 @@ class TopologyEncoder(Part, ABC):
     """
 
     name: ClassVar[str]
+    reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
 
     def __init__(self, *, hops: int = 2, self_loops: bool = True) -> None:
         check_integer("hops", hops, least=0)
@@ -36,9 +38,24 @@ class TopologyEncoder(Part, ABC):
 
         adjacency: the graph's Â, where its products are to be computed in some other way.
         """
+        return self.smooth(self.inputs(graph), adjacency=adjacency)
+
+    def inputs(self, graph: Graph) -> Graph:
+        """Return the graph whose features are smoothed; the graph itself unless overridden."""
+        return graph
+
+    def smooth(self, inputs: Graph, *, adjacency: Smoother | None = None) -> Tensor:
+        """Return the embeddings that ``inputs`` of a graph, or some of their columns, give."""
         if adjacency is None:
-            adjacency = smoother(graph, self_loops=self.self_loops)
-        return densify(self._embed(graph, adjacency))
+            adjacency = smoother(inputs, self_loops=self.self_loops)
+        return densify(self._embed(inputs, adjacency))
+
+    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
+        """Return embeddings divided by their lengths.  [n, dims] -> [n, dims]
+
+        together: see ``unit_rows``.
+        """
+        return unit_rows(rows, together=together)
 
     @property
     def separable(self) -> bool:

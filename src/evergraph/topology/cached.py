@@ -17,7 +17,6 @@ from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import Growth, grown_embeddings
-from evergraph.topology.rowwise import unit_rows
 
 Scaling = Literal["unit", "none"]
 Storage = Literal["float32", "float16"]
@@ -65,6 +64,7 @@ class EmbeddingCache:
 
     def __call__(self, graph: Graph) -> Tensor:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
+        graph = self._seen(graph)
         if graph not in self._kept:
             start = time.perf_counter()
             self._kept[graph] = self._encoded(graph)
@@ -72,6 +72,10 @@ class EmbeddingCache:
                 torch.cuda.synchronize()
             self.seconds += time.perf_counter() - start
         return self._kept[graph]
+
+    def _seen(self, graph: Graph) -> Graph:
+        """Return the graph as f_topo sees it: with labels or, mostly, without."""
+        return graph if self.topology.reads_labels else graph.structure
 
     def _encoded(self, graph: Graph) -> Tensor:
         if self.resources.shelf is None:
@@ -85,6 +89,7 @@ class EmbeddingCache:
 
         known: embeddings of the graph before.  [old, dims]; old: its nodes' positions.  int64 [old]
         """
+        graph = self._seen(graph)
         if graph in self._grown:
             return self._grown[graph]
         start = time.perf_counter()
@@ -119,7 +124,7 @@ class EmbeddingCache:
         return kept
 
     def _scaled(self, rows: Tensor) -> Tensor:
-        return unit_rows(rows, together=True) if self.scaling == "unit" else rows
+        return self.topology.scaled(rows, together=True) if self.scaling == "unit" else rows
 
     def _room(self, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
         if embeddings.device.type == "cpu":

@@ -55,17 +55,17 @@ def encode_within(
 
     -> float32 [nodes, dims]
     """
-    device = torch.device(device)
+    device, graph = torch.device(device), topology.inputs(graph)
     resources.tidy()
     whole = _size(topology, graph, graph.num_features)
     fits = whole + _reserve(graph) <= resources.left_on(device)
     if by is None and fits and not _worth_sharing(graph, resources):
-        return topology.encode(graph.to(device))
+        return topology.smooth(graph.to(device))
     if (by or _cut(topology, graph, resources)) == "nodes":
         return _encode_by_nodes(topology, graph, resources)
     if not topology.separable:
         resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
-        return topology.encode(graph)
+        return topology.smooth(graph)
     return _encode_blocks(topology, graph, resources, device)
 
 
@@ -89,13 +89,13 @@ def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resourc
     if not topology.separable:
         whole = _size(topology, graph, wide)
         resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
-        return topology.encode(graph.with_features(densify(graph.features)), adjacency=adjacency)
+        return topology.smooth(graph.with_features(densify(graph.features)), adjacency=adjacency)
     embeddings = resources.array((graph.num_nodes, topology.parts * wide))
     # Beside what a hop holds anyway: the features in the engine's store, and the results.
     copies = 1 + 2 / topology.arrays
     for columns in _column_blocks(topology, graph, embeddings, resources, at_once=copies):
         features = columns_of(graph.features, *columns)
-        part = topology.encode(graph.with_features(features), adjacency=adjacency)
+        part = topology.smooth(graph.with_features(features), adjacency=adjacency)
         _put(embeddings, part, columns, wide)
         del part  # before the next block takes its room
     return embeddings
@@ -130,7 +130,7 @@ def encode_columns(
 ) -> Tensor:
     """Return the embeddings that some feature columns give.  -> [nodes, parts x columns]"""
     features = columns_of(graph.features, *columns)
-    return topology.encode(graph.with_features(features.to(device))).cpu()
+    return topology.smooth(graph.with_features(features.to(device))).cpu()
 
 
 def columns_of(features: Tensor, start: int, stop: int) -> Tensor:

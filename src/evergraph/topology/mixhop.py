@@ -24,7 +24,8 @@ class MixHop(Stepwise, TopologyEncoder):
     Args:
         hops, self_loops: see ``TopologyEncoder``.
         keep: which of the hops 0 .. L to keep; all unless given.
-        unit: whether each hop is divided by its own length first, so that none outweighs another.
+        unit: whether scaling to unit length divides each hop by its own length, so that none
+            outweighs another, instead of all by one.
     """
 
     name = "mixhop"
@@ -51,27 +52,26 @@ class MixHop(Stepwise, TopologyEncoder):
         return range(self.hops + 1) if self.keep is None else self.keep
 
     @property
-    def separable(self) -> bool:
-        """Whether a column depends on one column of the features: not if lengths are divided by."""
-        return not self.unit
-
-    @property
     def parts(self) -> int:
         """A column for every hop kept."""
         return len(self.kept)
 
     @property
     def arrays(self) -> int:
-        """Every hop, and those kept once more side by side, divided by their lengths before."""
-        return self.hops + 1 + self.parts * (2 if self.unit else 1)
+        """Every hop, and those kept once more side by side."""
+        return self.hops + 1 + self.parts
+
+    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
+        """Return embeddings divided by their lengths, hop by hop if ``unit``."""
+        if not self.unit:
+            return super().scaled(rows, together=together)
+        hops = rows.tensor_split(self.parts, dim=1)
+        return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
-        columns = [densify(steps[hop]) for hop in self.kept]
-        unit = self.unit
-        return torch.cat([unit_rows(c, together=True) if unit else c for c in columns], dim=1)
+        return torch.cat([densify(steps[hop]) for hop in self.kept], dim=1)
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
         """Return the hops kept, side by side."""
-        columns = [states[hop] for hop in self.kept]
-        return torch.cat([unit_rows(c) if self.unit else c for c in columns], dim=1)
+        return torch.cat([states[hop] for hop in self.kept], dim=1)

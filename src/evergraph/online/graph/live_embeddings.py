@@ -18,7 +18,6 @@ from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
-from evergraph.topology.rowwise import unit_rows
 from evergraph.topology.stepwise import coefficients
 
 
@@ -167,7 +166,7 @@ class LiveEmbeddings:
         self._embeddings.array[change.removed.numpy()] = 0
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         nodes, embeddings = self._source.update(graph, change)
-        after = unit_rows(embeddings) if self.scaling == "unit" else embeddings
+        after = self.topology.scaled(embeddings) if self.scaling == "unit" else embeddings
         before = self.of(nodes)
         self._embeddings.array[nodes.numpy()] = after.numpy()
         return EmbeddingUpdate(nodes, before, after)

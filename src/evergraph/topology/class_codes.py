@@ -1,0 +1,126 @@
+"""What neighbours are labelled, as a vector of fixed width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import scipy
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph, Smoother, smoother, walk
+from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.rowwise import unit_rows
+
+FURTHEST = 2  # hops from which a node's own label can be taken out exactly
+
+
+class ClassCodes(TopologyEncoder):
+    """E = [N C, N² C - diag(N²) C]: the classes of neighbours and of their neighbours.
+
+    Row v of C is the code of v's class, a random vector of length 1, where the graph shows v's
+    label, and 0 elsewhere. N = D^-1/2 A D^-1/2 has no self-loops, so one hop does not see a
+    node's own label, and from two hops it is taken out: an embedding does not depend on it. The
+    code of a class depends on the seed and the class alone: new classes change nothing that is
+    there, and the width stays the same whatever their number.
+
+    dims = hops x width. The features of nodes are not looked at.
+
+    Args:
+        hops: 1 or 2.
+        width: of a code. Codes of two classes have an inner product of about 1/√width.
+        seed: of the codes.
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.zeros(3, 1),
+    ...                         labels=torch.tensor([0, 1, -1]), undirected=True)
+    >>> codes = ClassCodes(width=4)
+    >>> near, far = codes.encode(path).split(4, dim=1)
+    >>> torch.allclose(near[2], class_codes([1], width=4)[0] / 2**0.5)  # its neighbour is a 1
+    True
+    >>> torch.allclose(far[2], class_codes([0], width=4)[0] / 2)  # and that one's, a 0
+    True
+    """
+
+    name = "class-codes"
+    reads_labels = True
+
+    def __init__(self, *, hops: int = 2, width: int = 64, seed: int = 0) -> None:
+        super().__init__(hops=hops, self_loops=False)
+        check_integer("width", width, least=1)
+        check_integer("seed", seed, least=0)
+        if not 1 <= hops <= FURTHEST:
+            raise ConfigurationError(
+                f"hops must be 1 or {FURTHEST} for class-codes, from which a node's own label can "
+                f"be taken out exactly, not {hops}"
+            )
+        self.width = width
+        self.seed = seed
+
+    @property
+    def parts(self) -> int:
+        """A column for every hop."""
+        return self.hops
+
+    @property
+    def arrays(self) -> int:
+        """Codes, hops, and the hops once more side by side."""
+        return 2 * self.hops + 2
+
+    def inputs(self, graph: Graph) -> Graph:
+        """Return the graph with the codes of the labels it shows as features."""
+        shown, places = graph.labels.cpu().unique(return_inverse=True)
+        table = class_codes(shown.tolist(), width=self.width, seed=self.seed)
+        table[shown < 0] = 0.0
+        return graph.with_features(table[places].to(graph.device))
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        near, *far = walk(adjacency, graph.features, hops=self.hops)
+        far = [step - own_share(graph)[:, None] * graph.features for step in far]
+        return torch.cat([near, *far], dim=1)
+
+    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
+        """Return embeddings divided by their lengths, hop by hop."""
+        hops = rows.tensor_split(self.hops, dim=1)
+        return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
+
+
+def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> Tensor:
+    """Return a random vector of length 1 for each class, by its name.  -> float32 [classes, width]
+
+    >>> class_codes(["a"], width=3).equal(class_codes(["b", "a"], width=3)[1:])
+    True
+    """
+    drawn = [
+        torch.randn(width, generator=seeded(seed, "class code", repr(name))) for name in classes
+    ]
+    return unit_rows(torch.stack(drawn)) if drawn else torch.empty(0, width)
+
+
+def own_share(graph: Graph) -> Tensor:
+    """Return the diagonal of N²: how much of itself a node finds two hops away.  -> [nodes]
+
+    (N²)_vv = Σ_u N_vu N_uv, over the neighbours u that v gathers from and that gather from v.
+
+    >>> star = Graph.from_edges(torch.tensor([[0, 0], [1, 2]]), features=torch.zeros(3, 1),
+    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
+    >>> own_share(star)  # of the middle 1/2 + 1/2 of each leaf 1/2
+    tensor([1.0000, 0.5000, 0.5000])
+    """
+    if not graph.undirected:
+        return _reciprocal_share(graph)
+    degrees = graph.indptr.diff()
+    shares = torch.where(degrees > 0, 1.0 / degrees.clamp_min(1), 0.0)  # [nodes]
+    neighbours = smoother(graph, self_loops=False, scheme="none")
+    found: Tensor = neighbours.product(shares[:, None])[:, 0] * shares
+    return found
+
+
+def _reciprocal_share(graph: Graph) -> Tensor:
+    weights = smoother(graph.to("cpu"), self_loops=False).matrix
+    parts = (weights.values(), weights.col_indices(), weights.crow_indices())
+    matrix = scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=weights.shape)
+    both = matrix.multiply(matrix.T).sum(1)
+    return torch.from_numpy(both).flatten().float().to(graph.device)
