@@ -151,12 +151,13 @@ def test_training_reaches_every_weight(name: str) -> None:
 
 @every_backbone
 def test_a_score_looks_as_far_as_it_says(name: str) -> None:
-    backbone, end = ready(name, PATH), torch.tensor([0])
-    before, moved = scores_of(backbone, PATH, end), PATH.features.clone()
+    long = graph_of(path_pairs(9), features=torch.randn(9, 4, generator=generator()))
+    backbone, end = ready(name, long), torch.tensor([0])
+    before, moved = scores_of(backbone, long, end), long.features.clone()
     moved[backbone.hops + 1 :] += 5.0
-    close(scores_of(backbone, PATH.with_features(moved), end), before)
-    moved[backbone.hops] += 5.0
-    after = scores_of(backbone, PATH.with_features(moved), end)
+    close(scores_of(backbone, long.with_features(moved), end), before)
+    moved[backbone.hops] += 500.0
+    after = scores_of(backbone, long.with_features(moved), end)
     assert not torch.allclose(after, before, atol=1e-3)
 
 

@@ -222,7 +222,9 @@ class Graph(Shown):
         indptr, indices = build_csr(
             torch.cat([rows, columns]), torch.cat([columns, rows]), self.num_nodes
         )
-        return replace(self, indptr=indptr, indices=indices, undirected=True, folder=None, bare=None)
+        return replace(
+            self, indptr=indptr, indices=indices, undirected=True, folder=None, bare=None
+        )
 
     @classmethod
     def from_edges(

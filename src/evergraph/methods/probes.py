@@ -1,25 +1,39 @@
-"""Validation nodes kept to tell learners apart."""
+"""Validation nodes kept to weigh heads by."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from evergraph.core.label_space import LabelSpace
-from evergraph.evaluation import balanced_accuracy
-from evergraph.streams import Task
+from evergraph.nn.view_expansion import ViewRows
+
+MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # of splitmix64
+
+
+def draw_order(ids: Tensor) -> Tensor:
+    """Return a number for each id that looks random and depends on nothing else.  int64 [n]
+
+    >>> draw_order(torch.tensor([3, 4])).equal(draw_order(torch.tensor([4, 3])).flip(0))
+    True
+    """
+    mixed = ids * MIX[0]
+    for factor, shift in zip(MIX[1:], (30, 27), strict=True):
+        mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor
+    return mixed ^ ((mixed >> 31) & ((1 << 33) - 1))
 
 
 class Probes:
-    """Embeddings of some validation nodes of every class, evenly spread over each.
+    """Some validation nodes of every class, as views see them.
 
-    Which ones does not depend on the order in which classes arrive, nor on chance.
+    Which ones depends on their ids alone, so neither on the order in which they came nor on who
+    was kept before: of every class those that are first by ``draw_order``. Values are kept in
+    float16.
 
     Args:
-        per_class: how many of a class and task.
+        per_class: how many at most.
 
     Attributes:
-        embeddings_: float32 [kept, dims].
+        hops_, codes_: see ``ViewRows``; codes are zeros where none were seen.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
         tasks_: the task each came with.  int64 [kept]
         nodes_: which nodes of the dataset they are.  int64 [kept]
@@ -27,40 +41,66 @@ class Probes:
 
     def __init__(self, per_class: int) -> None:
         self.per_class = per_class
-        self.embeddings_ = torch.empty(0, 0)
+        self.hops_ = torch.empty(0, 0, dtype=torch.float16)
+        self.codes_ = torch.empty(0, 0, dtype=torch.float16)
         for name in ("labels_", "tasks_", "nodes_"):
             setattr(self, name, torch.empty(0, dtype=torch.int64))
         self.labels_: Tensor
         self.tasks_: Tensor
         self.nodes_: Tensor
 
-    def keep(self, task: Task, embeddings: Tensor, *, refresh: bool) -> None:
-        """Keep some of a task's validation nodes; refresh: look older ones up in its graph, too.
+    def __len__(self) -> int:
+        return len(self.labels_)
 
-        embeddings: of all nodes of the task's graph.  [nodes, dims]
-        """
-        rows = torch.cat([self._spread(task, label) for label in task.class_sizes])
-        new = embeddings[task.validation[rows].to(embeddings.device)]
-        old = self.embeddings_.reshape(-1, new.shape[1]).to(new.device)
-        if refresh:
-            old = embeddings[torch.searchsorted(task.ids, self.nodes_).to(embeddings.device)]
-        self.embeddings_ = torch.cat([old, new])
-        self.labels_ = torch.cat([self.labels_, task.validation_labels[rows]])
-        self.tasks_ = torch.cat([self.tasks_, torch.full_like(rows, task.index)])
-        self.nodes_ = torch.cat([self.nodes_, task.ids[task.validation[rows]]])
+    def keep(self, rows: ViewRows, *, labels: Tensor, tasks: Tensor, nodes: Tensor) -> None:
+        """Consider nodes; of these and those kept before, the first of each class stay."""
+        first = self._first(nodes.cpu(), labels.cpu())
+        seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
+        taken = ViewRows(rows.hops, rows.codes, seen[first.to(seen.device)]).taken(CPU)
+        self._extend(taken, labels.cpu()[first], tasks.cpu()[first], nodes.cpu()[first])
+        self._shrink()
 
-    def _spread(self, task: Task, label: int) -> Tensor:
-        rows = (task.validation_labels == label).nonzero().flatten()
-        step = max(len(rows) / self.per_class, 1.0)
-        return rows[torch.arange(0, len(rows), step).long()[: self.per_class]]
+    def _extend(self, rows: ViewRows, labels: Tensor, tasks: Tensor, nodes: Tensor) -> None:
+        codes = rows.codes
+        if codes is None:
+            codes = rows.hops.new_zeros(len(rows), self.codes_.shape[1])
+        for name, values in (("hops_", rows.hops.half()), ("codes_", codes.half())):
+            old = getattr(self, name)
+            setattr(self, name, torch.cat([old.reshape(len(self), values.shape[1]), values]))
+        self.labels_ = torch.cat([self.labels_, labels])
+        self.tasks_ = torch.cat([self.tasks_, tasks])
+        self.nodes_ = torch.cat([self.nodes_, nodes])
 
-    def accuracy(self, scores: Tensor, label_space: LabelSpace) -> float:
-        """Return the class-balanced accuracy of scores.  [kept, classes] -> 0..1"""
-        scores = scores.cpu()
-        allowed = label_space.allowed(self.tasks_)
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        return balanced_accuracy(scores.argmax(1), self.labels_)
+    def _shrink(self) -> None:
+        first = self._first(self.nodes_, self.labels_)
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(self, f"{name}_")[first])
+
+    def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
+        """Return the places of those who are first of each class, by class.  int64 [kept]"""
+        order = draw_order(nodes).argsort()
+        order = order[labels[order].argsort(stable=True)]
+        counts = torch.bincount(labels)
+        starts = counts.cumsum(0) - counts
+        rank = torch.arange(len(order)) - starts[labels[order]]
+        return order[rank < self.per_class]
+
+    def rows(self) -> ViewRows:
+        """Return what views see of them."""
+        return ViewRows(self.hops_, self.codes_ if self.codes_.shape[1] else None)
+
+    def clear(self) -> None:
+        """Let all of them go."""
+        fresh = Probes(self.per_class)
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(fresh, f"{name}_"))
+
+    def copy_from(self, other: Probes, classes: Tensor | None = None) -> None:
+        """Consider those of another; ``classes``: what its classes are called here."""
+        labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
+        new = ~torch.isin(other.nodes_, self.nodes_)
+        rows = ViewRows(other.hops_, other.codes_, new.nonzero().flatten())
+        self.keep(rows, labels=labels[new], tasks=other.tasks_[new], nodes=other.nodes_[new])
 
     @property
     def nbytes(self) -> int:
@@ -69,12 +109,13 @@ class Probes:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
-        return {name: getattr(self, f"{name}_") for name in _KEPT}
+        return {name: getattr(self, f"{name}_") for name in KEPT}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
-        for name in _KEPT:
+        for name in KEPT:
             setattr(self, f"{name}_", state[name])
 
 
-_KEPT = ("embeddings", "labels", "tasks", "nodes")
+KEPT = ("hops", "codes", "labels", "tasks", "nodes")
+CPU = torch.device("cpu")

@@ -10,6 +10,7 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
+from evergraph.nn.view_features import ViewFeatures
 
 __all__ = [
     "GAT",
@@ -22,6 +23,7 @@ __all__ = [
     "RandomFeatures",
     "Recipe",
     "SimpleConvolution",
+    "ViewFeatures",
     "backbones",
     "check_head",
     "masked_cross_entropy",

@@ -1,0 +1,133 @@
+"""Random features of several views of a node, from projections that they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from evergraph.topology.views import View, hops_of
+
+# Values projected at a time: see ``evergraph.nn.expansion``.
+BLOCK_VALUES = 1 << 21
+GPU_BLOCK_VALUES = 1 << 26
+
+
+@dataclass(frozen=True, eq=False)
+class ViewRows:
+    """Some nodes as views see them; looked up a few at a time.
+
+    Attributes:
+        hops: of all nodes, the hops of Â that any view needs, side by side.  [nodes, hops x d]
+        codes: of all nodes, class codes; None where no label is shown.  [nodes, code dims] | None
+        nodes: which of them; None for all, in order.  int64 [n] | None
+    """
+
+    hops: Tensor
+    codes: Tensor | None
+    nodes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.hops) if self.nodes is None else len(self.nodes)
+
+    def __getitem__(self, part: slice) -> ViewRows:
+        if self.nodes is not None:
+            return ViewRows(self.hops, self.codes, self.nodes[part])
+        return ViewRows(self.hops[part], None if self.codes is None else self.codes[part])
+
+    def taken(self, device: torch.device) -> ViewRows:
+        """Return these rows alone, in memory, on a device."""
+        hops, codes = self.hops, self.codes
+        if self.nodes is not None:
+            nodes = self.nodes.to(hops.device)
+            hops = hops.index_select(0, nodes)
+            codes = None if codes is None else codes.index_select(0, nodes.to(codes.device))
+        codes = None if codes is None else codes.to(device, torch.float32)
+        return ViewRows(hops.to(device, torch.float32), codes)
+
+    def split(self, rows: int) -> Iterator[ViewRows]:
+        """Yield them so many at a time."""
+        return (self[start : start + rows] for start in range(0, len(self), rows))
+
+
+@dataclass(frozen=True, eq=False)
+class ViewExpansion:
+    """φ_v(x) = √(2/m) max(0, Σ_{b ∈ v} x_b R_b / √|v|): the ReLU features of each view v.
+
+    x_b are the parts that a view is made of, hops and class codes, each of unit length; |v| is how
+    many. A part has one random matrix R_b whatever the views it is in: every part of a node is
+    projected once for all views. R_b ~ N(0, 1).
+
+    Attributes:
+        views: what is expanded, in the order of the features.
+        kept: the hops in ``ViewRows.hops``, in order.
+        matrices: R of every hop kept.  float32 [d, m] each
+        code_matrix: R of the class codes, one hop's above the other's.  float32 [code dims, m]
+        code_parts: of how many parts class codes are, each of unit length.
+        total: m, where these are the first of more features; else their own number.
+
+    >>> one = ViewExpansion((View((0,)), View((0,), True)), (0,), (torch.tensor([[1., -1.]]),),
+    ...                     torch.tensor([[1., 3.]]), code_parts=1)
+    >>> [f.tolist() for f in one(ViewRows(torch.tensor([[1.]]), torch.tensor([[1.]])))]
+    [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
+    """
+
+    views: Sequence[View]
+    kept: Sequence[int]
+    matrices: Sequence[Tensor]
+    code_matrix: Tensor
+    code_parts: int
+    total: int | None = None
+
+    @property
+    def width(self) -> int:
+        """How many features of a view."""
+        return self.code_matrix.shape[1]
+
+    def only(self, views: Iterable[View]) -> ViewExpansion:
+        """Return the expansion of some of the views, which projects what they need alone."""
+        return replace(self, views=tuple(views))
+
+    def narrowed(self, width: int) -> ViewExpansion:
+        """Return the first features of every view, as they are among all."""
+        first = tuple(matrix[:, :width] for matrix in self.matrices)
+        codes = self.code_matrix[:, :width]
+        return replace(self, matrices=first, code_matrix=codes, total=self.total or self.width)
+
+    def blocks(self, rows: ViewRows) -> Iterator[ViewRows]:
+        """Yield rows in parts whose expansion is of a size that pays."""
+        on_cpu = self.code_matrix.device.type == "cpu"
+        values = BLOCK_VALUES if on_cpu else GPU_BLOCK_VALUES
+        return rows.split(max(values // self.width, 1))
+
+    def __call__(self, rows: ViewRows) -> Iterator[Tensor]:
+        """Yield the features of one view after the other; without codes of those that need none.
+
+        -> [n, m] each
+        """
+        rows = rows.taken(self.code_matrix.device)
+        seen = [view for view in self.views if rows.codes is not None or not view.codes]
+        needed = hops_of(seen)
+        hops = rows.hops.tensor_split(len(self.kept), dim=1)
+        parts = {
+            hop: part @ matrix
+            for hop, part, matrix in zip(self.kept, hops, self.matrices, strict=True)
+            if hop in needed
+        }
+        codes = None
+        if rows.codes is not None and any(view.codes for view in seen):
+            codes = rows.codes @ self.code_matrix
+        for view in seen:
+            yield self._features(view, parts, codes)
+
+    def _features(self, view: View, parts: dict[int, Tensor], codes: Tensor | None) -> Tensor:
+        first, *others = [parts[hop] for hop in view.hops] + ([codes] if view.codes else [])
+        assert first is not None
+        total = first.clone()
+        for other in others:
+            total += other
+        count = len(view.hops) + (self.code_parts if view.codes else 0)
+        return total.relu_().mul_(math.sqrt(2 / ((self.total or self.width) * count)))

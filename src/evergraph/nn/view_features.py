@@ -1,0 +1,207 @@
+"""Random features of several views of a node, and one linear head on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer, check_number
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph
+from evergraph.nn.backbone import Backbone, Recipe, backbones
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import Linear
+from evergraph.nn.view_expansion import ViewExpansion, ViewRows
+from evergraph.topology import ClassCodes, EmbeddingCache
+from evergraph.topology.cached import Storage
+from evergraph.topology.view_hops import ViewHops
+from evergraph.topology.views import View, hops_of, parse_views
+
+VIEWS = ("0|1|2|4+y", "4", "0|2", "6", "y", "0|1|2|4", "2")
+"""Near and far, with a node's own features or without; those that help most come first."""
+
+
+@backbones.register
+class ViewFeatures(Backbone):
+    """s(x) = Σ_v W_v φ_v(x): fixed ReLU features of several views, a linear head on each.
+
+    φ: see ``ViewExpansion``. Hops of Â and class codes are computed once for all views. Where a
+    graph shows no label there are no class codes: views that need them are left out, and ``bare``
+    weights, if they were set, answer for the others.
+
+    Args:
+        views: what to see of a node, by names such as ``2``, ``0|2`` and ``0|2+y``, see ``View``.
+        width: how many random features a view has.
+        code_width: of a class code, see ``ClassCodes``.
+        dropout: share of features dropped while the head is trained by gradients.
+        storage: of hops and codes, see ``EmbeddingCache``.
+
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                          labels=torch.tensor([0, -1]), undirected=True)
+    >>> model = ViewFeatures(views=("0|1", "y"), width=8)
+    >>> model.begin(2, generator=torch.Generator())
+    >>> model.grow(3, generator=torch.Generator())
+    >>> model.eval()(model.prepare(graph)).shape
+    torch.Size([2, 3])
+    """
+
+    name = "view-features"
+    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
+    seed: Tensor
+    bare: Tensor
+
+    def __init__(
+        self,
+        *,
+        views: Sequence[str] = VIEWS,
+        width: int = 2048,
+        code_width: int = 64,
+        dropout: float = 0.5,
+        storage: Storage = "float32",
+    ) -> None:
+        parsed = parse_views(views)
+        kept = hops_of(parsed) or (0,)
+        super().__init__(hops=max(*kept, 2 if any(view.codes for view in parsed) else 0))
+        check_integer("width", width, least=1)
+        check_number("dropout", dropout, least=0.0, most=0.99)
+        self.views = tuple(map(str, parsed))
+        self.width = width
+        self.code_width = code_width
+        self.dropout = dropout
+        self.storage: Storage = storage
+        self.parsed = parsed
+        self._topologies = ViewHops(keep=kept), ClassCodes(width=code_width)
+        self.head: Linear | None = None
+        self.place(self.device)
+
+    @property
+    def coded(self) -> bool:
+        """Whether any view looks at labels nearby."""
+        return any(view.codes for view in self.parsed)
+
+    def place(self, device: torch.device, resources: Resources | None = None) -> None:
+        """Keep weights, and compute hops and codes, on a device, within some memory."""
+        super().place(device, resources)
+        self.hop_cache, self.code_cache = (
+            EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
+            for topology in self._topologies
+        )
+        self._drawn: tuple[int, ViewExpansion] | None = None
+        self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Draw the seed of the random features and make the heads.  dims: of a hop"""
+        self._dims = dims
+        self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
+        bare = sum(not view.codes for view in self.parsed)
+        self.register_buffer("bare", torch.zeros(0, self.width * bare, device=self.device))
+        total = self.width * len(self.parsed)
+        self.head = Linear(total, 0, bias=False, generator=generator).to(self.device)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the heads are there."""
+        return self.head is not None
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the heads."""
+        assert self.head is not None
+        self.head.grow(classes, generator=generator)
+        self.bare = torch.cat(
+            [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
+        )
+
+    def prepare(self, graph: Graph) -> ViewRows:
+        """Return hops and codes of all nodes; no codes where the graph shows no label."""
+        if graph not in self._prepared:
+            shows = self.coded and graph.bare is not None and bool((graph.labels >= 0).any())
+            codes = self.code_cache(graph) if shows else None
+            self._prepared[graph] = ViewRows(self.hop_cache(graph), codes)
+        return self._prepared[graph]
+
+    def width_of(self, inputs: ViewRows) -> int:
+        """Return how wide a hop is."""
+        return inputs.hops.shape[1] // len(self._topologies[0].kept)
+
+    def expansion(self) -> ViewExpansion:
+        """Return φ of all views, the same numbers on every device."""
+        seed = int(self.seed)
+        if self._drawn is None or self._drawn[0] != seed:
+            generator = torch.Generator().manual_seed(seed)
+            kept = self._topologies[0].kept
+            shapes = [(self._dims, self.width)] * len(kept) + [(2 * self.code_width, self.width)]
+            drawn = [torch.randn(shape, generator=generator).to(self.device) for shape in shapes]
+            self._drawn = seed, ViewExpansion(self.parsed, kept, drawn[:-1], drawn[-1], 2)
+        return self._drawn[1]
+
+    def forward(
+        self,
+        inputs: ViewRows,
+        rows: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return class scores of some nodes.  -> [rows, classes]"""
+        assert self.head is not None
+        asked = inputs if rows is None else ViewRows(inputs.hops, inputs.codes, rows)
+        weights = self._weights(coded=inputs.codes is not None)
+        blocks = self.expansion().blocks(asked)
+        parts = [self._scores(block, weights, generator) for block in blocks]
+        return torch.cat(parts) if parts else self.head.weight.new_empty(0, len(self.head.weight))
+
+    def _weights(self, *, coded: bool) -> dict[View, Tensor]:
+        """Return W_v of the views that answer, where it is not 0.  -> [classes, width] each"""
+        assert self.head is not None
+        views = [view for view in self.parsed if coded or not view.codes]
+        weight = self.head.weight
+        if not coded and bool(self.bare.any()):
+            found = dict(zip(views, self.bare.split(self.width, dim=1), strict=True))
+        else:
+            every = dict(zip(self.parsed, weight.split(self.width, dim=1), strict=True))
+            found = {view: every[view] for view in views}
+        if self.training:
+            return found
+        return {view: part for view, part in found.items() if bool(part.any())}
+
+    def _scores(
+        self, rows: ViewRows, weights: dict[View, Tensor], generator: torch.Generator | None
+    ) -> Tensor:
+        assert self.head is not None
+        expansion = self.expansion().only(weights)
+        scores = torch.zeros(len(rows), len(self.head.weight), device=self.device)
+        for features, part in zip(expansion(rows), weights.values(), strict=True):
+            scores = scores + self._dropped(features, generator) @ part.t()
+        return scores
+
+    def _dropped(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
+        if not self.training or not self.dropout:
+            return features
+        assert generator is not None, "dropout draws from the generator it is given"
+        return features * dropout_mask(features.shape, self.dropout, generator=generator)
+
+    def features(self, rows: ViewRows) -> Iterator[list[Tensor]]:
+        """Yield the features of every view of a block of nodes at a time.  -> [block, width] each"""
+        return (list(self.expansion()(part)) for part in self.expansion().blocks(rows))
+
+    def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
+        """Return the features of all views side by side.  -> [rows, views x width]"""
+        asked = inputs if rows is None else ViewRows(inputs.hops, inputs.codes, rows)
+        if asked.codes is None:
+            nothing = asked.hops.new_zeros(len(asked.hops), 2 * self.code_width)
+            asked = ViewRows(asked.hops, nothing, asked.nodes)
+        return torch.cat([torch.cat(block, dim=1) for block in self.features(asked)])
+
+    def expands_like(self, other: ViewFeatures) -> bool:
+        """Whether another makes the same features of the same graph."""
+        mine, theirs = (
+            (int(b.seed), b.views, b.width, b.code_width, b._dims) for b in (self, other)
+        )
+        return mine == theirs
+
+    @property
+    def embed_seconds(self) -> float:
+        """Seconds spent computing hops and codes."""
+        return self.hop_cache.seconds + self.code_cache.seconds
