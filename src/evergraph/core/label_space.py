@@ -63,6 +63,24 @@ class LabelSpace:
         known = every if len(every) == self.num_classes + new_classes else ()
         return LabelSpace(self.setting, (*self.sizes, new_classes), known)
 
+    def joined(self, other: LabelSpace, classes: Tensor | None = None, *, total: int) -> LabelSpace:
+        """Return the space of two learners that are merged.
+
+        classes: which class here each of the other's is; the same numbers unless given. total: how
+        many classes both have between them.
+
+        >>> here, there = LabelSpace("class-il", (2,), (5, 7)), LabelSpace("class-il", (1,), (9,))
+        >>> here.joined(there, torch.tensor([2]), total=3).classes
+        [5, 7, 9]
+        """
+        more = total - self.num_classes
+        if more <= 0:
+            return self
+        places = range(other.num_classes) if classes is None else classes.tolist()
+        names = dict(zip(places, other.labels, strict=False))
+        new = range(self.num_classes, total)
+        return self.grown(more, [names[place] for place in new if place in names])
+
     def newest(self) -> range:
         """Return the classes that are new with the task that arrived last.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
 from evergraph.core.resources import Resources
 from evergraph.memory.class_statistics import ClassStatistics
 from evergraph.nn.expansion import Expansion
+from evergraph.nn.view_expansion import ViewExpansion, ViewRows
 
 # Nodes that one worker counts at a time. It is the same for any number of workers, and so are
 # the sums. At a width of 4,096 they are seconds of work for 34 MB of statistics.
@@ -64,6 +65,70 @@ def count_block(
     counted = ClassStatistics(width)
     counted.add(_features(embeddings[part], expand, width), labels[part], weights[part])
     return counted.state()
+
+
+def count_views(
+    statistics: Sequence[ClassStatistics],
+    rows: ViewRows,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    expand: ViewExpansion,
+    resources: Resources,
+    sign: int = 1,
+) -> list[ClassStatistics]:
+    """Return statistics of every view with more nodes counted in, or out; see ``with_counted``.
+
+    Every node is projected once for all views. sign: -1 counts out.
+    """
+    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
+    shared = resources.engine.workers > 1 and rows.hops.device.type == "cpu"
+    if not shared or len(blocks) <= 1:
+        _count_views(statistics, rows, labels, weights, expand, sign)
+        return list(statistics)
+    totals = [ClassStatistics(each.width) for each in statistics]
+    given = {
+        "rows": rows, "labels": labels, "weights": weights, "expand": expand, "sign": sign,
+    }  # fmt: skip
+    for states in resources.engine.map(count_views_block, blocks, shared=given):
+        for place, state in enumerate(states):
+            counted = ClassStatistics(totals[place].width)
+            counted.restore(state)
+            totals[place] = totals[place].merged(counted)
+    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
+
+
+def count_views_block(
+    part: tuple[int, int],
+    *,
+    rows: ViewRows,
+    labels: Tensor,
+    weights: Tensor,
+    expand: ViewExpansion,
+    sign: int,
+) -> list[dict[str, Tensor]]:
+    """Return the states of the statistics of some nodes, a view each; a pure function."""
+    some = slice(*part)
+    counted = [ClassStatistics(expand.width) for _ in expand.views]
+    _count_views(counted, rows[some], labels[some], weights[some], expand, sign)
+    return [each.state() for each in counted]
+
+
+def _count_views(
+    statistics: Sequence[ClassStatistics],
+    rows: ViewRows,
+    labels: Tensor,
+    weights: Tensor,
+    expand: ViewExpansion,
+    sign: int,
+) -> None:
+    start = 0
+    for block in expand.blocks(rows):
+        part = slice(start, start + len(block))
+        for each, features in zip(statistics, expand(block), strict=True):
+            count = each.add if sign > 0 else each.remove
+            count(features, labels[part], weights[part])
+        start = part.stop
 
 
 def _features(embeddings: Tensor, expand: Expansion, width: int) -> Iterator[Tensor]:

@@ -1,283 +1,404 @@
-"""Several learners side by side, of which validation nodes choose one."""
+"""Closed-form heads on several views of a node, fused as validation nodes tell."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
-from evergraph.graphs import Graph
-from evergraph.memory import MemoryUsage
-from evergraph.methods.analytic import Analytic
-from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.core.sizes import parse_size
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.memory import ClassStatistics, MemoryUsage
+from evergraph.memory.gathered_statistics import count_views
+from evergraph.methods.analytic import WEIGHTS, Weights
+from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
+from evergraph.methods.fusing import fused_weights
+from evergraph.methods.learned_nodes import Entries, LearnedNodes
 from evergraph.methods.probes import Probes
-from evergraph.methods.refresh import Refresh
-from evergraph.methods.tem import TEM
+from evergraph.methods.refresh import is_first_graph
+from evergraph.methods.view_budget import fit_into
 from evergraph.methods.whole_task import WholeTaskLearner
-from evergraph.nn import PDGNN, Backbone, RandomFeatures
+from evergraph.nn import Backbone, ViewFeatures
+from evergraph.nn.view_expansion import ViewRows
 from evergraph.streams import Task
-from evergraph.topology import SGC, EmbeddingCache, MixHop, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
-# How an ego-subnetwork may be seen: how far, and whether hops are kept apart.
-VIEWS: dict[str, TopologyEncoder] = {
-    "2": SGC(hops=2),
-    "4": SGC(hops=4),
-    "6": SGC(hops=6),
-    "2+4": MixHop(hops=4, keep=(2, 4), unit=True),
-    "0+2": MixHop(hops=2, keep=(0, 2), unit=True),
-}
-CANDIDATES = (
-    "analytic:2", "analytic:4", "analytic:6", "analytic:2+4", "analytic:0+2",
-    "tem:2", "tem:4", "tem:0+2",
-)  # fmt: skip
+LADDER = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+# The regularisation is chosen on the first features alone: cheap at any width.
+CHOICE_WIDTH = 512
+# Scores of held-back nodes that are looked at together: nodes x classes x views.
+MOST_SCORES = 1 << 26
+REFRESHES = ("none", "embeddings")
 
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One of the learners, and how it sees a node.
-
-    Attributes:
-        name: method and view.
-        view: a name in ``VIEWS``.
-        learner: the learner itself.
-    """
-
-    name: str
-    view: str
-    learner: BackboneLearner
+Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
 
 
 @methods.register
 class Auto(WholeTaskLearner):
-    """Learns with several methods and topologies at once; what validates best so far answers.
+    """Ridge regression on every view of a node, scores mixed with weights fitted on held-back ones.
 
-    After every task each candidate is asked about some validation nodes of all tasks so far, kept
-    for that as embeddings, and the best is chosen: from what was seen by then, with no look at
-    what comes. Candidates that trail the best by more than ``lead`` are let go for good, with all
-    they keep, so that after some tasks one or two are left. Until the first validation node comes
-    the first candidate answers, and none is let go.
+    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on random features of what it shows (see
+    ``analytic`` and ``ViewFeatures``), from statistics of all training nodes so far. Scores are
+    mixed, softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by class-balanced log-loss on some
+    validation nodes of every class, the probes (see ``fused_weights``). Nobody is dropped: a view
+    that is of no use now may be later.
+
+    Statistics and probes are sets and sums of what was seen; heads, λ and a are functions of these
+    alone. So the order of tasks does not matter, ``merge`` gives what one learner of both would
+    have, and after ``forget`` a node was never met.
+
+    Views with class codes see the labels of training nodes nearby. On a graph that shows none,
+    the other views answer, with weights of their own.
 
     Args:
-        candidates: ``method:view`` names, methods ``analytic`` and ``tem``; views ``2``, ``4`` and
-            ``6`` hops of SGC, ``2+4`` and ``0+2`` hops kept apart.
-        width: of the random features of ``analytic``.
-        budget: of the memory of ``tem``, embeddings a class.
+        keep: bytes for statistics, such as ``50MB``: decides how many of the backbone's views there
+            are and how wide; as the backbone has them unless given.
         probes: how many validation nodes of each class are kept.
-        lead: how far a candidate may trail and stay, in accuracy.
-        patience: after how many tasks the first may be let go.
-        refresh: of all candidates, see ``analytic``.
-        backbone: f_out and scaling of ``tem``'s candidates; its topology is not used.
-        trainer, generator: see ``BackboneLearner``.
+        weights: of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
+        ledger: whether to keep which nodes were learned, see ``analytic``.
+        refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
+            learned nodes are counted again as they are in it now.
+        backbone: ``ViewFeatures``, with the views and their width.
+        trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
     """
 
     name = "auto"
-    default_backbone = "pdgnn"
-    backbone: PDGNN
+    default_backbone = "view-features"
+    backbone: ViewFeatures
 
     def __init__(
         self,
         *,
-        candidates: Sequence[str] = CANDIDATES,
-        width: int = 8192,
-        budget: int = 1000,
+        keep: str | int | None = None,
         probes: int = 100,
-        lead: float = 0.02,
-        patience: int = 3,
-        refresh: Refresh = "none",
+        weights: Weights = "class-sizes",
+        ledger: bool = False,
+        refresh: str = "none",
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
         generator: torch.Generator,
     ) -> None:
+        if keep is not None and isinstance(backbone, ViewFeatures | None):
+            backbone = fit_into(parse_size(keep), ViewFeatures() if backbone is None else backbone)
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_integer("probes", probes, least=1)
-        check_integer("patience", patience, least=1)
-        check_number("lead", lead, least=0.0)
-        if isinstance(candidates, str) or not isinstance(candidates, Sequence):
-            raise ConfigurationError(
-                f"candidates must be a list of 'method:view' names, not {candidates!r}"
-            )
-        self.candidates = tuple(map(str, candidates))
-        self.width = width
-        self.budget = budget
+        check_choice("weights", weights, WEIGHTS)
+        check_choice("refresh", refresh, REFRESHES)
+        self.keep = keep
         self.probes = probes
-        self.lead = lead
-        self.patience = patience
-        self.refresh: Refresh = refresh
-        if not self.candidates or len(set(self.candidates)) < len(self.candidates):
-            raise ConfigurationError(
-                f"candidates must name at least one, each once, not {list(self.candidates)}"
-            )
-        views = {self._parsed(name)[1] for name in self.candidates}
-        self._caches = {v: self._cache(v) for v in VIEWS if v in views}
-        self.probes_ = {view: Probes(probes) for view in self._caches}
-        self.alive_ = [self._make(name) for name in self.candidates]
-        self.chosen_ = self.alive_[0]
+        self.weights: Weights = weights
+        self.refresh = refresh
+        self.ledger = ledger or refresh == "embeddings"
+        self.statistics_ = self._no_statistics()
+        self.probes_ = Probes(probes)
+        self.ledger_ = LearnedNodes()
+        self.sharpness_ = torch.zeros(2)  # without and with class codes
+        self._solved = True
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the model is one on embeddings."""
-        if type(backbone) is not PDGNN:
+        """Raise unless it has views."""
+        if not isinstance(backbone, ViewFeatures):
             raise ConfigurationError(
-                "auto chooses among models on embeddings: use backbone 'pdgnn', not "
+                "auto fuses heads on several views: use backbone 'view-features', not "
                 f"{backbone.name!r}"
             )
 
-    def _parsed(self, name: str) -> tuple[str, str]:
-        method, _, view = name.partition(":")
-        check_choice("candidates: method", method, ("analytic", "tem"))
-        check_choice("candidates: view", view, tuple(VIEWS))
-        return method, view
-
-    def _cache(self, view: str) -> EmbeddingCache:
-        assert isinstance(self.backbone, PDGNN)
-        return EmbeddingCache(
-            VIEWS[view],
-            scaling=self.backbone.scaling,
-            device=self.device,
-            storage=self.backbone.storage,
-            resources=self.resources,
-        )
-
-    def _make(self, name: str) -> Candidate:
-        method, view = self._parsed(name)
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        common: dict[str, Any] = {
-            "trainer": self._trainer(),
-            "generator": torch.Generator().manual_seed(seed),
-            "refresh": self.refresh,
-        }
-        topology, head = VIEWS[view], self.backbone
-        learner: BackboneLearner
-        if method == "analytic":
-            features = RandomFeatures(
-                topology=topology, width=self.width, centred=True, scaling=head.scaling
-            )
-            learner = Analytic(backbone=features, **common)
-        else:
-            model = PDGNN(
-                topology=topology,
-                hidden=head.hidden,
-                bias=head.bias,
-                dropout=head.dropout,
-                scaling=head.scaling,
-            )
-            learner = TEM(backbone=model, memory=TEM.make_memory(budget=self.budget), **common)
-        assert isinstance(learner.backbone, PDGNN)
-        learner.backbone.embeddings = self._caches[view]  # each view is computed once for all
-        return Candidate(name, view, learner)
-
-    def _trainer(self) -> Trainer:
-        ours = self.trainer
-        names = ("epochs", "lr", "weight_decay", "batch_size", "momentum", "schedule", "on_epoch")
-        settings = {name: getattr(ours, name) for name in names}
-        return Trainer(**settings, device=ours.device.type, resources=ours.resources)
-
-    def fit_task(self, task: Task) -> None:
-        """Let every candidate learn the task, then choose."""
-        self.label_space_ = task.label_space
-        for candidate in self.alive_:
-            candidate.learner.fit_task(task)
-        for view in {candidate.view for candidate in self.alive_}:
-            embeddings = self._caches[view](task.graph)
-            self.probes_[view].keep(task, embeddings, refresh=self.refresh == "embeddings")
-        self._choose(task)
-
-    def _choose(self, task: Task) -> None:
-        if not len(self.probes_[self.chosen_.view].labels_):
-            name = self.chosen_.name
-            logger.info("task %d: %s goes on, with no validation nodes to tell", task.index, name)
-            return
-        marks = {c.name: self._mark(c) for c in self.alive_}
-        best = max(marks.values())
-        self.chosen_ = next(c for c in self.alive_ if marks[c.name] == best)
-        if task.index + 1 >= self.patience:
-            self.alive_ = [c for c in self.alive_ if marks[c.name] >= best - self.lead]
-        shown = ", ".join(f"{name} {100 * mark:.1f}" for name, mark in marks.items())
-        logger.info("task %d: %s is chosen of %s", task.index, self.chosen_.name, shown)
+    def _no_statistics(self) -> list[ClassStatistics]:
+        width = self.backbone.width
+        return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
     @torch.no_grad()
-    def _mark(self, candidate: Candidate) -> float:
-        assert self.label_space_ is not None
-        probes, backbone = self.probes_[candidate.view], candidate.learner.backbone
-        backbone.eval()
-        scores = backbone(probes.embeddings_.to(self.device))
-        backbone.train()
-        return probes.accuracy(scores, self.label_space_)
+    def fit_task(self, task: Task) -> None:
+        """Count the task's nodes in, and keep some to weigh views by."""
+        self.label_space_ = task.label_space
+        seen = self.backbone.prepare(self._showing(task))
+        self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
+        if self.refresh == "embeddings" and not is_first_graph(task):
+            self._recount(seen, task.ids)
+        sizes = self._sizes(task)
+        for part in ("train", "validation"):
+            nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
+            entries = Entries(task.ids[nodes], labels, sizes[labels].reciprocal())
+            self._take_in(part, entries, self._rows(seen, nodes))
+            if self.ledger:
+                self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
+        self._solved = False
+
+    def _showing(self, task: Task) -> Graph:
+        """Return the task's graph with its training labels, whoever made the task."""
+        if task.graph.bare is not None or not self.backbone.coded:
+            return task.graph
+        entries = Entries(task.ids[task.train], task.train_labels, torch.empty(0))
+        return self._shown(task.graph, task.ids, entries)
+
+    def _shown(self, graph: Graph, ids: Tensor, entries: Entries) -> Graph:
+        """Return a graph that shows the labels of some learned nodes, where it holds them."""
+        labels = torch.full((graph.num_nodes,), UNLABELLED)
+        there = torch.isin(entries.ids, ids)
+        names = torch.tensor(self.classes)[entries.labels[there]]
+        labels[torch.searchsorted(ids, entries.ids[there])] = names
+        return graph.structure.showing(labels)
+
+    def _sizes(self, task: Task) -> Tensor:
+        sizes = torch.ones(task.label_space.num_classes)
+        if self.weights == "class-sizes":
+            for label, size in task.met_sizes.items():
+                sizes[label] = size
+        return sizes
+
+    def _rows(self, seen: ViewRows, nodes: Tensor) -> ViewRows:
+        return ViewRows(seen.hops, seen.codes, nodes)
+
+    def _take_in(self, part: str, entries: Entries, rows: ViewRows) -> None:
+        """Count training nodes in; consider validation nodes as probes."""
+        if part == "train":
+            self._count(entries, rows)
+        else:
+            self.probes_.keep(self._with_codes(rows), labels=entries.labels, nodes=entries.ids)
+
+    def _count(self, entries: Entries, rows: ViewRows, *, sign: int = 1) -> None:
+        self.statistics_ = count_views(
+            self.statistics_,
+            self._with_codes(rows),
+            entries.labels.to(self.device),
+            entries.weights.to(self.device),
+            expand=self.backbone.expansion(),
+            resources=self.resources,
+            sign=sign,
+        )
+
+    def _with_codes(self, rows: ViewRows) -> ViewRows:
+        """Return rows that every view sees something of: no label nearby is a code of zeros."""
+        if rows.codes is not None or not self.backbone.coded:
+            return rows
+        codes = rows.hops.new_zeros(1, 2 * self.backbone.code_width)
+        return ViewRows(rows.hops, codes.expand(len(rows.hops), -1), rows.nodes)
+
+    def _recount(self, seen: ViewRows, ids: Tensor) -> None:
+        """Count all learned nodes anew as they are in a graph that holds them."""
+        self.statistics_ = self._no_statistics()
+        self.probes_.clear()
+        for part in ("train", "validation"):
+            entries = self.ledger_.part(part)
+            self._take_in(part, entries, self._rows(seen, torch.searchsorted(ids, entries.ids)))
+
+    def solve(self) -> None:
+        """Set heads and mixture from statistics and probes, if anything has changed."""
+        if self._solved:
+            return
+        space = self._check_learned()
+        for statistics in self.statistics_:
+            statistics.grow(space.num_classes)
+        heads = [
+            balanced_ridge(statistics, strength).float()  # [m, classes]
+            for statistics, strength in zip(self.statistics_, self._strengths(), strict=True)
+        ]
+        scores = self._probe_scores(heads)
+        bare = [place for place, view in enumerate(self.backbone.parsed) if not view.codes]
+        head = self.backbone.head
+        assert head is not None
+        coded = self._mixture(scores, [*range(len(heads))])
+        plain = self._mixture(scores, bare) if bare else coded.new_zeros(0)
+        head.weight.data = _side_by_side(heads, coded)
+        if bare:
+            self.backbone.bare = _side_by_side([heads[place] for place in bare], plain)
+        self.sharpness_ = torch.stack([plain.sum(), coded.sum()]).float().cpu()
+        self._solved = True
+        self._log(coded)
+
+    def _log(self, weights: Tensor) -> None:
+        shares = (100 * weights / weights.sum().clamp_min(1e-12)).tolist()
+        told = zip(self.backbone.views, shares, strict=True)
+        logger.info("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
+
+    def _strengths(self) -> list[float]:
+        """Return λ of every view: what errs least on the probes, by their first features."""
+        if not len(self.probes_):
+            return [0.01] * len(self.statistics_)
+        narrow = min(CHOICE_WIDTH, self.backbone.width)
+        asked = count_views(
+            [ClassStatistics(narrow, device=self.device) for _ in self.statistics_],
+            self._with_codes(self.probes_.rows()),
+            self.probes_.labels_.to(self.device),
+            _balanced(self.probes_.labels_).to(self.device),
+            expand=self.backbone.expansion().narrowed(narrow),
+            resources=self.resources,
+        )
+        return [
+            choose_regularisation(statistics, probes, LADDER)
+            for statistics, probes in zip(self.statistics_, asked, strict=True)
+        ]
+
+    def _probe_scores(self, heads: list[Tensor]) -> Tensor:
+        """Return what every head says of every probe.  -> [probes, classes, heads]"""
+        rows = self._with_codes(self.probes_.rows())
+        said = [
+            torch.stack([f @ head for f, head in zip(block, heads, strict=True)], dim=2)
+            for block in self.backbone.features(rows)
+        ]
+        nothing = torch.empty(0, heads[0].shape[1], len(heads), device=self.device)
+        return torch.cat(said) if said else nothing
+
+    def _mixture(self, scores: Tensor, views: list[int]) -> Tensor:
+        space, probes = self._check_learned(), self.probes_
+        few = self._few(scores.shape[1] * len(views))
+        labels = probes.labels_[few]
+        allowed = space.allowed(space.task_of(labels))
+        return fused_weights(scores[few][:, :, views], labels, allowed=allowed)
+
+    def _few(self, values: int) -> Tensor:
+        """Return as many probes of each class as can be looked at together."""
+        most = max(MOST_SCORES // max(values, 1), 1)
+        if len(self.probes_) <= most:
+            return torch.arange(len(self.probes_))
+        classes = int(self.probes_.labels_.unique().numel())
+        few = Probes(max(most // classes, 1))
+        return few._first(self.probes_.nodes_, self.probes_.labels_)
+
+    @torch.no_grad()
+    def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
+        """Take nodes out of all that was learned, as if they had never been labelled.
+
+        Nodes nearby have seen their labels, and are counted again without them. ids: which nodes;
+        graph: where they and all learned nodes around were last embedded; known_as: which node
+        each node of ``graph`` is, ascending, as ``Task.ids`` has it; 0, 1, 2, ... unless given.
+        """
+        if not self.ledger:
+            raise ConfigurationError("forget needs to know what was learned: set ledger=true")
+        self._check_learned()
+        known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
+        strangers = ids[~torch.isin(ids, known_as)]
+        if len(strangers):
+            raise ConfigurationError(
+                f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
+            )
+        before = self._seen(graph, known_as)
+        self.ledger_.strike(ids)
+        after = self._seen(graph, known_as)
+        learned = torch.cat([self.ledger_.part(part).ids for part in ("train", "validation")])
+        if bool(torch.isin(learned, known_as).all()):
+            self._recount(after[0], known_as)
+        else:
+            self._replace(before, after)
+        self._solved = False
+
+    def _seen(self, graph: Graph, ids: Tensor) -> Seen:
+        """Return what views see of a graph, and the learned nodes in it with their places."""
+        seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
+        found = {}
+        for part in ("train", "validation"):
+            entries = self.ledger_.part(part)
+            entries = entries.take(torch.isin(entries.ids, ids))
+            found[part] = entries, torch.searchsorted(ids, entries.ids)
+        return seen, found
+
+    def _replace(self, before: Seen, after: Seen) -> None:
+        """Count the learned nodes of a graph out as they were seen, and in as they are."""
+        entries, places = before[1]["train"]
+        self._count(entries, self._rows(before[0], places), sign=-1)
+        self.probes_.drop(before[1]["validation"][0].ids)
+        for part, (entries, places) in after[1].items():
+            self._take_in(part, entries, self._rows(after[0], places))
+
+    @torch.no_grad()
+    def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
+        """Learn all that another learner has learned, without its data.
+
+        Both must make the same features of a node: the same views, width and seed.
+
+        classes: which class here each of the other's is; the same numbers unless given.
+        """
+        space, theirs = self._check_learned(), other._check_learned()
+        if not self.backbone.expands_like(other.backbone):
+            raise ConfigurationError(
+                "learners can be merged if their random features are the same ones: make both "
+                "with the same views, width and seed"
+            )
+        pairs = zip(self.statistics_, other.statistics_, strict=True)
+        self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
+        total = max(statistics.num_classes for statistics in self.statistics_)
+        self.label_space_ = space.joined(theirs, classes, total=total)
+        self._make_room(self._dims, self.label_space_.num_classes)
+        self.ledger_.copy_from(other.ledger_, classes)
+        self.probes_.copy_from(other.probes_, classes)
+        self._solved = False
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the scores of the candidate that is chosen.  -> [nodes, classes]"""
-        return self.chosen_.learner.logits(graph, nodes)
+        """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
+        self.solve()
+        return super().logits(graph, nodes)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return what the candidate that is chosen says."""
-        return self.chosen_.learner.novelty(graph, nodes, logits=logits)
-
-    def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the parts of every candidate that is left."""
-        for candidate in self.alive_:
-            for part, module in candidate.learner.modules():
-                yield f"{candidate.name}.{part}", module
+        """Return how far the best score is from a sure one: scores here estimate probabilities."""
+        self._check_learned()
+        scores = self.logits(graph, nodes) if logits is None else logits
+        coded = self.backbone.prepare(graph).codes is not None
+        sharpness = float(self.sharpness_[int(coded)]) or float(self.sharpness_[1])
+        return 1 - scores.amax(dim=1) / sharpness
 
     @property
-    def usage(self) -> MemoryUsage:
-        """What all candidates that are left keep, and the validation nodes they are told apart by.
-
-        Models of candidates other than the one that answers count as well.
-        """
-        parts = [candidate.learner.usage for candidate in self.alive_]
-        total = {f.name: sum(getattr(p, f.name) for p in parts) for f in fields(MemoryUsage)}
-        others = [c for c in self.alive_ if c is not self.chosen_]
-        spare = sum(p.numel() for c in others for p in c.learner.named_parameters().values())
-        probes = [self.probes_[view] for view in {c.view for c in self.alive_}]
-        total["models"] += spare
-        total["samples"] += sum(p.embeddings_.numel() for p in probes)
-        total["bytes"] += 4 * spare + sum(p.nbytes for p in probes)
-        return MemoryUsage(**total)
+    def shares_(self) -> dict[str, float]:
+        """How much each view counts in the mixture; they sum to 1."""
+        self.solve()
+        head = self.backbone.head
+        assert head is not None
+        lengths = [float(part.norm()) for part in head.weight.detach().split(self.backbone.width, dim=1)]
+        total = sum(lengths) or 1.0
+        return {v: length / total for v, length in zip(self.backbone.views, lengths, strict=True)}
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """What the candidate that is chosen says."""
-        return self.chosen_.learner.recomputed
+        """With refresh everything is counted again."""
+        if self.refresh == "none":
+            return None
+        known = sum(len(self.ledger_.part(part)) for part in ("train", "validation"))
+        return known, known
 
     @property
-    def embed_seconds(self) -> float:
-        """Seconds spent computing embeddings so far."""
-        return sum(cache.seconds for cache in self._caches.values())
+    def usage(self) -> MemoryUsage:
+        """What statistics, probes and ledger hold."""
+        parts = [statistics.usage for statistics in self.statistics_]
+        return MemoryUsage(
+            statistics=sum(part.statistics for part in parts),
+            samples=self.probes_.hops_.numel() + self.probes_.codes_.numel(),
+            bytes=sum(p.bytes for p in parts) + self.probes_.nbytes + self.ledger_.nbytes,
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
-        state = {"generator": self.generator.get_state()}
-        state["chosen"] = torch.tensor(self.candidates.index(self.chosen_.name))
-        for candidate in self.alive_:
-            for name, value in candidate.learner.state().items():
-                state[f"{candidate.name}/{name}"] = value
-        for view in {candidate.view for candidate in self.alive_}:
-            for name, value in self.probes_[view].state().items():
-                state[f"probes:{view}/{name}"] = value.cpu()
-        return state
+        self.solve()
+        kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
+        for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
+            kept[f"statistics:{view}"] = statistics.state()
+        named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
+        return super().state() | named | {"sharpness": self.sharpness_}
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""
-        self.label_space_ = label_space
-        self.generator.set_state(state["generator"])
-        left = {key.split("/", 1)[0] for key in state}
-        self.alive_ = [c for c in self.alive_ if c.name in left]
-        for candidate in self.alive_:
-            candidate.learner.restore(part_of(state, f"{candidate.name}/"), label_space)
-        for view, probes in self.probes_.items():
-            if f"probes:{view}" in left:
-                probes.restore(part_of(state, f"probes:{view}/"))
-        chosen = self.candidates[int(state["chosen"])]
-        self.chosen_ = next(c for c in self.alive_ if c.name == chosen)
+        super().restore(state, label_space)
+        for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
+            statistics.restore(part_of(state, f"statistics:{view}/"))
+        self.probes_.restore(part_of(state, "probes/"))
+        self.ledger_.restore(part_of(state, "ledger/"))
+        self.sharpness_ = state["sharpness"]
+        self._solved = True
+
+
+def _side_by_side(heads: list[Tensor], weights: Tensor) -> Tensor:
+    """Return heads times their weights.  [m, classes] each -> [classes, heads x m]"""
+    pairs = zip(heads, weights.float(), strict=True)
+    return torch.cat([(head * weight).t() for head, weight in pairs], dim=1).contiguous()
+
+
+def _balanced(labels: Tensor) -> Tensor:
+    """Return one over how many nodes have the class of each.  int64 [n] -> float32 [n]"""
+    return torch.bincount(labels).float()[labels].reciprocal()

@@ -35,7 +35,6 @@ class Probes:
     Attributes:
         hops_, codes_: see ``ViewRows``; codes are zeros where none were seen.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
-        tasks_: the task each came with.  int64 [kept]
         nodes_: which nodes of the dataset they are.  int64 [kept]
     """
 
@@ -43,24 +42,21 @@ class Probes:
         self.per_class = per_class
         self.hops_ = torch.empty(0, 0, dtype=torch.float16)
         self.codes_ = torch.empty(0, 0, dtype=torch.float16)
-        for name in ("labels_", "tasks_", "nodes_"):
-            setattr(self, name, torch.empty(0, dtype=torch.int64))
-        self.labels_: Tensor
-        self.tasks_: Tensor
-        self.nodes_: Tensor
+        self.labels_ = torch.empty(0, dtype=torch.int64)
+        self.nodes_ = torch.empty(0, dtype=torch.int64)
 
     def __len__(self) -> int:
         return len(self.labels_)
 
-    def keep(self, rows: ViewRows, *, labels: Tensor, tasks: Tensor, nodes: Tensor) -> None:
+    def keep(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
         """Consider nodes; of these and those kept before, the first of each class stay."""
         first = self._first(nodes.cpu(), labels.cpu())
         seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
         taken = ViewRows(rows.hops, rows.codes, seen[first.to(seen.device)]).taken(CPU)
-        self._extend(taken, labels.cpu()[first], tasks.cpu()[first], nodes.cpu()[first])
+        self._extend(taken, labels.cpu()[first], nodes.cpu()[first])
         self._shrink()
 
-    def _extend(self, rows: ViewRows, labels: Tensor, tasks: Tensor, nodes: Tensor) -> None:
+    def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor) -> None:
         codes = rows.codes
         if codes is None:
             codes = rows.hops.new_zeros(len(rows), self.codes_.shape[1])
@@ -68,7 +64,6 @@ class Probes:
             old = getattr(self, name)
             setattr(self, name, torch.cat([old.reshape(len(self), values.shape[1]), values]))
         self.labels_ = torch.cat([self.labels_, labels])
-        self.tasks_ = torch.cat([self.tasks_, tasks])
         self.nodes_ = torch.cat([self.nodes_, nodes])
 
     def _shrink(self) -> None:
@@ -89,6 +84,12 @@ class Probes:
         """Return what views see of them."""
         return ViewRows(self.hops_, self.codes_ if self.codes_.shape[1] else None)
 
+    def drop(self, nodes: Tensor) -> None:
+        """Let some of them go."""
+        stay = ~torch.isin(self.nodes_, nodes.cpu())
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(self, f"{name}_")[stay])
+
     def clear(self) -> None:
         """Let all of them go."""
         fresh = Probes(self.per_class)
@@ -100,7 +101,7 @@ class Probes:
         labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
         new = ~torch.isin(other.nodes_, self.nodes_)
         rows = ViewRows(other.hops_, other.codes_, new.nonzero().flatten())
-        self.keep(rows, labels=labels[new], tasks=other.tasks_[new], nodes=other.nodes_[new])
+        self.keep(rows, labels=labels[new], nodes=other.nodes_[new])
 
     @property
     def nbytes(self) -> int:
@@ -117,5 +118,5 @@ class Probes:
             setattr(self, f"{name}_", state[name])
 
 
-KEPT = ("hops", "codes", "labels", "tasks", "nodes")
+KEPT = ("hops", "codes", "labels", "nodes")
 CPU = torch.device("cpu")
