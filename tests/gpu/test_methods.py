@@ -22,7 +22,7 @@ from evergraph.training import Learner, Trainer
 SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
 # Samplers that look at the model, or break ties by chance: a GPU draws other numbers than a CPU.
 DRAWN = ("embedding-coverage", "influence")
-REFRESHED = ("tem", "analytic", "auto")
+REFRESHED = ("tem", "analytic", "auto", "slda")
 
 
 def make(

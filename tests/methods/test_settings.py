@@ -26,6 +26,7 @@ LEAST = [
     ("lwf", "temperature", 0.001, 0.0009),
     ("mas", "strength", 0.0, -0.01),
     ("sem", "neighbours", 1, 0),
+    ("slda", "shrinkage", 0.0, -0.01),
     ("ssm", "neighbours", 1, 0),
     ("tem", "arrivals", 1, 0),
     ("tem", "replay_weight", 0.0, -0.01),
@@ -53,6 +54,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "lwf": {"strength": 1.0, "temperature": 2.0},
     "mas": {"strength": 1e4},
     "sem": {"neighbours": 5},
+    "slda": {
+        "shrinkage": 0.1, "weights": "class-sizes", "ledger": False, "refresh": "none",
+    },
     "ssm": {"neighbours": 5, "choice": "degree"},
     "tem": {
         "weighting": "class-balanced", "replay_weight": 1.0, "store": "after", "arrivals": 1,

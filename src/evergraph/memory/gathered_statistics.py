@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evergraph.core.resources import Resources
 from evergraph.memory.class_statistics import ClassStatistics
-from evergraph.nn.expansion import Expansion
+from evergraph.nn.expansion import FeatureMap
 from evergraph.nn.view_expansion import ViewExpansion, ViewRows
 
 # Nodes that one worker counts at a time. It is the same for any number of workers, and so are
@@ -22,7 +22,7 @@ def with_counted(
     labels: Tensor,
     weights: Tensor,
     *,
-    expand: Expansion,
+    expand: FeatureMap,
     resources: Resources,
 ) -> ClassStatistics:
     """Return statistics with more nodes counted in; those given may be changed.
@@ -57,7 +57,7 @@ def count_block(
     embeddings: Tensor,
     labels: Tensor,
     weights: Tensor,
-    expand: Expansion,
+    expand: FeatureMap,
     width: int,
 ) -> dict[str, Tensor]:
     """Return the state of the statistics of some nodes; a pure function."""
@@ -131,6 +131,6 @@ def _count_views(
         start = part.stop
 
 
-def _features(embeddings: Tensor, expand: Expansion, width: int) -> Iterator[Tensor]:
+def _features(embeddings: Tensor, expand: FeatureMap, width: int) -> Iterator[Tensor]:
     """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
     return (expand(rows)[:, :width] for rows in expand.blocks(embeddings))

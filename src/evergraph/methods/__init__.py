@@ -15,6 +15,7 @@ from evergraph.methods.loading import load_learner
 from evergraph.methods.lwf import LwF
 from evergraph.methods.mas import MAS
 from evergraph.methods.sem import SEM
+from evergraph.methods.slda import SLDA
 from evergraph.methods.ssm import SSM
 from evergraph.methods.tem import TEM
 from evergraph.methods.tpp import TPP
@@ -28,6 +29,7 @@ __all__ = [
     "GEM",
     "MAS",
     "SEM",
+    "SLDA",
     "SSM",
     "TEM",
     "TPP",

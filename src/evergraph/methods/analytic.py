@@ -249,10 +249,11 @@ class Analytic(WholeTaskLearner):
         """
         label_space = self._check_learned()
         other._check_learned()
-        if not self.backbone.expands_like(other.backbone):
+        alike = type(self) is type(other) and self.backbone.expands_like(other.backbone)
+        if not alike:
             raise ConfigurationError(
-                "learners can be merged if their random features are the same ones: make both "
-                "with the same topology, seed, width and activation, and not centred"
+                "learners of one method can be merged if their features are the same ones: make "
+                "both with the same topology, seed, width and activation, and not centred"
             )
         self.statistics_ = self.statistics_.merged(other.statistics_, classes)
         self.validation_ = self.validation_.merged(other.validation_, classes)

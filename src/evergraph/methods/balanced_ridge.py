@@ -43,10 +43,14 @@ def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor
     rounding keeps the matrix from being positive definite.
     """
     matrix, means = balanced_moments(statistics)
-    return _solved(matrix, means, regularisation)
+    return solved(matrix, means, regularisation)
 
 
-def _solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
+def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
+    """Return (A + λ I)⁻¹ M by Cholesky, λ = ``regularisation`` x the mean of A's diagonal.
+
+    Of A the lower triangle is read, and its diagonal changed. float64 [m, m], [m, k] -> [m, k]
+    """
     diagonal = matrix.diagonal()
     before = diagonal.clone()
     scale = float(before.abs().mean()) or 1.0  # what was counted out may leave a little below 0
@@ -80,7 +84,7 @@ def choose_regularisation(
     asked = asked.tril() + asked.tril(-1).t()
     errors = []
     for regularisation in ladder:
-        weights = _solved(matrix.clone(), means, regularisation)
+        weights = solved(matrix.clone(), means, regularisation)
         hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may have no node
         error = float((weights * (asked @ weights)).sum() - 2 * hits)
         # A perfect fit rounds to either side of 0, and nothing is within a share of less than 0.

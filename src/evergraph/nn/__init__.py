@@ -4,6 +4,7 @@ from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN
 from evergraph.nn.gin import GIN
+from evergraph.nn.linear_head import LinearHead
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.pdgnn import PDGNN
@@ -20,6 +21,7 @@ __all__ = [
     "PDGNN",
     "Backbone",
     "GraphSAGE",
+    "LinearHead",
     "RandomFeatures",
     "Recipe",
     "SimpleConvolution",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,18 @@ Activation = Literal["relu", "fourier"]
 # ones are fetched from the system and cleared again and again, which takes longer than the product.
 BLOCK_VALUES = 1 << 22
 GPU_BLOCK_VALUES = 1 << 27  # there every block is a launch to wait for
+
+
+class FeatureMap(Protocol):
+    """φ by itself: features of embeddings, with nothing to train."""
+
+    def __call__(self, embeddings: Tensor) -> Tensor:
+        """Return φ(e).  [n, dims] -> [n, width]"""
+        ...
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in parts whose features are of a size that pays."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

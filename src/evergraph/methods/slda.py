@@ -1,0 +1,135 @@
+"""Linear discriminant analysis of everything seen so far: class means and one covariance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.memory import ClassStatistics
+from evergraph.methods.analytic import Analytic, Weights
+from evergraph.methods.balanced_ridge import solved
+from evergraph.methods.base import methods
+from evergraph.methods.refresh import Refresh
+from evergraph.methods.whole_task import WholeTaskLearner
+from evergraph.nn import Backbone, LinearHead
+from evergraph.training import Trainer
+
+# The score of a class without nodes: below any other, and still a number.
+NEVER = torch.finfo(torch.float32).min
+
+
+@methods.register
+class SLDA(Analytic):
+    """Streaming linear discriminant analysis on embeddings (Hayes and Kanan, CVPRW 2020).
+
+    s_c(e) = μ_cᵀ W e - μ_cᵀ W μ_c / 2 with W = (Σ + λ I)⁻¹, λ = ``shrinkage`` x the mean of Σ's
+    diagonal: the log-probability, up to a constant, of class c if classes are Gaussians of
+    means μ_c and one covariance Σ, and all are as likely. Means and covariance come from sums
+    over nodes (``ClassStatistics``), so the order of tasks is of no account, learners can be
+    merged, and nodes forgotten, exactly. The control for ``analytic``: the same sums without
+    random features and without least squares.
+
+    Σ is dims x dims: 4 dims² bytes at work, half of it kept, and dims³ / 3 multiplications a task.
+
+    Args:
+        shrinkage: λ as a share of Σ's mean diagonal.
+        weights, ledger, refresh: see ``Analytic``. ``class-sizes`` makes Σ the mean of the
+            classes' own covariances, ``equal`` that over nodes.
+        backbone: ``LinearHead``, which leaves embeddings as they are.
+        trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.
+    """
+
+    name = "slda"
+    default_backbone = "linear"
+    backbone: LinearHead  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        *,
+        shrinkage: float = 0.1,
+        weights: Weights = "class-sizes",
+        ledger: bool = False,
+        refresh: Refresh = "none",
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        check_number("shrinkage", shrinkage, least=0.0)
+        super().__init__(
+            regularisation=shrinkage,
+            weights=weights,
+            ledger=ledger,
+            refresh=refresh,
+            backbone=backbone,
+            trainer=trainer,
+            generator=generator,
+        )
+        self.shrinkage = shrinkage
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless scores are linear in the embedding."""
+        if not isinstance(backbone, LinearHead):
+            raise ConfigurationError(
+                "slda finds the linear head of an embedding: use backbone 'linear', not "
+                f"{backbone.name!r}"
+            )
+
+    def _make_room(self, dims: int, classes: int) -> None:
+        super()._make_room(dims, classes)
+        if self.statistics_.width != dims:  # how wide embeddings are only the first one tells
+            self.statistics_ = ClassStatistics(dims, device=self.device)
+
+    def solve(self) -> None:
+        """Set the head from the statistics."""
+        assert self.label_space_ is not None
+        self.statistics_.grow(self.label_space_.num_classes)
+        self.regularisation_ = self.shrinkage
+        self.backbone.set_head(*discriminants(self.statistics_, self.shrinkage))
+
+    def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
+        return WholeTaskLearner.logits(self, graph, nodes)
+
+    def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
+        """Return how unsure the likeliest class is, 1 - max_c p_c.
+
+        Scores leave out eᵀ W e / 2, which all classes share: how far a node is from all of them
+        they do not say.
+        """
+        self._check_learned()
+        scores = self.logits(graph, nodes) if logits is None else logits
+        return 1 - scores.softmax(dim=1).amax(dim=1)
+
+
+def within_covariance(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
+    """Return the covariance that classes share, and their means.  -> [m, m], [m, classes]
+
+    Σ = (G - Σ_c m_c μ_c μ_cᵀ) / Σ_c m_c with masses m_c and μ_c = s_c / m_c, 0 where a class has
+    no nodes. In float64, the part above the diagonal not to be read.
+
+    >>> statistics = ClassStatistics(1)
+    >>> statistics.add(torch.tensor([[1.], [3.], [7.]]), torch.tensor([0, 0, 1]), torch.ones(3))
+    >>> [part.tolist() for part in within_covariance(statistics)]  # (1 + 1 + 0) / 3
+    [[[0.6666666666666666]], [[2.0, 7.0]]]
+    """
+    mass = statistics.mass_
+    tiny = torch.finfo(mass.dtype).tiny
+    means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().where(mass > 0, 0.0)
+    matrix = statistics.gram_.to(torch.float64, copy=True)
+    matrix.addmm_(means * mass, means.t(), alpha=-1)
+    return matrix.div_(mass.sum().clamp_min(tiny)), means
+
+
+def discriminants(statistics: ClassStatistics, shrinkage: float) -> tuple[Tensor, Tensor]:
+    """Return W μ_c and -μ_cᵀ W μ_c / 2 of every class.  -> [m, classes], [classes]
+
+    W = (Σ + λ I)⁻¹, λ = ``shrinkage`` x the mean of Σ's diagonal.
+    """
+    matrix, means = within_covariance(statistics)
+    weights = solved(matrix, means, shrinkage)
+    offsets = (means * weights).sum(0) / -2
+    return weights, offsets.where(statistics.mass_ > 0, NEVER)

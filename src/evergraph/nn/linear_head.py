@@ -1,0 +1,123 @@
+"""A linear head on embeddings as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evergraph.nn.backbone import backbones
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.pdgnn import PDGNN
+from evergraph.topology import TopologyEncoder
+from evergraph.topology.cached import Scaling, Storage
+
+# Values taken at a time: a task's embeddings are not copied as a whole where they are counted.
+BLOCK_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class AsIs:
+    """φ(e) = e, where others expand; see ``FeatureMap``.
+
+    Attributes:
+        width: how wide embeddings are.
+
+    >>> AsIs(1)(torch.tensor([[3.]]))
+    tensor([[3.]])
+    """
+
+    width: int
+
+    def __call__(self, embeddings: Tensor) -> Tensor:
+        """Return embeddings as they are.  [n, dims] -> [n, dims]"""
+        return embeddings
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in parts."""
+        parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // max(self.width, 1), 1))
+        return parts
+
+
+@backbones.register
+class LinearHead(PDGNN):
+    """f_out(e) = V e + b: ``PDGNN`` without a hidden layer.
+
+    Nothing lies between f_topo and f_out, so sums over embeddings never go stale, and methods that
+    find V and b from such sums need no more: see ``slda``. As wide as the embeddings are.
+
+    Args:
+        topology, scaling, storage: see ``PDGNN``.
+        dropout: share of an embedding's values dropped while V is trained by gradients.
+
+    >>> model = LinearHead()
+    >>> model.begin(3, generator=torch.Generator())
+    >>> model.grow(2, generator=torch.Generator())
+    >>> model.width, model.eval()(torch.eye(3)).shape
+    (3, torch.Size([3, 2]))
+    """
+
+    name = "linear"
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        dropout: float = 0.5,
+        scaling: Scaling = "unit",
+        storage: Storage = "float32",
+    ) -> None:
+        super().__init__(
+            topology=topology, hidden=(), dropout=dropout, scaling=scaling, storage=storage
+        )
+        self._dims = 0
+
+    @property
+    def width(self) -> int:
+        """How many features f_out sees: as many as an embedding has, 0 before one was seen."""
+        return self._dims
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Make V and b."""
+        super().begin(dims, generator=generator)
+        self._dims = dims
+
+    def forward(
+        self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return V e + b of some embeddings.  -> [rows, classes]"""
+        if not (self.training and self.dropout):
+            return super().forward(inputs, rows, generator=generator)
+        assert generator is not None, "dropout draws from the generator it is given"
+        embeddings = self.taken(inputs, rows)
+        mask = dropout_mask(embeddings.shape, self.dropout, generator=generator)
+        return super().forward(embeddings * mask, generator=generator)
+
+    def settle(self, embeddings: Tensor) -> None:
+        """Do nothing: no feature depends on the first graph."""
+
+    def expansion(self) -> AsIs:
+        """Return φ by itself."""
+        return AsIs(self._dims)
+
+    def expand(self, embeddings: Tensor) -> Tensor:
+        """Return φ(e) = e."""
+        return embeddings
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in parts."""
+        return self.expansion().blocks(embeddings)
+
+    def expands_like(self, other: LinearHead) -> bool:
+        """Whether another makes the same features of the same graph."""
+        mine, theirs = ((b._dims, b.scaling, b.topology.name) for b in (self, other))
+        return mine == theirs and vars(self.topology) == vars(other.topology)
+
+    def set_head(self, weights: Tensor, offsets: Tensor) -> None:
+        """Put V and b in place.  [dims, classes], [classes]"""
+        assert self.head is not None
+        self.head.out.weight.data = weights.t().float().contiguous()
+        assert self.head.out.bias is not None
+        self.head.out.bias.data = offsets.float()

@@ -1,0 +1,250 @@
+"""Discriminant analysis in a stream: by hand, and however its nodes came and went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.experiments.protocol import learn_stream
+from evergraph.graphs import Graph
+from evergraph.memory import ClassStatistics
+from evergraph.methods import SLDA, Analytic, slda
+from evergraph.methods.slda import discriminants, within_covariance
+from evergraph.nn import PDGNN, LinearHead, RandomFeatures
+from evergraph.streams import GraphStream, Task
+from evergraph.training import Trainer
+
+seeds = st.integers(0, 10_000)
+every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
+
+
+def learner_of(*, seed: int = 0, **options: Any) -> SLDA:
+    return SLDA(trainer=Trainer(device="cpu"), generator=seeded(seed, "learner"), **options)
+
+
+def learned(stream: GraphStream, **options: Any) -> SLDA:
+    learner = learner_of(**options)
+    for task in stream:
+        learner.fit_task(task)
+    return learner
+
+
+def task_of(seed: int, nodes: int = 36, classes: int = 4) -> Task:
+    """All of a small random graph in one task."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(nodes) % classes
+    graph = Graph.from_edges(
+        torch.randint(nodes, (2, 2 * nodes), generator=generator),
+        features=torch.randn(nodes, 4, generator=generator) + torch.eye(4)[labels],
+        labels=labels,
+        undirected=True,
+    )
+    return GraphStream(graph, classes_per_task=4).open(0)
+
+
+def only(task: Task, keep: Tensor) -> Task:
+    """Return the task with some of its training nodes alone."""
+    return replace(task, train=task.train[keep], train_labels=task.train_labels[keep])
+
+
+def head_of(learner: SLDA) -> tuple[Tensor, Tensor]:
+    assert learner.backbone.head is not None
+    out = learner.backbone.head.out
+    assert out.bias is not None
+    return out.weight.data, out.bias.data
+
+
+def assert_same_head(one: SLDA, other: SLDA) -> None:
+    for a, b in zip(head_of(one), head_of(other), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-3, rtol=2e-3)
+
+
+def lonely_six() -> Graph:
+    """Six nodes without edges, so that an embedding is the node's own two features."""
+    features = [[0.0, 0.0], [4.0, 0.0], [2.0, 0.0], [0.0, 1.0], [4.0, 1.0], [2.0, 1.0]]
+    return Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long),
+        features=torch.tensor(features),
+        labels=torch.tensor([0, 0, 0, 1, 1, 1]),
+    )
+
+
+def by_hand() -> SLDA:
+    """Learned from nodes 0, 1, 3 and 4 of ``lonely_six``.
+
+    μ_0 = (2, 0), μ_1 = (2, 1); Σ = diag(4, 0) and the λ of the second axis is what shrinkage adds:
+    with 0.5 x the mean diagonal 2 it is 1, so W = diag(1/5, 1).
+    """
+    task = GraphStream(lonely_six(), classes_per_task=2).open(0)
+    nodes = torch.tensor([0, 1, 3, 4])
+    task = replace(task, train=nodes, train_labels=torch.tensor([0, 0, 1, 1]))
+    learner = learner_of(shrinkage=0.5, backbone=LinearHead(scaling="none"))
+    learner.fit_task(task)
+    return learner
+
+
+def test_by_hand_on_six_nodes() -> None:
+    weights, offsets = head_of(by_hand())
+    # W μ_0 = (0.4, 0), μ_0ᵀ W μ_0 = 0.8; W μ_1 = (0.4, 1), μ_1ᵀ W μ_1 = 0.8 + 1
+    torch.testing.assert_close(weights, torch.tensor([[0.4, 0.0], [0.4, 1.0]]))
+    torch.testing.assert_close(offsets, torch.tensor([-0.4, -0.9]))
+    scores = by_hand().logits(lonely_six(), torch.tensor([5]))  # (2, 1)
+    torch.testing.assert_close(scores, torch.tensor([[0.4, 0.9]]))
+
+
+def test_the_covariance_of_three_nodes_by_hand() -> None:
+    statistics = ClassStatistics(2)
+    rows = torch.tensor([[1.0, 0.0], [3.0, 2.0], [7.0, 5.0]])
+    statistics.add(rows, torch.tensor([0, 0, 2]), torch.tensor([1.0, 1.0, 2.0]))
+    matrix, means = within_covariance(statistics)
+    assert means.t().tolist() == [[2.0, 1.0], [0.0, 0.0], [7.0, 5.0]]
+    # Of class 0 twice (±1, ±1), of class 2 nothing; over a mass of 4.
+    assert matrix.tril().tolist() == [[0.5, 0.0], [0.5, 0.5]]
+
+
+def test_scores_are_log_ratios_of_gaussians() -> None:
+    task = task_of(3)
+    learner = learner_of(weights="equal")
+    learner.fit_task(task)
+    covariance, means = within_covariance(learner.statistics_)
+    covariance = covariance.tril() + covariance.tril(-1).t()
+    covariance.diagonal().add_(0.1 * float(covariance.diagonal().mean()))
+    embeddings = learner.backbone.prepare(task.graph).double()
+    densities = [
+        torch.distributions.MultivariateNormal(mean, covariance).log_prob(embeddings)
+        for mean in means.t()
+    ]
+    expected = torch.stack(densities, 1).softmax(1).float()
+    found = learner.logits(task.graph, torch.arange(36)).softmax(1)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_without_the_covariance_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes differ along one axis a little, and nodes along the other a lot."""
+    generator = seeded(0, "features")
+    labels = torch.arange(400) % 2
+    features = torch.randn(400, 2, generator=generator) * torch.tensor([20.0, 0.1])
+    features[:, 1] += labels
+    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=features, labels=labels)
+
+    def accuracy() -> float:
+        learner = learner_of(shrinkage=0.0, backbone=LinearHead(scaling="none"))
+        reports = list(learn_stream(learner, GraphStream(graph)))
+        return reports[-1].rows["local"]["balanced"][0]
+
+    assert accuracy() > 0.99
+    covariance = slda.within_covariance
+    monkeypatch.setattr(
+        slda, "within_covariance", lambda s: (torch.eye(2).double(), covariance(s)[1])
+    )
+    assert accuracy() < 0.8
+
+
+def test_the_order_of_tasks_changes_nothing(small_graph: Graph) -> None:
+    answers = []
+    for order in ([0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3], [3, 2, 5, 4, 1, 0]):
+        stream = GraphStream(small_graph, order=order)
+        learner = learned(stream)
+        graph = stream.union_graph(2)
+        scores = learner.logits(graph, torch.arange(graph.num_nodes))
+        answers.append(scores[:, torch.tensor(stream.classes).argsort()])
+    for other in answers[1:]:
+        torch.testing.assert_close(other, answers[0], atol=1e-3, rtol=1e-3)
+        assert other.argmax(1).equal(answers[0].argmax(1))
+
+
+@every_weights
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
+def test_two_learners_merged_are_one_that_learned_both(
+    weights: Any, seed: int, part: list[bool]
+) -> None:
+    task = task_of(seed)
+    first = torch.tensor(part[: len(task.train)])
+    learners = []
+    for place, keep in enumerate((first, ~first, torch.ones_like(first))):
+        learners.append(learner_of(weights=weights, seed=place))  # a seed is of no account
+        learners[-1].fit_task(only(task, keep))
+    learners[0].merge(learners[1])
+    assert learners[0].statistics_.counts_.equal(learners[2].statistics_.counts_)
+    assert_same_head(learners[0], learners[2])
+
+
+@every_weights
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, share=st.floats(0.0, 0.7))
+def test_forgetting_is_never_having_learned(weights: Any, seed: int, share: float) -> None:
+    task = task_of(seed)
+    gone = torch.rand(task.graph.num_nodes, generator=seeded(seed, "gone")) < share
+    learner, never = (learner_of(weights=weights, ledger=True) for _ in range(2))
+    learner.fit_task(task)
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    never.fit_task(only(task, ~gone[task.train]))
+    assert learner.statistics_.counts_.equal(never.statistics_.counts_)
+    if (never.statistics_.counts_ > 1).all():  # else Σ may be singular, and λ as good as all of W
+        assert_same_head(learner, never)
+
+
+def test_a_class_forgotten_whole_is_never_given_again() -> None:
+    task = task_of(0)
+    learner = learner_of(ledger=True)
+    learner.fit_task(task)
+    nodes = torch.arange(36)
+    assert (learner.predict(task.graph, nodes) == 2).any()
+    learner.forget((nodes % 4 == 2).nonzero().flatten(), task.graph)
+    assert not (learner.predict(task.graph, nodes) == 2).any()
+    assert learner.predict_proba(task.graph, nodes).isfinite().all()
+    assert not learner.predict_proba(task.graph, nodes)[:, 2].any()
+
+
+def test_refreshed_statistics_are_those_of_the_final_graph(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    expected = learner_of()
+    expected.fit_task(stream.open(2, cumulative=True))
+    assert_same_head(learned(stream, refresh="embeddings"), expected)
+    with pytest.raises(AssertionError):
+        assert_same_head(learned(stream), expected)
+
+
+def test_shrunken_for_good_it_asks_for_the_nearest_mean() -> None:
+    statistics = ClassStatistics(2)
+    rows = torch.tensor([[1.0, 0.0], [1.0, 2.0], [0.0, 4.0]])
+    statistics.add(rows, torch.tensor([0, 0, 1]), torch.ones(3))
+    weights, offsets = discriminants(statistics, 1e9)
+    scaled = weights / weights[0, 0], offsets / weights[0, 0]
+    torch.testing.assert_close(scaled[0].t(), torch.tensor([[1.0, 1.0], [0.0, 4.0]]).double())
+    torch.testing.assert_close(scaled[1], torch.tensor([-1.0, -8.0]).double())
+
+
+def test_what_it_keeps_and_how_unsure_it_is() -> None:
+    task = task_of(0)
+    learner = learner_of()
+    learner.fit_task(task)
+    assert learner.usage.statistics == 4 * 5 // 2 + 4 * 4  # Σ's triangle and four sums
+    nodes = torch.arange(5)
+    found = learner.novelty(task.graph, nodes)
+    torch.testing.assert_close(found, 1 - learner.predict_proba(task.graph, nodes).amax(1))
+
+
+def test_other_backbones_and_other_methods_are_refused() -> None:
+    for backbone in (PDGNN(), RandomFeatures(width=8)):
+        with pytest.raises(ConfigurationError, match=f"'linear', not {backbone.name!r}"):
+            learner_of(backbone=backbone)
+    task = task_of(0)
+    ours, near = learner_of(), learner_of(backbone=LinearHead(scaling="none"))
+    ridge = Analytic(
+        backbone=RandomFeatures(width=4), trainer=Trainer(device="cpu"), generator=seeded(0)
+    )
+    for learner in (ours, near, ridge):
+        learner.fit_task(task)
+    for one, other in ((ours, near), (ours, ridge), (ridge, ours)):
+        with pytest.raises(ConfigurationError, match="learners of one method can be merged"):
+            one.merge(other)
