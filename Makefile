@@ -21,8 +21,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Most of the tour is steps too small for two threads (docs/decisions/0030): one costs the least.
 run: export OMP_NUM_THREADS ?= 1
-run: $(STAMP)  ## WordNet, class-IL: finetune, tem, analytic and joint side by side, in minutes
-	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,analytic,joint \
+run: $(STAMP)  ## WordNet, class-IL: finetune, tem, auto and joint side by side, in minutes
+	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,auto,joint \
 		--out $(OUT) --resume --report
 
 check: $(STAMP)  ## lint, format, types, floors, documentation

@@ -21,7 +21,7 @@ LESSON = """\
 [bold]evergraph[/bold] classifies the nodes of a graph that grows, task after task.
 
   [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, the best recipe we know
-  [cyan]evergraph run --method finetune[/cyan]   the same without a memory: watch it forget
+  [cyan]evergraph run --method finetune[/cyan]   a network without a memory: watch it forget
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
   [cyan]evergraph info wordnet[/cyan]            what is in a graph

@@ -41,17 +41,70 @@ def overrides(
     return laid_over(read_preset(preset, method))
 
 
+AUTO = "auto"
+
+
+def options_of_auto(keep: str | None, views: str | None) -> dict[str, Any]:
+    """Return what was asked of ``auto``, as its part of a configuration.
+
+    >>> options_of_auto("50MB", "2,0|2+y")["backbone"]
+    {'name': 'view-features', 'views': ['2', '0|2+y']}
+    """
+    asked: dict[str, Any] = {}
+    if keep is not None:
+        parse_size(keep)
+        asked["method"] = {"name": AUTO, "keep": keep}
+    if views is not None:
+        asked["backbone"] = {"name": "view-features", "views": views.split(",")}
+    return asked
+
+
 def several(
-    methods: str | None, preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
+    methods: str | None,
+    preset: str | None,
+    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    auto: Mapping[str, Any] | None = None,
 ) -> list[RunConfig]:
-    """Return a configuration for each of the methods named between commas, the rest laid over."""
+    """Return a configuration for each of the methods named between commas, the rest laid over.
+
+    auto: laid over that of ``auto``, which must be among them if there is any.
+    """
+    from evergraph.experiments.config import RunConfig, merged
+
     names = [None] if methods is None else methods.split(",")
     configs = [overrides(preset, {**given, "method": name}, settings) for name in names]
+    if auto:
+        if AUTO not in [config.method.name for config in configs]:
+            raise ConfigurationError("--keep and --views are for method auto, which is not run")
+        configs = [
+            RunConfig.of(merged(config.to_dict(), auto)) if config.method.name == AUTO else config
+            for config in configs
+        ]
     found = [config.method.name for config in configs]
     for name in found:
         if found.count(name) > 1:
             raise ConfigurationError(f"method must name each method once, not {name!r} twice")
     return configs
+
+
+PARTS = ("topology", "memory", "training")  # which some methods have no use for
+
+
+def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
+    """Say which of the options given mean nothing to a method that is going to run."""
+    asked = {part: sorted(_without_gaps(given).get(part, {})) for part in PARTS}
+    if not any(asked.values()):
+        return
+    from evergraph.core.notices import say_ignored
+    from evergraph.experiments.build import parts_used
+
+    for config in configs:
+        used = parts_used(config)
+        idle = [name for part, names in asked.items() if part not in used for name in names]
+        flags = [f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle]
+        say_ignored(config.method.name, "option", flags, "the method has no use for it")
 
 
 def bench_of(

@@ -10,10 +10,12 @@ import typer
 
 from evergraph.cli.options import (
     default_folder,
+    options_of_auto,
     parse_budget,
     parse_seeds,
     parse_settings,
     resources_of,
+    say_unused,
     several,
 )
 from evergraph.cli.output import print_json, print_table, say
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def run_command(
     dataset: str | None = typer.Option(None, help="A name, or a path (default: wordnet)."),
     method: str | None = typer.Option(
-        None, help="One, or several between commas to compare (default: tem)."
+        None, help="One, or several between commas to compare (default: auto)."
     ),
     setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
     by: str | None = typer.Option(
@@ -47,6 +49,12 @@ def run_command(
     sampler: str | None = typer.Option(None, help="What to keep (default: the method's own)."),
     budget: str | None = typer.Option(
         None, help="400 per class, or 0.01 or 1% of the dataset (default: the method's own)."
+    ),
+    keep: str | None = typer.Option(
+        None, help="auto's memory, such as 50MB: decides how many views and how wide."
+    ),
+    views: str | None = typer.Option(
+        None, help="What auto sees of a node, such as '2,0|2,0|2+y' (default: seven views)."
     ),
     classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
     epochs: int | None = typer.Option(
@@ -118,7 +126,10 @@ def run_command(
     }
     if report:
         require("matplotlib", extra="report", why="--report")
-    configs = several(method, preset, given, parse_settings(settings))
+    configs = several(
+        method, preset, given, parse_settings(settings), auto=options_of_auto(keep, views)
+    )
+    say_unused(configs, given)
     if save is not None:
         _check_save(save, configs)
     folder = out if out is not None else default_folder(_name(configs), resume=resume)

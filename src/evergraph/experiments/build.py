@@ -18,6 +18,7 @@ from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
+from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, backbones
 from evergraph.streams import GraphStream
 from evergraph.topology import TopologyEncoder, topologies
@@ -157,6 +158,20 @@ def _spelled_out(
         if name not in leave_out and parameter.default not in (parameter.empty, None)
     }
     return Component(name=component.name, **{**defaults, **component.parameters})
+
+
+def parts_used(config: RunConfig) -> set[str]:
+    """Return which of ``topology``, ``memory`` and ``training`` mean anything to the method."""
+    load_plugins(config.plugins)
+    method = methods.resolve(config.method.name)
+    used = set()
+    if "topology" in backbones.parameters(_backbone_of(config).name):
+        used.add("topology")
+    if "memory" in methods.parameters(config.method.name):
+        used.add("memory")
+    if not issubclass(method, WholeTaskLearner):
+        used.add("training")
+    return used
 
 
 def check(config: RunConfig) -> None:

@@ -152,7 +152,7 @@ class RunConfig(Section):
 
     dataset: Component = Component(name="wordnet")
     undirected: bool = True
-    method: Component = Component(name="tem")
+    method: Component = Component(name="auto")
     backbone: Component | None = None
     topology: Component = Component(name="sgc")
     stream: StreamConfig = StreamConfig()

@@ -17,7 +17,7 @@ from evergraph.memory.gathered_statistics import count_views
 from evergraph.methods.analytic import WEIGHTS, Weights
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
-from evergraph.methods.fusing import fused_weights
+from evergraph.methods.fusing import SHARPNESS, fused_weights
 from evergraph.methods.learned_nodes import Entries, LearnedNodes
 from evergraph.methods.probes import Probes
 from evergraph.methods.refresh import is_first_graph
@@ -37,6 +37,7 @@ CHOICE_WIDTH = 512
 # Scores of held-back nodes that are looked at together: nodes x classes x views.
 MOST_SCORES = 1 << 26
 REFRESHES = ("none", "embeddings")
+FUSINGS = ("fitted", "shares", "equal")
 
 Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
 
@@ -62,6 +63,8 @@ class Auto(WholeTaskLearner):
         keep: bytes for statistics, such as ``50MB``: decides how many of the backbone's views there
             are and how wide; as the backbone has them unless given.
         probes: how many validation nodes of each class are kept.
+        fusing: ``fitted``: weights of views and sharpness, as the probes tell. ``shares``: weights,
+            at a fixed sharpness. ``equal``: every view alike; there to see what fusing adds.
         weights: of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
         ledger: whether to keep which nodes were learned, see ``analytic``.
         refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
@@ -79,6 +82,7 @@ class Auto(WholeTaskLearner):
         *,
         keep: str | int | None = None,
         probes: int = 100,
+        fusing: str = "fitted",
         weights: Weights = "class-sizes",
         ledger: bool = False,
         refresh: str = "none",
@@ -92,8 +96,10 @@ class Auto(WholeTaskLearner):
         check_integer("probes", probes, least=1)
         check_choice("weights", weights, WEIGHTS)
         check_choice("refresh", refresh, REFRESHES)
+        check_choice("fusing", fusing, FUSINGS)
         self.keep = keep
         self.probes = probes
+        self.fusing = fusing
         self.weights: Weights = weights
         self.refresh = refresh
         self.ledger = ledger or refresh == "embeddings"
@@ -218,7 +224,7 @@ class Auto(WholeTaskLearner):
     def _log(self, weights: Tensor) -> None:
         shares = (100 * weights / weights.sum().clamp_min(1e-12)).tolist()
         told = zip(self.backbone.views, shares, strict=True)
-        logger.info("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
+        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
 
     def _strengths(self) -> list[float]:
         """Return λ of every view: what errs least on the probes, by their first features."""
@@ -251,9 +257,11 @@ class Auto(WholeTaskLearner):
     def _mixture(self, scores: Tensor, views: list[int]) -> Tensor:
         space, probes = self._check_learned(), self.probes_
         few = self._few(scores.shape[1] * len(views))
+        few = few[:0] if self.fusing == "equal" else few
         labels = probes.labels_[few]
         allowed = space.allowed(space.task_of(labels))
-        return fused_weights(scores[few][:, :, views], labels, allowed=allowed)
+        fitted = fused_weights(scores[few][:, :, views], labels, allowed=allowed)
+        return fitted if self.fusing != "shares" else SHARPNESS * fitted / fitted.sum()
 
     def _few(self, values: int) -> Tensor:
         """Return as many probes of each class as can be looked at together."""
@@ -351,7 +359,9 @@ class Auto(WholeTaskLearner):
         self.solve()
         head = self.backbone.head
         assert head is not None
-        lengths = [float(part.norm()) for part in head.weight.detach().split(self.backbone.width, dim=1)]
+        lengths = [
+            float(part.norm()) for part in head.weight.detach().split(self.backbone.width, dim=1)
+        ]
         total = sum(lengths) or 1.0
         return {v: length / total for v, length in zip(self.backbone.views, lengths, strict=True)}
 

@@ -8,7 +8,7 @@ from evergraph.nn import ViewFeatures
 from evergraph.topology.views import View, parse_views
 
 # Below, another view is worth less than what the others lose in width.
-LEAST_WIDTH = 1024
+LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
 STATISTICS_SHARE = 0.8  # of the bytes; the rest is for class sums and probes
 

@@ -183,7 +183,7 @@ class ViewFeatures(Backbone):
         return features * dropout_mask(features.shape, self.dropout, generator=generator)
 
     def features(self, rows: ViewRows) -> Iterator[list[Tensor]]:
-        """Yield the features of every view of a block of nodes at a time.  -> [block, width] each"""
+        """Yield the features of all views, a block of nodes at a time.  -> [block, width] each"""
         return (list(self.expansion()(part)) for part in self.expansion().blocks(rows))
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
