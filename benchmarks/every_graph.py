@@ -27,13 +27,14 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.streams import GraphStream
+from evergraph.streams.stream import Testing
 from evergraph.training import Learner
 
 GRAPHS = ("wordnet", "computers", "coauthor-cs", "actor")
 SEEDS = (0, 1, 2)
 KEPT = Path("build/every_graph.jsonl")
 # How nodes arrive, in which test graphs labels of training nodes show, and which way of testing.
-COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
+COLUMNS: dict[str, tuple[dict[str, Any], Testing]] = {
     "global": ({"edges": "all", "known_labels": "global"}, "global"),
     "local": ({"edges": "within", "known_labels": "nowhere"}, "local"),
     "local, labels shown": ({"edges": "within", "known_labels": "everywhere"}, "local"),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.memory import ClassStatistics, MemoryUsage, class_statistics
+from evergraph.memory.class_statistics import packed, unpacked
 
 WIDTH, CLASSES = 5, 3
 seeds = st.integers(0, 10_000)
@@ -86,7 +87,8 @@ def test_inputs_come_back_unchanged_and_nothing_adds_nothing() -> None:
 def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = nodes_of(4)
     whole = statistics_of(nodes)
-    monkeypatch.setattr(class_statistics, "PANEL", 2)
+    monkeypatch.setattr(class_statistics, "PANEL", 3)
+    monkeypatch.setattr(class_statistics, "CORNER", 2)
     monkeypatch.setattr(class_statistics, "ROWS", 5)
     assert_same(statistics_of(nodes), whole)
 
@@ -214,3 +216,72 @@ def test_compression_keeps_the_leading_directions() -> None:
 def test_a_rank_as_large_as_the_width_compresses_nothing() -> None:
     assert ClassStatistics(WIDTH, rank=WIDTH).rank is None
     assert_same(statistics_of(nodes_of(0), rank=WIDTH), statistics_of(nodes_of(0)))
+
+
+# ------------------------------------------------------------------ digits
+
+
+def precise_of(*parts: Nodes) -> ClassStatistics:
+    statistics = ClassStatistics(WIDTH, precise=True)
+    statistics.grow(CLASSES)
+    for features, labels, weights in parts:
+        statistics.add(features.double(), labels, weights)
+    return statistics
+
+
+def test_precise_statistics_stay_precise_whatever_is_made_of_them() -> None:
+    ours, theirs = nodes_of(0), nodes_of(1)
+    both = precise_of(ours, theirs)
+    merged = precise_of(ours).merged(precise_of(theirs))
+    assert merged.precise
+    torch.testing.assert_close(symmetric(merged), symmetric(both), rtol=1e-14, atol=1e-14)
+    assert precise_of(ours).narrowed(2).precise
+    assert statistics_of(ours).merged(precise_of(theirs)).gram_.dtype == torch.float64
+    assert not statistics_of(ours).merged(statistics_of(theirs)).precise
+    turn = torch.linalg.qr(nodes_of(2, count=WIDTH)[0].double()).Q
+    both.transform(turn)
+    both.transform(turn.t())
+    torch.testing.assert_close(both.gram_.tril(), merged.gram_.tril(), rtol=1e-12, atol=1e-12)
+    restored = ClassStatistics(WIDTH, precise=True)
+    restored.restore(merged.state())
+    assert restored.gram_.tril().equal(merged.gram_.tril())
+    both = ClassStatistics(WIDTH, rank=2, precise=True)
+    both.add(ours[0].double(), ours[1], ours[2])
+    assert both.gram_.dtype == both.state()["factor"].dtype == torch.float64
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, classes=st.sampled_from([1, 3, 200]))
+def test_sums_are_right_to_the_digits_of_float64(seed: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(500, 3, generator=generator) + 1000.0
+    labels = torch.randint(classes, (500,), generator=generator)
+    weights = torch.rand(500, generator=generator)
+    statistics = ClassStatistics(3)
+    statistics.add(features, labels, weights)
+    weighted = weights.double()[:, None] * features.double()
+    expected = torch.zeros(classes, 3, dtype=torch.float64).index_add_(0, labels, weighted)
+    found = statistics.sums_
+    torch.testing.assert_close(found, expected[: len(found)], rtol=1e-13, atol=0.0)
+
+
+@given(width=st.integers(0, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
+@settings(max_examples=20, deadline=None)
+def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width: int, dtype: torch.dtype) -> None:
+    matrix = torch.randn(width, width, dtype=dtype)
+    triangle = packed(matrix)
+    assert triangle.dtype == dtype
+    assert triangle.tolist() == [matrix[i, j].item() for i in range(width) for j in range(i + 1)]
+    assert unpacked(triangle, width).equal(matrix.tril())
+
+
+def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank, precise in ((None, False), (None, True), (2, False)):
+        statistics = ClassStatistics(WIDTH, rank=rank, precise=precise)
+        for nodes in (None, nodes_of(0)):
+            if nodes is not None:
+                statistics.add(*nodes)
+            size = sum(tensor.nbytes for tensor in statistics.state().values())
+            with monkeypatch.context() as patch:
+                patch.setattr(class_statistics, "packed", None)
+                assert statistics.usage.bytes == size

@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics
-from evergraph.methods import Analytic
+from evergraph.methods import Analytic, analytic
 from evergraph.nn import PDGNN, RandomFeatures, expansion
 from evergraph.nn.expansion import Expansion
 from evergraph.streams import GraphStream, Task
@@ -81,6 +81,7 @@ def learned(stream: GraphStream, **options: Any) -> Analytic:
 
 
 def weights_of(learner: Analytic) -> Tensor:
+    learner.solve()
     assert learner.backbone.head is not None
     return learner.backbone.head.weight.data
 
@@ -323,6 +324,76 @@ def test_a_restored_learner_goes_on(options: dict[str, Any], small_graph: Graph)
     assert_same(resumed.statistics_, whole.statistics_, 1e-5)
     assert resumed.usage == whole.usage
     assert resumed.ledger_.state().keys() == whole.ledger_.state().keys()
+
+
+# ------------------------------------------------------------------ solved when somebody asks
+
+
+def test_a_head_nobody_asks_for_is_not_solved_for(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solved = []
+    solve = analytic.balanced_ridge
+    monkeypatch.setattr(
+        analytic, "balanced_ridge", lambda s, r: (solved.append(s.num_classes), solve(s, r))[1]
+    )
+    stream = GraphStream(small_graph)
+    learner = learned(stream, ledger=True)
+    assert solved == []
+    graph = stream.union_graph(2)
+    scores = learner.logits(graph, torch.arange(9))
+    learner.predict(graph)
+    learner.state()
+    assert solved == [6]
+    learner.forget(torch.arange(9), graph)
+    assert solved == [6]
+    assert not learner.logits(graph, torch.arange(9)).equal(scores)
+    assert solved == [6, 6]
+
+
+@pytest.mark.parametrize("asked", ["regularisation_", "state", "model", "named_parameters"])
+def test_whatever_is_asked_is_answered_by_the_head_of_all_tasks(
+    asked: str, small_graph: Graph
+) -> None:
+    stream = GraphStream(small_graph)
+    learner, expected = learned(stream), learned(stream)
+    expected.solve()
+    for one in (learner, expected):
+        one.backbone.eval()
+    embeddings = learner.backbone.prepare(stream.union_graph(2))
+    ways = {
+        "regularisation_": lambda one: torch.tensor(one.regularisation_),
+        "state": lambda one: one.state()["model.backbone.head.weight"],
+        "model": lambda one: one.backbone(embeddings).detach(),
+        "named_parameters": lambda one: one.named_parameters()["backbone.head.weight"].data,
+    }
+    answer = ways[asked](learner)
+    assert answer.any()
+    assert answer.equal(ways[asked](expected))
+
+
+def test_a_learner_saved_before_it_was_asked_answers_bit_for_bit(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    learner, restored = learned(stream), learner_of(seed=9)
+    state = {name: tensor.clone() for name, tensor in learner.state().items()}
+    restored.restore(state, stream.label_space(2))
+    graph, nodes = stream.union_graph(2), torch.arange(360)
+    assert restored.logits(graph, nodes).equal(learner.logits(graph, nodes))
+    assert all(tensor.equal(state[name]) for name, tensor in restored.state().items())
+
+
+def test_validation_nodes_are_expanded_no_wider_than_the_choice_needs(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analytic, "CHOICE_WIDTH", 10)
+    widths, whole = [], learned(GraphStream(small_graph))
+    expand = Expansion.__call__
+    monkeypatch.setattr(
+        Expansion, "__call__", lambda s, rows: (widths.append(s.width), expand(s, rows))[1]
+    )
+    learner = learned(GraphStream(small_graph))
+    assert widths == [24, 10] * 3
+    assert_same(learner.validation_, whole.validation_)
 
 
 # ------------------------------------------------------------------ what it holds and says

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.memory import ClassStatistics
+from evergraph.methods import balanced_ridge as module
 from evergraph.methods.analytic import LADDER
 from evergraph.methods.balanced_ridge import (
     TOLERANCE,
+    BalancedProblem,
     balanced_moments,
     balanced_ridge,
     choose_regularisation,
@@ -188,3 +190,81 @@ def test_a_perfect_fit_is_a_choice_like_any_other() -> None:
     features, labels = features.repeat_interleave(2, 0), torch.tensor([0, 0, 1, 1])
     statistics = statistics_of(features, labels, torch.full((4,), 1 / 3))
     assert choose_regularisation(statistics, statistics, LADDER) in LADDER
+
+
+# ------------------------------------------------------------------ wide problems
+
+
+@pytest.fixture
+def every_width_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NARROW", -1)
+    monkeypatch.setattr(module, "NARROW_PER_CLASS", 0)
+
+
+def wide_statistics(seed: int, *, balanced_classes: bool = False) -> ClassStatistics:
+    """Of 300 ReLU features, whose mean is far from 0: one direction has half of all there is."""
+    features, labels = nodes_of(seed, sizes=(90, 150, 60), width=300)
+    weights = balanced(labels) if balanced_classes else torch.ones(len(labels))
+    return statistics_of(features.relu(), labels, weights)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, alike=st.booleans(), rows=st.sampled_from([7, 128, 512]))
+def test_products_with_the_matrix_need_no_copy_of_it(seed: int, alike: bool, rows: int) -> None:
+    statistics = wide_statistics(seed, balanced_classes=alike)
+    problem = BalancedProblem.of(statistics)
+    matrix = problem.matrix(torch.float64)
+    matrix = matrix.tril() + matrix.tril(-1).t()
+    right = torch.randn(300, 4, generator=torch.Generator().manual_seed(seed)).double()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROWS", rows)
+        found = problem.times(right)
+    torch.testing.assert_close(found, matrix @ right, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(problem.diagonal(), matrix.diagonal(), rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.usefixtures("every_width_is_wide")
+@pytest.mark.parametrize("regularisation", [0.1, 0.01, 0.001, 1e-6])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_refined_float32_factor_solves_as_float64_does(
+    seed: int, regularisation: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statistics = wide_statistics(seed)
+    found = balanced_ridge(statistics, regularisation)
+    matrix, means = balanced_moments(statistics)
+    matrix = matrix.tril() + matrix.tril(-1).t()
+    matrix.diagonal().add_(regularisation * matrix.diagonal().mean())
+    shares = (matrix @ found - means).norm(dim=0) / means.norm(dim=0)
+    assert float(shares.max()) <= 1e-9
+    rough = torch.cholesky_solve(means.float(), torch.linalg.cholesky(matrix.float())).double()
+    shares = (matrix @ rough - means).norm(dim=0) / means.norm(dim=0)
+    assert float(shares.max()) > 1e-8  # or there was nothing to refine
+
+
+@pytest.mark.usefixtures("every_width_is_wide")
+def test_what_float32_cannot_factorise_is_left_to_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = nodes_of(0, sizes=(9, 15, 6), width=300)  # 300 features of 30 nodes
+    statistics = ClassStatistics(300, precise=True)
+    statistics.add(features.double().relu() + 3, labels, torch.ones(30))
+    tried = []
+    factor = module._factor
+    monkeypatch.setattr(
+        module, "_factor", lambda p, r, dtype: (tried.append(dtype), factor(p, r, dtype))[1]
+    )
+    found = balanced_ridge(statistics, 1e-9)
+    assert tried == [torch.float32, torch.float64]
+    monkeypatch.setattr(module, "NARROW", 300)
+    assert found.equal(balanced_ridge(statistics, 1e-9))
+
+
+def test_narrow_problems_of_many_classes_are_not_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    factor = module._factor
+    monkeypatch.setattr(
+        module, "_factor", lambda p, r, dtype: (tried.append(dtype), factor(p, r, dtype))[1]
+    )
+    for narrow, of_class in ((300, 0), (0, 100), (0, 99)):  # at width 300 and with three classes
+        monkeypatch.setattr(module, "NARROW", narrow)
+        monkeypatch.setattr(module, "NARROW_PER_CLASS", of_class)
+        balanced_ridge(wide_statistics(0), 0.1)
+    assert tried == [torch.float64, torch.float64, torch.float32]

@@ -56,6 +56,7 @@ def only(task: Task, keep: Tensor) -> Task:
 
 
 def head_of(learner: SLDA) -> tuple[Tensor, Tensor]:
+    learner.solve()
     assert learner.backbone.head is not None
     out = learner.backbone.head.out
     assert out.bias is not None

@@ -187,3 +187,18 @@ def test_features_are_let_go_with_the_rows_they_are_of() -> None:
     assert len(model._kept) == 1
     del rows
     assert len(model._kept) == 0
+
+
+@pytest.mark.parametrize("activation", ["relu", "fourier"])
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_first_features_alone_are_what_they_are_among_all(
+    activation: str, centred: bool
+) -> None:
+    model = model_of(12, activation=activation, centred=centred)
+    model.settle(POINTS + 3)
+    whole = model.expansion()
+    for width in (1, 5, 12, 20):
+        narrow = whole.narrowed(width)
+        assert narrow.width == min(width, 12)
+        torch.testing.assert_close(narrow(POINTS), whole(POINTS)[:, :width])
+    torch.testing.assert_close(whole.narrowed(7).narrowed(3)(POINTS), whole(POINTS)[:, :3])

@@ -53,7 +53,7 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
     ``verify`` reads everything and compares checksums as well.
     """
     facts = read_facts(folder)
-    arrays: dict[str, Tensor] = {}
+    arrays: dict[str, Any] = {}
     for name, about in facts["arrays"].items():
         path = folder / f"{name}.npy"
         found = path.stat().st_size if path.is_file() else 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
@@ -21,6 +21,7 @@ from evergraph.methods.learned_nodes import LearnedNodes
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, RandomFeatures
+from evergraph.nn.expansion import FeatureMap
 from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
@@ -98,7 +99,10 @@ class Analytic(WholeTaskLearner):
         self.validation_ = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
         self.ledger_ = LearnedNodes()
         self.growing_ = GrowingEmbeddings()
-        self.regularisation_ = 0.0
+        self._regularisation = 0.0
+        self._solved = True  # whether the head is that of the statistics
+        # Whoever asks the model itself gets the head of all that was counted, too.
+        self.backbone.register_forward_pre_hook(self._solve_before)
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -111,7 +115,7 @@ class Analytic(WholeTaskLearner):
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
-        """Count the task's nodes in and solve for the head."""
+        """Count the task's nodes in; the head is solved for when somebody asks."""
         self.label_space_ = task.label_space
         self._refresh(task)
         embeddings = self.backbone.prepare(task.graph)
@@ -122,18 +126,43 @@ class Analytic(WholeTaskLearner):
         self._count(task, embeddings, "train")
         if self.regularisation == "validation":
             self._count(task, embeddings, "validation")
-        self.solve()
+        self._solved = False
 
+    @torch.no_grad()
     def solve(self) -> None:
-        """Set the head from the statistics."""
+        """Set the head from the statistics, unless they are as they were when it was set last.
+
+        Answers, ``state`` and a call of the model do so by themselves: it has to be called before
+        ``backbone.head`` is looked at, and nowhere else.
+        """
+        if self._solved:
+            return
         assert self.label_space_ is not None
         self.statistics_.grow(self.label_space_.num_classes)
-        self.regularisation_ = self._regularisation()
-        weights = balanced_ridge(self.statistics_, self.regularisation_)
+        self._regularisation = self._chosen()
+        self._set_head(self._regularisation)
+        self._solved = True
+
+    def _set_head(self, regularisation: float) -> None:
         assert self.backbone.head is not None
+        weights = balanced_ridge(self.statistics_, regularisation)
         self.backbone.head.weight.data = weights.t().float().contiguous()
 
-    def _regularisation(self) -> float:
+    def _solve_before(self, backbone: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self.solve()
+
+    def modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """Yield the model, its head that of the statistics."""
+        self.solve()
+        yield from super().modules()
+
+    @property
+    def regularisation_(self) -> float:
+        """λ of the head, as a share of A's mean diagonal."""
+        self.solve()
+        return self._regularisation
+
+    def _chosen(self) -> float:
         if self.regularisation == "validation":
             return choose_regularisation(self.statistics_, self.validation_, LADDER)
         return self.regularisation
@@ -151,7 +180,7 @@ class Analytic(WholeTaskLearner):
             self.backbone.taken(embeddings, nodes),
             labels,
             weights,
-            expand=self.backbone.expansion(),
+            expand=self._expansion(part),
             resources=self.resources,
         )
         if part == "train":
@@ -166,11 +195,12 @@ class Analytic(WholeTaskLearner):
 
     def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
         """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
-        return (self._features(rows, part) for rows in self.backbone.blocks(embeddings))
+        expand = self._expansion(part)
+        return map(expand, expand.blocks(embeddings))
 
-    def _features(self, embeddings: Tensor, part: str) -> Tensor:
-        features = self.backbone.expand(embeddings)
-        return features[:, : self._statistics_of(part).width]
+    def _expansion(self, part: str) -> FeatureMap:
+        """Return φ as wide as the statistics of a part are."""
+        return self.backbone.expansion().narrowed(self._statistics_of(part).width)
 
     def _refresh(self, task: Task) -> None:
         """Bring the statistics up to date with the graph."""
@@ -185,9 +215,9 @@ class Analytic(WholeTaskLearner):
         for part in ("train", "validation"):
             statistics = self._statistics_of(part)
             if drift is not None and len(statistics.mass_):
-                before = self._features(drift.before, part)
-                after = self._features(drift.after, part)
-                statistics.transform(drift_map(Drift(before, after, drift.share)))
+                expand = self._expansion(part)
+                moved = Drift(expand(drift.before), expand(drift.after), drift.share)
+                statistics.transform(drift_map(moved))
 
     def _recount(self, task: Task) -> None:
         """Count nodes whose embedding has changed out as they were and in as they are."""
@@ -236,7 +266,7 @@ class Analytic(WholeTaskLearner):
                 entries.labels.to(self.device),
                 entries.weights.to(self.device),
             )
-        self.solve()
+        self._solved = False
 
     @torch.no_grad()
     def merge(self, other: Analytic, *, classes: Tensor | None = None) -> None:
@@ -247,8 +277,7 @@ class Analytic(WholeTaskLearner):
 
         classes: which class here each of the other's is; the same numbers unless given.
         """
-        label_space = self._check_learned()
-        other._check_learned()
+        label_space, theirs = self._check_learned(), other._check_learned()
         alike = type(self) is type(other) and self.backbone.expands_like(other.backbone)
         if not alike:
             raise ConfigurationError(
@@ -257,15 +286,11 @@ class Analytic(WholeTaskLearner):
             )
         self.statistics_ = self.statistics_.merged(other.statistics_, classes)
         self.validation_ = self.validation_.merged(other.validation_, classes)
-        more = self.statistics_.num_classes - label_space.num_classes
-        if more > 0:
-            names = _labels_of(other, classes)
-            new = range(label_space.num_classes, label_space.num_classes + more)
-            label_space = label_space.grown(more, [names[c] for c in new if c in names])
-        self.label_space_ = label_space
+        total = self.statistics_.num_classes
+        self.label_space_ = label_space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self.solve()
+        self._solved = False
 
     @torch.no_grad()
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
@@ -310,11 +335,5 @@ class Analytic(WholeTaskLearner):
         self.ledger_.restore(part_of(state, "ledger."))
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
+        self._solved = True
 
-
-def _labels_of(learner: Analytic, classes: Tensor | None) -> dict[int, int]:
-    """Return what a learner's dataset calls its classes, by their numbers elsewhere."""
-    assert learner.label_space_ is not None
-    labels = learner.label_space_.labels
-    numbers = range(len(labels)) if classes is None else classes.tolist()
-    return dict(zip(numbers, labels, strict=False))

@@ -4,14 +4,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.memory.class_statistics import ClassStatistics
+from evergraph.methods.conjugate_gradients import conjugate_gradients
 
 TOLERANCE = 0.02
+# A factor in float32 takes half as long as one in float64, and what refines it a few products with
+# A for every class: that pays where the width is more than this, and this more for every class.
+NARROW = 1536
+NARROW_PER_CLASS = 64
+# Rows of G turned to float64 at a time, so that they are still near when they are multiplied.
+ROWS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class BalancedProblem:
+    """The class-balanced Gram matrix A and class means of some statistics, without a copy of G.
+
+    A = a G + Σ_c b_c μ_c μ_cᵀ, see ``balanced_moments``.
+
+    Attributes:
+        gram: G, lower triangle.  [m, m]
+        share: a.  float64 []
+        means: μ of every class, 0 for one without nodes.  float64 [m, classes]
+        excess: b.  float64 [classes]
+    """
+
+    gram: Tensor
+    share: Tensor
+    means: Tensor
+    excess: Tensor
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics) -> BalancedProblem:
+        """Return the problem of the nodes counted so far."""
+        mass = statistics.mass_
+        met = mass > 0
+        tiny = torch.finfo(mass.dtype).tiny
+        means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().where(met, 0.0)
+        share = met.sum() / mass.sum().clamp_min(tiny)
+        excess = met.double() - share * mass  # what each class mean's square still counts
+        return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
+
+    def matrix(self, dtype: torch.dtype) -> Tensor:
+        """Return A, the part above its diagonal not to be read.  -> [m, m]"""
+        matrix = self.gram.to(dtype, copy=True).mul_(self.share)
+        if bool(self.excess.any()):
+            matrix.addmm_((self.means * self.excess).to(dtype), self.means.t().to(dtype))
+        return matrix
+
+    def diagonal(self) -> Tensor:
+        """Return A's diagonal.  -> float64 [m]"""
+        return self.gram.diagonal().double() * self.share + self.means.square() @ self.excess
+
+    def times(self, right: Tensor) -> Tensor:
+        """Return A X in float64, whatever G is kept in.  [m, columns] -> [m, columns]"""
+        total = torch.zeros_like(right)
+        for start in range(0, len(right), ROWS):
+            rows = slice(start, min(start + ROWS, len(right)))
+            part = self.gram[rows, : rows.stop].double()
+            left, corner = part[:, :start], part[:, start:]
+            total[rows].addmm_(corner.tril() + corner.tril(-1).t(), right[rows])
+            total[rows].addmm_(left, right[:start])
+            total[:start].addmm_(left.t(), right[rows])
+        return total.mul_(self.share) + (self.means * self.excess) @ (self.means.t() @ right)
 
 
 def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
@@ -23,48 +84,79 @@ def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
     with equal weights it is its estimate under one scatter for all classes. Classes without nodes
     take no part. In float64, the part above A's diagonal not to be read.
     """
-    mass = statistics.mass_
-    met = mass > 0
-    means = (statistics.sums_ / mass.clamp_min(torch.finfo(mass.dtype).tiny)[:, None]).t()
-    means = means.where(met, 0.0)  # [m, classes]
-    share = met.sum() / mass.sum().clamp_min(torch.finfo(mass.dtype).tiny)
-    matrix = statistics.gram_.to(torch.float64, copy=True).mul_(share)
-    within = met.double() - share * mass  # what each class mean's square still counts
-    if bool((within.abs() > 1e-9).any()):
-        matrix.addmm_(means * within, means.t())
-    return matrix, means
+    problem = BalancedProblem.of(statistics)
+    return problem.matrix(torch.float64), problem.means
 
 
 def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor:
     """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ ‖V‖².  -> float64 [m, classes]
 
     (A + λ I) V = [μ_0 ... μ_C-1], λ = ``regularisation`` x the mean of A's diagonal, so that one
-    value means the same at every width. Solved by Cholesky in float64; λ grows tenfold while
+    value means the same at every width. Wide problems are solved with a Cholesky factor in float32,
+    refined with products in float64 until residuals are 1e-9 of the right side; narrow ones, and
+    those that are too near to singular for that, with a factor in float64. λ grows tenfold while
     rounding keeps the matrix from being positive definite.
     """
-    matrix, means = balanced_moments(statistics)
-    return solved(matrix, means, regularisation)
+    problem = BalancedProblem.of(statistics)
+    met = statistics.mass_ > 0
+    weights = torch.zeros_like(problem.means)
+    weights[:, met] = _solved(problem, problem.means[:, met], regularisation)
+    return weights
 
 
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
-    """Return (A + λ I)⁻¹ M by Cholesky, λ = ``regularisation`` x the mean of A's diagonal.
+    """Return (A + λ I)⁻¹ M for any A, λ = ``regularisation`` x the mean of its diagonal.
 
-    Of A the lower triangle is read, and its diagonal changed. float64 [m, m], [m, k] -> [m, k]
+    Of A the lower triangle is read. float64 [m, m], [m, k] -> [m, k]
     """
-    diagonal = matrix.diagonal()
-    before = diagonal.clone()
-    scale = float(before.abs().mean()) or 1.0  # what was counted out may leave a little below 0
+    nothing = means.new_zeros(len(matrix), 0)
+    problem = BalancedProblem(matrix, means.new_ones(()), nothing, means.new_zeros(0))
+    return _solved(problem, means, regularisation)
+
+
+def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> Tensor:
+    # What was counted out may leave a little below 0.
+    scale = float(problem.diagonal().abs().mean()) or 1.0
     if not math.isfinite(scale):  # no regularisation would ever be enough
         raise DataError(
             f"embeddings must be finite and small enough to be squared, not {scale} on average: "
             "use scaling='unit'"
         )
     while True:
-        diagonal.copy_(before + regularisation * scale)
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if not int(failed):
-            return torch.cholesky_solve(means, factor)
+        found = _refined(problem, means, regularisation * scale)
+        if found is None:
+            found = _exact(problem, means, regularisation * scale)
+        if found is not None:
+            return found
         regularisation = max(10 * regularisation, 1e-7)
+
+
+def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
+    """Return V by a factor in float32; None where that does not pay or does not get there."""
+    width, classes = means.shape
+    if width <= NARROW + NARROW_PER_CLASS * classes:
+        return None
+    factor = _factor(problem, ridge, torch.float32)
+    if factor is None:
+        return None
+    return conjugate_gradients(
+        lambda right: problem.times(right).add_(right, alpha=ridge),
+        lambda right: torch.cholesky_solve(right.float(), factor).double(),
+        means,
+    )
+
+
+def _exact(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
+    """Return V by a factor in float64; None if rounding has left the matrix indefinite."""
+    factor = _factor(problem, ridge, torch.float64)
+    return None if factor is None else torch.cholesky_solve(means, factor)
+
+
+def _factor(problem: BalancedProblem, ridge: float, dtype: torch.dtype) -> Tensor | None:
+    matrix = problem.matrix(dtype)
+    matrix.diagonal().add_(ridge)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return None if int(failed) else factor
 
 
 def choose_regularisation(
@@ -78,13 +170,12 @@ def choose_regularisation(
     shrunken scores lose squared error long before they lose an answer. Statistics of validation
     nodes may be narrower: the choice is then made on the first features of both.
     """
-    narrow = training.narrowed(validation.width)
-    matrix, means = balanced_moments(narrow)
+    problem = BalancedProblem.of(training.narrowed(validation.width))
     asked, centres = balanced_moments(validation)
     asked = asked.tril() + asked.tril(-1).t()
     errors = []
     for regularisation in ladder:
-        weights = solved(matrix.clone(), means, regularisation)
+        weights = _solved(problem, problem.means, regularisation)
         hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may have no node
         error = float((weights * (asked @ weights)).sum() - 2 * hits)
         # A perfect fit rounds to either side of 0, and nothing is within a share of less than 0.

@@ -83,12 +83,8 @@ class SLDA(Analytic):
         if self.statistics_.width != dims:  # how wide embeddings are only the first one tells
             self.statistics_ = ClassStatistics(dims, device=self.device)
 
-    def solve(self) -> None:
-        """Set the head from the statistics."""
-        assert self.label_space_ is not None
-        self.statistics_.grow(self.label_space_.num_classes)
-        self.regularisation_ = self.shrinkage
-        self.backbone.set_head(*discriminants(self.statistics_, self.shrinkage))
+    def _set_head(self, regularisation: float) -> None:
+        self.backbone.set_head(*discriminants(self.statistics_, regularisation))
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the scores of all classes learned so far.  -> [nodes, classes]"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
@@ -30,6 +30,10 @@ class FeatureMap(Protocol):
         """Return embeddings in parts whose features are of a size that pays."""
         ...
 
+    def narrowed(self, width: int) -> FeatureMap:
+        """Return what computes the first features alone."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
@@ -40,6 +44,7 @@ class Expansion:
         phases: b.  float32 [width]
         activation: ``relu`` or ``fourier``.
         centre: what is taken off every embedding first, if anything.  float32 [dims]
+        drawn: m, how many features were drawn, of which these may be the first; all unless given.
 
     >>> Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")(torch.tensor([[3.]]))
     tensor([[3., 0.]])
@@ -49,6 +54,7 @@ class Expansion:
     phases: Tensor
     activation: Activation
     centre: Tensor | None = None
+    drawn: int | None = None
 
     @property
     def width(self) -> int:
@@ -59,10 +65,23 @@ class Expansion:
         """Return φ(e).  [n, dims] -> [n, width]"""
         if self.centre is not None:
             embeddings = unit_rows(embeddings - self.centre, together=True)
-        scale = math.sqrt(2 / self.width)
+        scale = math.sqrt(2 / (self.drawn or self.width))
         if self.activation == "relu":
             return torch.relu_(embeddings @ self.matrix).mul_(scale)
         return torch.addmm(self.phases, embeddings, self.matrix).cos_().mul_(scale)
+
+    def narrowed(self, width: int) -> Expansion:
+        """Return what computes the first features alone, to the numbers they have among all.
+
+        >>> whole = Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")
+        >>> whole.narrowed(1)(torch.tensor([[3.]]))
+        tensor([[3.]])
+        """
+        if width >= self.width:
+            return self
+        first = self.matrix[:, :width].contiguous()
+        drawn = self.drawn or self.width
+        return replace(self, matrix=first, phases=self.phases[:width], drawn=drawn)
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts whose expansion is of a size that pays."""

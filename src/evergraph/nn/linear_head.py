@@ -35,6 +35,11 @@ class AsIs:
         """Return embeddings as they are.  [n, dims] -> [n, dims]"""
         return embeddings
 
+    def narrowed(self, width: int) -> AsIs:
+        """Return itself: statistics of embeddings are as wide as they are."""
+        assert width == self.width
+        return self
+
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts."""
         parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // max(self.width, 1), 1))

@@ -124,8 +124,11 @@ class ViewExpansion:
             yield self._features(view, parts, codes)
 
     def _features(self, view: View, parts: dict[int, Tensor], codes: Tensor | None) -> Tensor:
-        first, *others = [parts[hop] for hop in view.hops] + ([codes] if view.codes else [])
-        assert first is not None
+        seen = [parts[hop] for hop in view.hops]
+        if view.codes:
+            assert codes is not None
+            seen.append(codes)
+        first, *others = seen
         total = first.clone()
         for other in others:
             total += other
