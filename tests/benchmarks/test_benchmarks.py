@@ -12,7 +12,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from evergraph.graphs import Graph
 from evergraph.methods import methods
+from evergraph.streams import GraphStream
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "synthetic-500"
@@ -251,10 +253,35 @@ def test_closed_form_quick(load, here):
     (table,) = bench.tables(load("measure").Options(quick=True))
     assert next(cells[0] for cells in table.rows) == bench.BASE
     assert len(table.rows) == 2 + len(bench.QUICK_WIDTHS)
-    faster = {cells[0]: cells[5] for cells in table.rows}
+    faster = {cells[0]: cells[table.columns.index("faster")] for cells in table.rows}
     assert faster[bench.BASE] == "1.00x"
+    floors = [cells[table.columns.index("floor")] for cells in table.rows]
+    assert floors[:2] == ["-", "-"]
+    assert all(float(floor) >= 0 for floor in floors[2:])
     assert bench.contenders((8,))[bench.BASE]["training"]["epochs"] == 200  # unless quick
     assert all(len(cells) == len(table.columns) for cells in table.rows)
+
+
+def test_the_floor_of_the_closed_form_by_hand(load):
+    bench = load("closed_form")
+    nodes = torch.arange(60)
+    graph = Graph.from_edges(
+        torch.stack([nodes[:-1], nodes[1:]]),
+        features=torch.ones(60, 3),
+        labels=nodes // 15,
+        undirected=True,
+    )
+    stream = GraphStream(graph)  # two tasks of two classes of 15: 18 train, 6 validate, 6 test
+    task = stream.open(0)
+    assert (len(task.train), len(task.validation)) == (18, 6)
+    width, dims = 4, 3
+    counted = 2 * 24 * (dims * width + 8)
+    factors = 2 * 7 * 64 / 6
+    expanded = (6 + 6 + 6 + 12) * dims * width  # local exams once, the global one every time
+    asked = (6 + 6) * width * 2 + (12 + 12) * width * 4
+    found = bench.multiplications(stream, dims=dims, width=width)
+    assert found == pytest.approx(counted + factors + expanded + asked)
+    assert bench.product_rate(64) > 0
 
 
 def test_twins(load):
