@@ -23,7 +23,7 @@ class AsIs:
     """φ(e) = e, where others expand; see ``FeatureMap``.
 
     Attributes:
-        width: how wide embeddings are.
+        width: how wide embeddings are, or how many of their columns count.
 
     >>> AsIs(1)(torch.tensor([[3.]]))
     tensor([[3.]])
@@ -32,13 +32,12 @@ class AsIs:
     width: int
 
     def __call__(self, embeddings: Tensor) -> Tensor:
-        """Return embeddings as they are.  [n, dims] -> [n, dims]"""
-        return embeddings
+        """Return embeddings as they are, or the first columns of them.  [n, dims] -> [n, width]"""
+        return embeddings[:, : self.width]
 
     def narrowed(self, width: int) -> AsIs:
-        """Return itself: statistics of embeddings are as wide as they are."""
-        assert width == self.width
-        return self
+        """Return what gives the first columns alone."""
+        return AsIs(width)
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
         """Return embeddings in parts."""
