@@ -10,8 +10,10 @@ from evergraph.core.engine import LocalEngine
 from evergraph.core.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.memory import ClassStatistics, gathered_statistics
-from evergraph.memory.gathered_statistics import count_block, with_counted
+from evergraph.memory.gathered_statistics import count_block, count_views, with_counted
 from evergraph.nn.expansion import Expansion
+from evergraph.nn.view_expansion import ViewExpansion, ViewRows
+from evergraph.topology.views import parse_views
 
 WIDTH = 12
 
@@ -84,3 +86,79 @@ def test_few_nodes_are_counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError("nothing is given out")
 
     assert int(counted(Resources(engine=Nobody(2))).counts_.sum()) == 51
+
+
+# ------------------------------------------------------------------ several views
+
+
+def views() -> ViewExpansion:
+    draw = torch.Generator().manual_seed(3)
+    matrices = [torch.randn(3, WIDTH, generator=draw) for _ in range(2)]
+    code = torch.randn(4, WIDTH, generator=draw)
+    return ViewExpansion(parse_views(["0|2+y", "2", "y"]), (0, 2), matrices, code, code_parts=2)
+
+
+def seen(count: int = 50) -> tuple[ViewRows, Tensor, Tensor]:
+    """Return some of 80 nodes in any order, so that rows have to be looked up."""
+    draw = torch.Generator().manual_seed(4)
+    everyone = torch.randn(80, 6, generator=draw), torch.randn(80, 4, generator=draw)
+    _, labels, weights = nodes(count)
+    return ViewRows(*everyone, torch.randperm(80, generator=draw)[:count]), labels, weights
+
+
+def counted_views(resources: Resources, *, gone: int = 0) -> list[ClassStatistics]:
+    statistics = [ClassStatistics(WIDTH) for _ in range(3)]
+    for each in statistics:
+        each.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))  # known before
+    statistics = count_views(statistics, *seen(), expand=views(), resources=resources)
+    if not gone:
+        return statistics
+    rows, labels, weights = seen()
+    return count_views(
+        statistics, rows[:gone], labels[:gone], weights[:gone],
+        expand=views(), resources=resources, sign=-1,
+    )  # fmt: skip
+
+
+def assert_close(found: list[ClassStatistics], expected: list[ClassStatistics]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.gram_.tril(), other.gram_.tril(), rtol=1e-5, atol=2e-5)
+        torch.testing.assert_close(one.sums_, other.sums_, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(one.mass_, other.mass_)
+        assert one.counts_.equal(other.counts_)
+
+
+def test_every_view_is_counted_as_if_it_were_alone() -> None:
+    rows, labels, weights = seen()
+    for found, features in zip(counted_views(Resources()), views()(rows), strict=True):
+        alone = ClassStatistics(WIDTH)
+        alone.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))
+        alone.add(features, labels, weights)
+        assert_close([found], [alone])
+
+
+@pytest.mark.usefixtures("_small_blocks")
+@pytest.mark.parametrize("gone", [0, 20])
+def test_several_count_views_as_one_does(gone: int, ray_engine: RayEngine) -> None:
+    alone = counted_views(Resources(), gone=gone)
+    assert int(alone[0].counts_.sum()) == 51 - gone
+    for engine in (Several(3), ray_engine):
+        assert_close(counted_views(Resources(engine=engine), gone=gone), alone)
+
+
+@pytest.mark.usefixtures("_small_blocks")
+def test_any_number_of_workers_counts_the_same_bits_of_views() -> None:
+    first, second = (counted_views(Resources(engine=Several(w))) for w in (2, 5))
+    for one, other in zip(first, second, strict=True):
+        assert all(value.equal(other.state()[name]) for name, value in one.state().items())
+
+
+def test_nodes_counted_out_are_gone() -> None:
+    rows, labels, weights = seen()
+    fresh = [ClassStatistics(WIDTH) for _ in range(3)]
+    rest = count_views(
+        fresh, rows[20:], labels[20:], weights[20:], expand=views(), resources=Resources()
+    )
+    for each in rest:
+        each.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))
+    assert_close(counted_views(Resources(), gone=20), rest)

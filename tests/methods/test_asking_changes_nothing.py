@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.methods.examples import example_weights
-from evergraph.nn import RandomFeatures
+from evergraph.nn import RandomFeatures, ViewFeatures
 from evergraph.streams import GraphStream
 
 Make = Any
@@ -20,7 +20,7 @@ Make = Any
 def small(name: str) -> dict[str, Any]:
     """Return what keeps a method from taking long."""
     if name == "auto":
-        return {"candidates": ("tem:2",), "budget": 2, "probes": 1}
+        return {"backbone": ViewFeatures(width=8), "probes": 1}
     return {"backbone": RandomFeatures(width=8)} if name == "analytic" else {}
 
 

@@ -1,300 +1,525 @@
-"""Who answers, who is let go, and what the validation nodes are that decide it."""
+"""Heads on several views in one mixture: a function of what was seen, in whatever order."""
 
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import LabelSpace
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph
-from evergraph.methods import Auto
-from evergraph.methods.probes import Probes
-from evergraph.nn import GCN, PDGNN, RandomFeatures
+from evergraph.datasets import load
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.methods import Auto, load_learner
+from evergraph.methods import auto as module
+from evergraph.methods.fusing import SHARPNESS
+from evergraph.nn import GCN, RandomFeatures, ViewFeatures
 from evergraph.online.heads.method import MethodHead
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
-from evergraph.topology import SGC, EmbeddingCache, cached
+from evergraph.topology import SGC
 from evergraph.training import Trainer
 
-ANALYTIC = ("analytic:6", "analytic:2", "analytic:0+2")
-MIXED = ("analytic:2", "tem:2", "tem:0+2")
+VIEWS = ("0|1|2+y", "0", "y", "2")
+ORDERS = ([0, 1, 2, 3, 4, 5], [4, 0, 5, 2, 1, 3], [3, 2, 5, 4, 1, 0])
 
 
-def auto(*candidates: str, seed: int = 0, **options: Any) -> Auto:
-    trainer = Trainer(epochs=2, batch_size=64, device="cpu")
-    settings: dict[str, Any] = {"width": 32, "budget": 5, "probes": 6, **options}
-    generator = seeded(seed, "learner")
-    return Auto(candidates=candidates, trainer=trainer, generator=generator, **settings)
+def auto(*views: str, width: int = 48, seed: int = 0, **options: Any) -> Auto:
+    if "backbone" not in options:
+        options["backbone"] = ViewFeatures(views=views or VIEWS, width=width, code_width=16)
+    return Auto(trainer=Trainer(device="cpu"), generator=seeded(seed, "learner"), **options)
 
 
-def learned(learner: Auto, stream: GraphStream, tasks: int = 3) -> Auto:
-    for index in range(tasks):
-        learner.fit_task(stream.open(index))
+def learned(stream: GraphStream, *views: str, **options: Any) -> Auto:
+    learner = auto(*views, **options)
+    for task in stream:
+        learner.fit_task(task)
     return learner
 
 
-def marked(monkeypatch: pytest.MonkeyPatch, learner: Auto, *marks: float) -> None:
-    """Let every candidate reach the accuracy that is given here."""
-    by_name = dict(zip(learner.candidates, marks, strict=True))
-    monkeypatch.setattr(learner, "_mark", lambda candidate: by_name[candidate.name])
+def scores_of(learner: Auto, graph: Graph) -> Tensor:
+    return learner.logits(graph, torch.arange(graph.num_nodes))
 
 
-def alternating_rings() -> Graph:
-    """Two rings of 60 nodes, one a task, on which every node's neighbours are of the other class.
+def final_graph(stream: GraphStream) -> Graph:
+    """Return the graph of everything; it shows training labels."""
+    graph = stream.exams(len(stream) - 1, "global")[0].graph
+    assert graph.bare is not None
+    return graph
 
-    A hop multiplies what tells the classes apart by -1/3, and hardly touches where on its ring a
-    node is: two hops leave a ninth of the difference, six leave a 729th.
-    """
-    nodes, place = torch.arange(120), torch.arange(120) % 60
-    ring = nodes // 60
-    angle = place * (2 * math.pi / 60)
-    features = torch.stack([1.0 - 2.0 * (place % 2), angle.cos(), angle.sin(), ring], dim=1)
-    neighbour = 60 * ring + (place + 1) % 60
-    return Graph.from_edges(
-        torch.stack([nodes, neighbour]),
-        features=features,
-        labels=2 * ring + place % 2,
-        undirected=True,
+
+def by_label(scores: Tensor, stream: GraphStream) -> Tensor:
+    """Return scores with a column for each of the dataset's labels, ascending."""
+    return scores[:, torch.tensor(stream.classes).argsort()]
+
+
+def accuracy(learner: Auto, stream: GraphStream) -> float:
+    (exam,) = stream.exams(len(stream) - 1, "global")
+    answers = learner.logits(exam.graph, exam.nodes).argmax(1)
+    return float((answers == exam.labels).float().mean())
+
+
+def only(task: Task, part: str, keep: Tensor) -> Task:
+    """Return the task with some of its training or validation nodes alone."""
+    return replace(
+        task,
+        **{
+            part: getattr(task, part)[keep],
+            f"{part}_labels": getattr(task, f"{part}_labels")[keep],
+        },
     )
 
 
-# ------------------------------------------------------------------ who answers
+def never_labelled(task: Task, gone: Tensor) -> Task:
+    """Return the task as it is if some nodes of its graph have no label.  gone: bool [nodes]"""
+    shown = task.graph.labels.masked_fill(gone, UNLABELLED)
+    rest = replace(task, lease=Lease(task.graph.structure.showing(shown)))
+    for part in ("train", "validation"):
+        rest = only(rest, part, ~gone[getattr(task, part)])
+    return rest
 
 
-def test_the_view_that_tells_classes_apart_answers() -> None:
-    stream = GraphStream(alternating_rings())
-    learner = learned(auto("analytic:6", "analytic:2", width=256), stream, tasks=2)
-    far, near = (learner._mark(candidate) for candidate in learner.alive_)
-    assert near == 1.0
-    assert far < 0.8
-    assert learner.chosen_.name == "analytic:2"
-    for exam in stream.exams(1, "local"):
-        assert learner.predict(exam.graph, exam.nodes).equal(exam.labels)
+def close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
-def test_logits_and_novelty_are_those_of_the_chosen_one(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learner = auto("tem:2", "analytic:2")
-    marked(monkeypatch, learner, 0.5, 0.75)
-    stream = GraphStream(small_graph)
-    learned(learner, stream, tasks=2)
-    graph, nodes = stream.local_graph(0), torch.arange(9)
-    other, chosen = (candidate.learner for candidate in learner.alive_)
-    assert learner.logits(graph, nodes).equal(chosen.logits(graph, nodes))
-    assert not learner.logits(graph, nodes).equal(other.logits(graph, nodes))
-    assert learner.novelty(graph, nodes).equal(chosen.novelty(graph, nodes))
-    given = torch.tensor([[4.0, 9.0]])
-    assert learner.novelty(graph, nodes[:1], logits=given).tolist() == pytest.approx([0.1])
+def close_to_scale(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    """For what was counted out in float32: to rounding of the largest score, not of each."""
+    assert float((found - expected).abs().max()) <= tolerance * float(expected.abs().max())
+    torch.testing.assert_close(found.softmax(1), expected.softmax(1), atol=tolerance, rtol=0)
 
 
-def test_the_choice_is_made_anew_after_every_task(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    learner, stream = auto(*ANALYTIC), GraphStream(small_graph)
-    with caplog.at_level(logging.INFO):
-        for index, best in enumerate(("analytic:2", "analytic:0+2", "analytic:6")):
-            monkeypatch.setattr(
-                learner, "_mark", lambda c, best=best: 0.99 + 0.01 * (c.name == best)
-            )
-            learner.fit_task(stream.open(index))
-            assert learner.chosen_.name == best
-    assert "task 0: analytic:2 is chosen of analytic:6 99.0, analytic:2 100.0" in caplog.text
+# ------------------------------------------------------------------ order
 
 
-# ------------------------------------------------------------------ who is let go
+@pytest.mark.parametrize("weights", ["class-sizes", "equal"])
+def test_the_order_of_classes_changes_nothing(weights: Any, small_graph: Graph) -> None:
+    answers, asked = [], []
+    for order in ORDERS:
+        stream = GraphStream(small_graph, order=order, edges="all")
+        learner = learned(stream, refresh="embeddings", weights=weights)
+        (exam,) = stream.exams(2, "global")
+        asked.append(exam.nodes.sort().values)
+        scores = learner.logits(exam.graph, asked[-1])
+        answers.append(by_label(scores, stream))
+    assert asked[0].equal(asked[1])
+    for other in answers[1:]:
+        close(other, answers[0], 1e-4)
+        top, second = other.topk(2).values.t()
+        sure = top - second > 1e-3
+        assert sure.float().mean() > 0.95
+        assert other.argmax(1)[sure].equal(answers[0].argmax(1)[sure])
 
 
-def test_who_trails_by_more_than_the_lead_goes_when_patience_is_over(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learner, stream = auto(*ANALYTIC, lead=0.25, patience=2), GraphStream(small_graph)
-    marked(monkeypatch, learner, 1.0, 0.75, 0.5)
-    left = []
-    for index in range(3):
-        learner.fit_task(stream.open(index))
-        left.append([candidate.name for candidate in learner.alive_])
-    assert left == [list(ANALYTIC), list(ANALYTIC[:2]), list(ANALYTIC[:2])]
+def test_the_order_of_tasks_changes_nothing_where_they_are_apart(small_graph: Graph) -> None:
+    answers = []
+    for order in ([0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3], [3, 2, 5, 4, 1, 0]):
+        stream = GraphStream(small_graph, order=order, known_labels="everywhere")
+        learner = learned(stream)
+        graphs = [stream.exams(2, "local")[order.index(c) // 2].graph for c in (0, 2, 4)]
+        assert all(graph.bare is not None for graph in graphs)
+        answers.append(by_label(torch.cat([scores_of(learner, g) for g in graphs]), stream))
+    for other in answers[1:]:
+        close(other, answers[0], 1e-4)
 
 
-def test_who_was_let_go_learns_nothing_more(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learner, stream = auto(*ANALYTIC, patience=1), GraphStream(small_graph)
-    gone = learner.alive_[0].learner
-    marked(monkeypatch, learner, 0.0, 1.0, 0.99)
-    learned(learner, stream)
-    assert gone.label_space_ == stream.label_space(0)
-    assert all(c.learner.label_space_ == stream.label_space(2) for c in learner.alive_)
-    assert {name.split(".")[0] for name, _ in learner.modules()} == set(ANALYTIC[1:])
+def test_all_tasks_one_by_one_are_one_task_of_everything(small_graph: Graph) -> None:
+    parts = GraphStream(small_graph, edges="all")
+    whole = GraphStream(small_graph, edges="all", classes_per_task=6)
+    one, other = learned(parts, refresh="embeddings"), learned(whole)
+    close(scores_of(one, final_graph(parts)), scores_of(other, final_graph(whole)), 1e-4)
 
 
-def test_a_learner_is_restored_after_candidates_were_let_go(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = GraphStream(small_graph)
-    whole, resumed = auto(*MIXED, patience=2), auto(*MIXED, patience=2, seed=99)
-    for learner in (whole, resumed):
-        marked(monkeypatch, learner, 0.0, 0.99, 1.0)
-    learned(whole, stream, tasks=2)
-    state = {name: tensor.clone() for name, tensor in whole.state().items()}
-    resumed.restore(state, stream.label_space(1))
-    assert [c.name for c in resumed.alive_] == ["tem:2", "tem:0+2"]
-    assert resumed.chosen_.name == whole.chosen_.name == "tem:0+2"
-    for learner in (whole, resumed):
-        learner.fit_task(stream.open(2))
-    assert whole.state().keys() == resumed.state().keys()
-    for name, tensor in whole.state().items():
-        assert tensor.equal(resumed.state()[name]), name
-    assert resumed.usage == whole.usage
+# ------------------------------------------------------------------ forgetting
 
 
-def test_usage_counts_all_that_is_left(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, stream = auto(*MIXED, patience=2), GraphStream(small_graph)
-    marked(monkeypatch, learner, 1.0, 0.99, 0.0)
-    learner.fit_task(stream.open(0))
-    dims, hidden = small_graph.num_features, 512  # the view 0+2 is twice as wide
-    probes, stored = 2 * 6, 2 * 5  # of two classes
-    heads = [dims * hidden + hidden + hidden * 2 + 2, 2 * dims * hidden + hidden + hidden * 2 + 2]
-    assert learner.usage.samples == (probes + stored) * (dims + 2 * dims)
-    assert learner.usage.models == sum(heads)
-    triangle_and_sums = 32 * 33 // 2 + 2 * 32
-    assert learner.usage.statistics == 2 * triangle_and_sums  # of training and validation nodes
-    ids = 3 * 8  # class, task and number of a probe
-    parts = sum(candidate.learner.usage.bytes for candidate in learner.alive_)
-    expected = parts + 4 * sum(heads) + 4 * probes * 3 * dims + 2 * probes * ids
-    assert learner.usage.bytes == expected
-    learner.fit_task(stream.open(1))  # tem:0+2 goes, and its view with it
-    assert learner.usage.samples == 2 * (probes + stored) * dims
-    assert learner.usage.models == heads[0] + (hidden + 1) * 2  # and two classes more
+@pytest.mark.parametrize("weights", ["class-sizes", "equal"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_forgetting_is_never_having_met(weights: Any, seed: int, small_graph: Graph) -> None:
+    task = GraphStream(small_graph, classes_per_task=6).open(0)
+    gone = torch.rand(task.graph.num_nodes, generator=seeded(seed, "gone")) < 0.3
+    learner = auto(ledger=True, weights=weights)
+    learner.fit_task(task)
+    before = scores_of(learner, task.graph)
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    rest = never_labelled(task, gone)
+    never = auto(ledger=True, weights=weights)
+    never.fit_task(rest)
+    close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
+    assert not torch.allclose(scores_of(learner, task.graph), before, atol=1e-2)
+    for name, tensor in never.probes_.state().items():
+        assert tensor.equal(learner.probes_.state()[name]), name
 
 
-# ------------------------------------------------------------------ validation nodes
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_forgetting_in_a_graph_of_one_task(forgotten: int, small_graph: Graph) -> None:
+    """The learned nodes of the other task are not there to be counted again."""
+    stream = GraphStream(small_graph, classes_per_task=3)
+    gone_of = [
+        torch.rand(task.graph.num_nodes, generator=seeded(task.index)) < 0.25 * (i == forgotten)
+        for i, task in enumerate(stream)
+    ]
+    learner = learned(stream, ledger=True)
+    task = stream.open(forgotten)
+    learner.forget(task.ids[gone_of[forgotten]], task.graph, known_as=task.ids)
+    never = auto(ledger=True)
+    for index, gone in enumerate(gone_of):
+        never.fit_task(never_labelled(stream.open(index), gone))
+    for index, gone in enumerate(gone_of):
+        graph = never_labelled(stream.open(index), gone).graph
+        for seen in (graph, graph.structure):
+            close_to_scale(scores_of(learner, seen), scores_of(never, seen), 1e-5)
 
 
-def task_of(labels: list[int], *, index: int = 0) -> Task:
-    """All nodes are validation nodes; node i of the graph is the dataset's node 100 + i."""
-    nodes = torch.arange(len(labels))
-    graph = Graph.from_edges(
-        torch.empty(2, 0, dtype=torch.long), features=torch.eye(len(labels)), labels=nodes
-    )
-    sizes = {label: labels.count(label) for label in sorted(set(labels))}
-    nothing = torch.empty(0, dtype=torch.int64)
-    return Task(
-        index=index,
-        label_space=LabelSpace("class-il", (2,)),
-        ids=nodes + 100,
-        train=nothing,
-        train_labels=nothing,
-        validation=nodes,
-        validation_labels=torch.tensor(labels),
-        own=nodes,
-        class_sizes=sizes,
-        met_sizes=sizes,
-        lease=Lease(graph),
-    )
-
-
-def test_probes_are_spread_evenly_over_each_class() -> None:
-    probes = Probes(4)
-    embeddings = torch.arange(13.0)[:, None]
-    probes.keep(task_of([0] * 10 + [1] * 3), embeddings, refresh=False)
-    # ten in steps of 10/4: 0, 2.5, 5, 7.5; of three all
-    assert probes.embeddings_.flatten().tolist() == [0, 2, 5, 7, 10, 11, 12]
-    assert probes.nodes_.tolist() == [100, 102, 105, 107, 110, 111, 112]
-    assert probes.labels_.tolist() == [0] * 4 + [1] * 3
-    assert probes.tasks_.tolist() == [0] * 7
-
-
-def test_the_accuracy_of_probes_is_balanced_and_within_the_task_where_it_is_known() -> None:
-    probes = Probes(3)
-    probes.keep(task_of([0, 0, 0, 1]), torch.zeros(4, 1), refresh=False)
-    probes.keep(task_of([2], index=1), torch.zeros(1, 1), refresh=False)
-    scores = torch.tensor([[3.0, 1, 0], [3, 1, 0], [3, 1, 9], [3, 1, 0], [3, 1, 2]])
-    # class 0: two of three right; 1 and 2: none
-    assert probes.accuracy(scores, LabelSpace("class-il", (2, 1))) == pytest.approx(2 / 9)
-    # within the task the third and the last can no longer be wrong
-    assert probes.accuracy(scores, LabelSpace("task-il", (2, 1))) == pytest.approx(2 / 3)
-
-
-def test_probes_do_not_depend_on_the_order_of_classes(small_graph: Graph) -> None:
-    kept = []
-    for order in ([0, 1, 2, 3, 4, 5], [5, 0, 3, 2, 1, 4]):
-        stream = GraphStream(small_graph, order=order)
-        probes = learned(auto("analytic:2"), stream).probes_["2"]
-        labels = torch.tensor(stream.classes)[probes.labels_]
-        assert labels.equal(small_graph.labels[probes.nodes_])
-        assert torch.bincount(labels).tolist() == [6] * 6
-        kept.append(probes.nodes_.sort().values)
-    assert kept[0].equal(kept[1])
-
-
-def test_probes_are_looked_up_anew_where_the_graph_is_still_there(small_graph: Graph) -> None:
+def test_what_was_refreshed_is_forgotten_as_it_is_now(small_graph: Graph) -> None:
     stream = GraphStream(small_graph, edges="all")
-    whole = EmbeddingCache(SGC(hops=2)).encode(stream.union_graph(2))
-    ids = stream.open(2).ids
-    for refresh, is_new in (("embeddings", True), ("none", False)):
-        probes = learned(auto("analytic:2", "tem:2", refresh=refresh), stream).probes_["2"]
-        expected = whole[torch.searchsorted(ids, probes.nodes_)]
-        same = torch.isclose(probes.embeddings_, expected, atol=1e-5).all(1)
-        assert bool(same[probes.tasks_ == 2].all())
-        assert bool(same[probes.tasks_ < 2].all()) is is_new
+    learner = learned(stream, refresh="embeddings")
+    graph = final_graph(stream)
+    gone = torch.arange(graph.num_nodes) % 4 == 0
+    learner.forget(gone.nonzero().flatten(), graph)
+    whole = GraphStream(small_graph, classes_per_task=6).open(0)
+    never, rest = auto(), never_labelled(whole, gone)
+    never.fit_task(rest)
+    close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
 
 
-# ------------------------------------------------------------------ what is refused
+def test_a_learner_that_forgot_goes_on(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    learner, never = auto(refresh="embeddings"), auto(refresh="embeddings")
+    task = stream.open(0)
+    gone = torch.arange(task.graph.num_nodes) % 3 == 0
+    learner.fit_task(task)
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    never.fit_task(never_labelled(task, gone))
+    later = stream.open(1)
+    still = torch.isin(later.ids, task.ids[gone])
+    for one in (learner, never):
+        one.fit_task(never_labelled(later, still))
+    graph = never_labelled(later, still).graph
+    close(scores_of(learner, graph), scores_of(never, graph), 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"candidates": ["ewc:2"]}, "^unknown candidates: method 'ewc': .*analytic, tem$"),
-        ({"candidates": ["tem:2", "tem:3"]}, r"^unknown candidates: view '3': .*0\+2, 2, 2\+4, 4"),
-        ({"candidates": ["tem"]}, "^unknown candidates: view ''"),
-        ({"candidates": "tem:2"}, "candidates must be a list of 'method:view' names, not 'tem:2'"),
-        ({"candidates": None}, "candidates must be a list of 'method:view' names, not None"),
-        ({"candidates": [2]}, "^unknown candidates: method '2'"),
-        ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
-        ({"patience": 0}, "patience must be an integer of at least 1, not 0"),
-        ({"lead": -0.1}, "lead must be a number of at least 0.0, not -0.1"),
-        ({"backbone": GCN()}, "models on embeddings: use backbone 'pdgnn', not 'gcn'"),
-        ({"backbone": RandomFeatures()}, "use backbone 'pdgnn', not 'random-features'"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        Auto(trainer=Trainer(device="cpu"), generator=seeded(0), **options)
+def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(small_graph: Graph) -> None:
+    """With a head on class codes alone: nobody sees the class of who was forgotten."""
+    task = GraphStream(small_graph, classes_per_task=6).open(0)
+    learner, never = auto("y", "2", ledger=True), auto("y", "2")
+    learner.fit_task(task)
+    before = learner.statistics_[0].gram_.clone()
+    gone = torch.zeros(task.graph.num_nodes, dtype=torch.bool)
+    gone[task.train[:1]] = True
+    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
+    never.fit_task(never_labelled(task, gone))
+    close(learner.statistics_[0].gram_.tril(), never.statistics_[0].gram_.tril(), 1e-6)
+    # as much as the node's own part, and what its neighbours saw of it
+    plain = auto("y", "2")
+    plain.fit_task(only(task, "train", ~gone[task.train]))
+    assert not torch.allclose(plain.statistics_[0].gram_.tril(), before.tril(), atol=1e-5)
+    assert not torch.allclose(
+        plain.statistics_[0].gram_.tril(), learner.statistics_[0].gram_.tril(), atol=1e-5
+    )
+
+
+def test_everything_can_be_forgotten(small_graph: Graph) -> None:
+    task = GraphStream(small_graph).open(0)
+    learner = auto(ledger=True)
+    learner.fit_task(task)
+    learner.forget(task.ids, task.graph, known_as=task.ids)
+    assert len(learner.probes_) == 0
+    assert not scores_of(learner, task.graph).any()
+
+
+def test_forgetting_without_what_it_needs_is_refused(small_graph: Graph) -> None:
+    task = GraphStream(small_graph).open(0)
+    with pytest.raises(ConfigurationError, match="fit_task first"):
+        auto(ledger=True).forget(torch.tensor([0]), task.graph)
+    learner = auto()
+    learner.fit_task(task)
+    with pytest.raises(ConfigurationError, match="set ledger=true"):
+        learner.forget(torch.tensor([0]), task.graph)
+    keeping = auto(ledger=True)
+    keeping.fit_task(task)
+    before = scores_of(keeping, task.graph)
+    with pytest.raises(ConfigurationError, match="node 100000 is not there"):
+        keeping.forget(torch.tensor([100_000]), task.graph, known_as=task.ids)
+    assert scores_of(keeping, task.graph).equal(before)
+
+
+# ------------------------------------------------------------------ merging
+
+
+@pytest.mark.parametrize("weights", ["class-sizes", "equal"])
+def test_learners_of_other_classes_merge(weights: Any, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, classes_per_task=3, known_labels="everywhere")
+    other = GraphStream(small_graph, classes_per_task=3, order=[5, 3, 4, 0, 1, 2])
+    ours, theirs = auto(ledger=True, weights=weights), auto(ledger=True, weights=weights)
+    ours.fit_task(stream.open(0))
+    theirs.fit_task(other.open(0))  # the dataset's 5, 3 and 4 are its 0, 1 and 2
+    alone = scores_of(theirs, other.open(0).graph)
+    ours.merge(theirs, classes=torch.tensor([5, 3, 4]))
+    one = learned(stream, ledger=True, weights=weights)
+    for exam in stream.exams(1, "local"):
+        close(scores_of(ours, exam.graph), scores_of(one, exam.graph), 1e-4)
+    assert ours.classes == one.classes == [0, 1, 2, 3, 4, 5]
+    assert ours.usage == one.usage
+    assert scores_of(theirs, other.open(0).graph).equal(alone)  # who gave has lost nothing
+
+
+def test_learners_of_other_nodes_merge(small_graph: Graph) -> None:
+    task = GraphStream(small_graph, classes_per_task=6).open(0)
+    learners = [auto(weights="equal") for _ in range(3)]
+    for place, learner in enumerate(learners[:2]):
+        mine = task
+        for part in ("train", "validation"):
+            mine = only(mine, part, getattr(task, part) % 2 == place)
+        learner.fit_task(mine)
+    first, second, whole = learners
+    whole.fit_task(task)
+    first.merge(second)
+    close(scores_of(first, task.graph), scores_of(whole, task.graph), 1e-4)
+
+
+def test_merged_learners_part_again(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, classes_per_task=3)
+    ours, theirs, alone = (auto(ledger=True) for _ in range(3))
+    for learner in (ours, alone):
+        learner.fit_task(stream.open(0))
+    theirs.fit_task(stream.open(1))
+    ours.merge(theirs)
+    task = stream.open(1)
+    ours.forget(task.ids, task.graph, known_as=task.ids)
+    graph = stream.open(0).graph
+    found = scores_of(ours, graph)
+    assert not found[:, 3:].any()
+    close_to_scale(found[:, :3], scores_of(alone, graph), 1e-4)  # half of all is counted out
+
+
+def test_learners_of_other_features_are_not_merged(small_graph: Graph) -> None:
+    task = GraphStream(small_graph).open(0)
+    learner = auto()
+    with pytest.raises(ConfigurationError, match="fit_task first"):
+        learner.merge(auto())
+    learner.fit_task(task)
+    for other in (auto(seed=1), auto("0", "2"), auto(width=32)):
+        other.fit_task(task)
+        with pytest.raises(ConfigurationError, match="same views, width and seed"):
+            learner.merge(other)
+
+
+# ------------------------------------------------------------------ labels
+
+
+def test_labels_of_a_graph_as_a_user_has_it_are_not_looked_at(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    learner = learned(stream)
+    hidden = small_graph.without_labels()
+    nodes = torch.arange(small_graph.num_nodes)
+    assert learner.predict(small_graph).equal(learner.predict(hidden))
+    assert learner.predict_proba(small_graph).equal(learner.predict_proba(hidden))
+    turned = small_graph.with_labels((small_graph.labels + 1) % 6)
+    assert learner.logits(turned, nodes).equal(learner.logits(hidden, nodes))
+    # where training labels are shown they are
+    assert not learner.logits(final_graph(stream), nodes).equal(learner.logits(hidden, nodes))
+
+
+def test_a_task_that_shows_all_labels_teaches_those_of_training_nodes_alone(
+    small_graph: Graph,
+) -> None:
+    task = GraphStream(small_graph, classes_per_task=6).open(0)
+    raw = replace(task, lease=Lease(small_graph))
+    assert raw.graph.bare is None
+    one, other = auto(), auto()
+    one.fit_task(task)
+    other.fit_task(raw)
+    close(scores_of(other, task.graph), scores_of(one, task.graph), 1e-6)
+
+
+def test_where_no_label_is_shown_views_without_codes_answer(small_graph: Graph) -> None:
+    """As if there were no others: their heads are the same, and so is their mixture."""
+    stream = GraphStream(small_graph, edges="all")
+    every = learned(stream, "0|1+y", "0", "y", "1")
+    plain = learned(stream, "0", "1")
+    plain.backbone.seed = every.backbone.seed
+    graph = final_graph(stream).structure
+    assert every.backbone.prepare(graph).codes is None
+    # the random matrices of hops 0 and 1 are drawn first, in either
+    close(scores_of(every, graph), scores_of(plain, graph), 1e-4)
+
+
+# ------------------------------------------------------------------ what each part is for
+
+
+def test_class_codes_are_needed_where_features_tell_nothing() -> None:
+    graph = load("synthetic", nodes=900, classes=4, homophily=0.8, noise=20.0, features=16)
+    stream = GraphStream(graph, edges="all")
+    options: dict[str, Any] = {"refresh": "embeddings", "width": 128}
+    with_codes = accuracy(learned(stream, "0|1|2+y", "y", "2", **options), stream)
+    without = accuracy(learned(stream, "0|1|2", "0", "2", **options), stream)
+    assert with_codes > 0.75
+    assert with_codes > without + 0.1
+
+
+def heterophilous() -> GraphStream:
+    graph = load("synthetic", nodes=900, classes=6, homophily=0.1, noise=0.3, features=16)
+    return GraphStream(graph, edges="all")
+
+
+def test_a_nodes_own_features_are_needed_where_neighbours_mislead() -> None:
+    options: dict[str, Any] = {"refresh": "embeddings", "width": 128}
+    with_own = accuracy(learned(heterophilous(), "0", "4", "2", **options), heterophilous())
+    without = accuracy(learned(heterophilous(), "4", "2", "1", **options), heterophilous())
+    assert with_own > without + 0.1
+
+
+def test_fusing_is_needed_where_most_views_mislead(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, views = heterophilous(), ("0", "4", "6", "3", "5", "2")
+    options: dict[str, Any] = {"refresh": "embeddings", "width": 128}
+    fused = learned(stream, *views, **options)
+    fused_accuracy, shares = accuracy(fused, stream), fused.shares_
+    assert max(shares, key=lambda view: shares[view]) == "0"
+    assert sum(shares.values()) == pytest.approx(1.0)
+    monkeypatch.setattr(
+        module, "fused_weights", lambda scores, *_, **__: torch.full((scores.shape[2],), 2.0)
+    )
+    equal = accuracy(learned(stream, *views, **options), stream)
+    assert fused_accuracy > equal + 0.03
+
+
+def test_the_mixture_is_calibrated() -> None:
+    """Confidence and accuracy agree: the weights are fitted by log-loss, sharpness included."""
+    graph = load("synthetic", nodes=1500, classes=4, homophily=0.5, noise=0.6, features=16)
+    stream = GraphStream(graph, edges="all", split=(0.5, 0.2, 0.3))
+    learner = learned(stream, width=256, refresh="embeddings")
+    (exam,) = stream.exams(1, "global")
+    chances = learner.logits(exam.graph, exam.nodes).softmax(1).amax(1)
+    assert float(chances.mean()) == pytest.approx(accuracy(learner, stream), abs=0.06)
+
+
+# ------------------------------------------------------------------ when it is solved
+
+
+def test_nothing_is_solved_before_somebody_asks(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solved: list[float] = []
+    whole, factorise = module.balanced_ridge, torch.linalg.cholesky_ex
+
+    def counted(statistics: Any, strength: float) -> Tensor:
+        solved.append(strength)
+        return whole(statistics, strength)
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("nobody has asked")
+
+    stream = GraphStream(small_graph)
+    monkeypatch.setattr(module, "balanced_ridge", counted)
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", refused)
+    learner = learned(stream)
+    assert not solved
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", factorise)
+    graph = stream.union_graph(2)
+    first = scores_of(learner, graph)
+    assert len(solved) == len(VIEWS)
+    assert scores_of(learner, graph).equal(first)
+    learner.state()
+    assert len(solved) == len(VIEWS)  # once, and not for every question
+
+
+def test_the_head_is_heads_times_their_weights(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    learner = learned(stream)
+    learner.solve()
+    head = learner.backbone.head
+    assert head is not None
+    heads = [
+        module.balanced_ridge(s, strength).float()
+        for s, strength in zip(learner.statistics_, learner._strengths(), strict=True)
+    ]
+    pairs = list(zip(head.weight.detach().split(48, dim=1), heads, strict=True))
+    weights = [float((part * each.t()).sum() / each.square().sum()) for part, each in pairs]
+    for (part, each), weight in zip(pairs, weights, strict=True):
+        torch.testing.assert_close(part, weight * each.t())
+    assert float(learner.sharpness_[1]) == pytest.approx(sum(weights), rel=1e-4)
+    assert min(weights) >= 0
+
+
+# ------------------------------------------------------------------ streams of all kinds
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_without_validation_nodes_the_first_candidate_answers(
-    setting: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture
+def test_without_validation_nodes_all_views_weigh_the_same(
+    setting: Any, small_graph: Graph
 ) -> None:
-    """As behind an online learner that knows fewer labels than it holds out one of."""
-    stream = GraphStream(small_graph, setting=setting)
-    learner = auto(*MIXED, patience=1, lead=0.0)
-    nobody = torch.empty(0, dtype=torch.int64)
-    with caplog.at_level(logging.INFO, "evergraph"):
-        for index in range(2):
-            task = stream.open(index)
-            learner.fit_task(replace(task, validation=nobody, validation_labels=nobody))
-    assert learner.chosen_.name == MIXED[0]
-    assert [candidate.name for candidate in learner.alive_] == list(MIXED)
-    assert "task 1: analytic:2 goes on, with no validation nodes to tell" in caplog.text
-    other = auto(*MIXED, patience=1, lead=0.0, seed=1)
-    other.restore(learner.state(), stream.label_space(1))
-    other.fit_task(stream.open(2))  # from now on there is something to choose by
-    assert len(other.probes_["2"].labels_) == 2 * 6
+    stream = GraphStream(small_graph, setting=setting, edges="all")
+    learner, nobody = auto(), torch.empty(0, dtype=torch.int64)
+    for task in stream:
+        learner.fit_task(replace(task, validation=nobody, validation_labels=nobody))
+    learner.solve()
+    assert learner.sharpness_.tolist() == pytest.approx([SHARPNESS, SHARPNESS])
+    other = auto(seed=1)
+    other.restore(learner.state(), stream.label_space(2))
+    (exam,) = stream.exams(2, "global")
+    answers = other.answer(exam.graph, exam.nodes, exam.tasks)
+    assert answers.classes.equal(learner.answer(exam.graph, exam.nodes, exam.tasks).classes)
+    assert float((answers.classes == exam.labels).float().mean()) > 0.8
+
+
+def test_one_class_after_the_other(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, classes_per_task=1, edges="all")
+    learner = auto(refresh="embeddings")
+    for task in stream:
+        learner.fit_task(task)
+        exam = stream.exams(task.index, "global")[0]
+        answer = learner.answer(exam.graph, exam.nodes)
+        assert bool(answer.novelty.isfinite().all())
+        assert float((answer.classes == exam.labels).float().mean()) > 0.8
+
+
+def test_in_task_il_weights_are_fitted_within_tasks(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Tensor] = []
+    whole = module.fused_weights
+
+    def watched(scores: Tensor, labels: Tensor, *, allowed: Tensor) -> Tensor:
+        assert allowed.equal((labels // 2)[:, None] == torch.arange(6) // 2)
+        seen.append(labels)
+        return whole(scores, labels, allowed=allowed)
+
+    monkeypatch.setattr(module, "fused_weights", watched)
+    stream = GraphStream(small_graph, setting="task-il", edges="all")
+    learner = learned(stream)
+    (exam,) = stream.exams(2, "global")
+    answers = learner.answer(exam.graph, exam.nodes, exam.tasks)
+    assert float((answers.classes == exam.labels).float().mean()) > 0.9
+    assert len(seen) == 2  # with class codes and without
+
+
+@pytest.mark.parametrize("by", ["time", "blurred"])
+def test_classes_that_come_back(by: Any, small_graph: Graph) -> None:
+    times = torch.randint(4, (small_graph.num_nodes,), generator=seeded(0, "time"))
+    graph = replace(small_graph, time=times)
+    stream = GraphStream(graph, by=by, tasks=4, edges="all", blur=2.0)
+    for refresh in ("none", "embeddings"):
+        assert accuracy(learned(stream, refresh=refresh), stream) > 0.8
+
+
+def test_without_the_graph_nothing_can_be_refreshed(small_graph: Graph) -> None:
+    with pytest.raises(ConfigurationError, match="edges='all', not 'within'"):
+        learned(GraphStream(small_graph), refresh="embeddings")
+
+
+def test_edges_of_one_way(small_graph: Graph) -> None:
+    graph = replace(small_graph, undirected=False)
+    assert accuracy(learned(GraphStream(graph, edges="all")), GraphStream(graph, edges="all")) > 0.8
 
 
 def test_few_labels_online_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.online.heads.method.methods.make", small_auto)
+    monkeypatch.setattr("evergraph.online.heads.method.methods.make", small_online)
     for labels in ([0], [0, 1, 1], [0, 1] * 6):
         head, count = MethodHead(method="auto"), len(labels)
         head.begin(4, topology=SGC(), scaling="unit", generator=seeded(0))
@@ -311,41 +536,214 @@ def test_few_labels_online_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> No
         assert scores.argmax(1).tolist() == labels
 
 
-def small_auto(name: str, **options: Any) -> Auto:
+def small_online(name: str, **options: Any) -> Auto:
     assert name == "auto"
-    return Auto(candidates=("analytic:2",), width=32, **options)
+    return Auto(**options | {"backbone": ViewFeatures(views=("0", "2+y"), width=32)})
 
 
-def test_the_backbone_decides_head_and_scaling_of_all_candidates() -> None:
-    learner = auto("tem:2", "analytic:4", backbone=PDGNN(hidden=(7,), scaling="none"))
-    tem, analytic = (candidate.learner.backbone for candidate in learner.alive_)
-    assert isinstance(tem, PDGNN)
-    assert isinstance(analytic, RandomFeatures)
-    assert (tem.hidden, tem.hops, analytic.hops) == ((7,), 2, 4)
-    assert tem.embeddings.scaling == analytic.embeddings.scaling == "none"
-    assert analytic.centred
+# ------------------------------------------------------------------ probes
 
 
-def test_a_grown_graph_is_embedded_once_for_all_candidates_of_a_view(
+def test_probes_do_not_depend_on_the_order_of_classes(small_graph: Graph) -> None:
+    kept = []
+    for order in ORDERS:
+        stream = GraphStream(small_graph, order=order)
+        probes = learned(stream, probes=5).probes_
+        labels = torch.tensor(stream.classes)[probes.labels_]
+        assert labels.equal(small_graph.labels[probes.nodes_])
+        assert torch.bincount(labels).tolist() == [5] * 6
+        kept.append(probes.nodes_.sort().values)
+    assert kept[0].equal(kept[1])
+    assert kept[0].equal(kept[2])
+
+
+def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    for refresh, is_new in (("embeddings", True), ("none", False)):
+        learner = learned(stream, refresh=refresh)
+        probes, seen = learner.probes_, learner.backbone.prepare(final_graph(stream))
+        expected = seen.hops[probes.nodes_]
+        same = torch.isclose(probes.hops_.float(), expected, atol=1e-3).all(1)
+        assert bool(same[probes.labels_ >= 4].all())
+        assert bool(same[probes.labels_ < 4].all()) is is_new
+
+
+def test_few_enough_probes_are_looked_at_together(
     small_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grown: list[int] = []
-    whole = cached.grown_embeddings
+    asked: list[Tensor] = []
+    whole = module.fused_weights
 
-    def counted(topology: Any, graph: Graph, **parts: Any) -> Any:
-        grown.append(graph.num_nodes)
-        return whole(topology, graph, **parts)
+    def watched(scores: Tensor, labels: Tensor, **options: Any) -> Tensor:
+        asked.append(labels)
+        return whole(scores, labels, **options)
 
-    monkeypatch.setattr(cached, "grown_embeddings", counted)
-    learner = auto("analytic:2", "tem:2", refresh="embeddings", patience=9)
-    learned(learner, GraphStream(small_graph, edges="all"))
-    assert len(grown) == 2  # the first graph has not grown, the other two have
-    assert learner.recomputed == learner.chosen_.learner.recomputed
-    assert learner.recomputed is not None
-    assert 0 < learner.recomputed[0] <= learner.recomputed[1] < sum(grown)
+    monkeypatch.setattr(module, "fused_weights", watched)
+    monkeypatch.setattr(module, "MOST_SCORES", 6 * 4 * 18)  # classes, views, probes
+    learned(GraphStream(small_graph)).solve()
+    coded, plain = asked
+    assert torch.bincount(coded).tolist() == [3] * 6
+    assert torch.bincount(plain).tolist() == [6] * 6  # half of the views need no codes
+
+
+# ------------------------------------------------------------------ what it keeps
+
+
+def test_usage_counts_statistics_probes_and_ledger(small_graph: Graph) -> None:
+    task = GraphStream(small_graph).open(0)
+    learner = auto(probes=4)
+    learner.fit_task(task)
+    values = 48 * 49 // 2 + 2 * 48  # a triangle, and the sums of two classes
+    assert learner.usage.statistics == 4 * values
+    row = 3 * 16 + 2 * 16  # hops 0, 1 and 2 of 16 features, two hops of codes
+    assert learner.usage.samples == 2 * 4 * row
+    statistics = 4 * (48 * 49 // 2 * 4 + 2 * 48 * 8 + 2 * 16)
+    assert learner.usage.bytes == statistics + 2 * 4 * (2 * row + 16)
+    ledger = auto(probes=4, ledger=True)
+    ledger.fit_task(task)
+    entries = len(task.train) + len(task.validation)
+    assert ledger.usage.bytes == learner.usage.bytes + 20 * entries
+
+
+@pytest.mark.parametrize(("keep", "classes", "features"), [
+    ("5MB", 6, 16), ("5MB", 10, 800), ("5MB", 40, 300), ("20MB", 10, 800), ("1MB", 4, 16),
+])  # fmt: skip
+def test_no_more_is_kept_than_may_be(keep: str, classes: int, features: int) -> None:
+    graph = load("synthetic", nodes=40 * classes, classes=classes, features=features)
+    stream = GraphStream(graph, edges="all", classes_per_task=classes // 2, split=(0.2, 0.7, 0.1))
+    learner = Auto(keep=keep, trainer=Trainer(device="cpu"), generator=seeded(0))
+    limit = int(float(keep.removesuffix("MB")) * 1e6)
+    for task in stream:
+        learner.fit_task(task)
+        assert learner.usage.bytes <= limit
+    assert learner.usage.bytes > 0.6 * limit  # and what may be kept is made use of
+    assert len(learner.probes_) >= 2 * classes
+
+
+def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
+    graph = load("synthetic", nodes=600, classes=6, features=1000)
+    kept = []
+    for order in ORDERS:
+        stream = GraphStream(graph, order=order, split=(0.2, 0.7, 0.1))
+        learner = Auto(keep="1MB", trainer=Trainer(device="cpu"), generator=seeded(0))
+        for task in stream:
+            learner.fit_task(task)
+        kept.append(learner.probes_.nodes_.sort().values)
+    assert len(kept[0]) < 6 * 70
+    assert kept[0].equal(kept[1])
+    assert kept[0].equal(kept[2])
+
+
+def test_more_room_is_for_more_and_wider_views() -> None:
+    def made(keep: str | int) -> ViewFeatures:
+        return Auto(keep=keep, trainer=Trainer(device="cpu"), generator=seeded(0)).backbone
+
+    small, middle, large = made("5MB"), made(10_000_000), made("150MB")
+    assert len(small.views) < len(middle.views) < len(large.views) == 7
+    assert not small.parsed[0].codes  # a single view must answer where no label is shown
+    assert middle.width >= 1024
+    assert large.width > made("50MB").width
+
+
+def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path: Path) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    backbone = ViewFeatures(views=VIEWS, code_width=8)
+    learner = auto(keep="300kB", backbone=backbone, ledger=True, weights="equal")
+    learner.fit_task(stream.open(0))
+    learner.save(tmp_path / "learner.eg")
+    loaded = load_learner(tmp_path / "learner.eg")
+    assert isinstance(loaded, Auto)
+    assert repr(loaded) == repr(learner)
+    assert (loaded.backbone.views, loaded.backbone.width) == (
+        learner.backbone.views,
+        learner.backbone.width,
+    )
+    for one in (learner, loaded):
+        one.fit_task(stream.open(1))
+        one.forget(torch.tensor([3, 5]), stream.open(1).graph, known_as=stream.open(1).ids)
+    for key, value in learner.state().items():
+        assert value.equal(loaded.state()[key]), key
+
+
+@pytest.mark.parametrize("options", [{}, {"refresh": "embeddings"}, {"ledger": True}])
+def test_a_restored_learner_goes_on_to_the_same_bits(
+    options: dict[str, Any], small_graph: Graph
+) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    whole, resumed = auto(**options), auto(seed=99, **options)
+    whole.fit_task(stream.open(0))
+    state = {name: tensor.clone() for name, tensor in whole.state().items()}
+    resumed.restore(state, stream.label_space(0))
+    for index in (1, 2):
+        for learner in (whole, resumed):
+            learner.fit_task(stream.open(index))
+    assert whole.state().keys() == resumed.state().keys()
+    for name, tensor in whole.state().items():
+        assert tensor.equal(resumed.state()[name]), name
+    assert whole.usage == resumed.usage
+    assert whole.recomputed == resumed.recomputed
+
+
+# ------------------------------------------------------------------ novelty
+
+
+def test_novelty_is_what_the_best_score_lacks(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    learner = learned(stream)
+    learner.solve()
+    bare, coded = learner.sharpness_.tolist()
+    given = torch.tensor([[0.5, 2.0, 1.0, 0.0, 0.0, 0.0]])
+    node = torch.tensor([0])
+    graph = final_graph(stream)
+    assert float(learner.novelty(graph, node, logits=given)) == pytest.approx(1 - 2 / coded)
+    found = learner.novelty(graph.structure, node, logits=given)
+    assert float(found) == pytest.approx(1 - 2 / bare)
+
+
+def test_what_is_not_learned_yet_is_newer(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    learner = auto()
+    for index in range(2):
+        learner.fit_task(stream.open(index))
+    (exam,) = stream.preview(1, "global")
+    novelty = learner.novelty(exam.graph, exam.nodes)
+    new, old = novelty[exam.tasks == 2], novelty[exam.tasks < 2]
+    assert float((new[:, None] > old).float().mean()) > 0.8
+
+
+# ------------------------------------------------------------------ what is refused and said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"probes": 0}, "probes must be an integer of at least 1, not 0"),
+        ({"weights": "heavy"}, "weights"),
+        ({"refresh": "corrected"}, "refresh"),
+        ({"backbone": GCN()}, "use backbone 'view-features', not 'gcn'"),
+        ({"backbone": RandomFeatures(), "keep": "5MB"}, "'view-features', not 'random-features'"),
+        ({"keep": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
+        ({"keep": "-5MB"}, "above 0, not '-5MB'"),
+        ({"keep": 0}, "above 0, not 0"),
+        ({"keep": "10kB"}, "keep must leave room for a view of width 64, 10,240 bytes"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Auto(trainer=Trainer(device="cpu"), generator=seeded(0), **options)
+
+
+def test_the_log_says_how_much_each_view_counts(
+    small_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = learned(GraphStream(small_graph), "0", "2+y")
+    with caplog.at_level(logging.INFO, "evergraph"):
+        learner.solve()
+    assert "views: 0 " in caplog.text
+    assert "2+y " in caplog.text
 
 
 def test_a_trainer_cannot_drive_it(small_graph: Graph) -> None:
-    learner = auto("analytic:2")
+    learner = auto()
     with pytest.raises(ConfigurationError, match="auto learns a task as a whole: call fit_task"):
         learner.trainer.fit(learner, GraphStream(small_graph).open(0))

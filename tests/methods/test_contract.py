@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from doctest import DocTestParser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
 from evergraph.methods import load_learner, methods
-from evergraph.nn import RandomFeatures
+from evergraph.nn import RandomFeatures, ViewFeatures
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
-# Methods whose default size would only make the tests slow.
-SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
+# Methods whose default size would only make the tests slow: a smaller backbone.
+SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFeatures, width=64)}
 # Methods whose default sampler must see a class whole: another, where classes come back.
 UNIFORM: dict[str, Callable[[], SubgraphMemory]] = {"er-gnn": SubgraphMemory}
 # Methods that draw nothing: every seed gives the same learner.
@@ -46,9 +47,8 @@ def _page_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def make(name: str, *, seed: int = 0, epochs: int = 4, **options: Any) -> Learner:
     trainer = Trainer(epochs=epochs, batch_size=64, device="cpu")
-    options = SMALL.get(name, {}) | options
-    if name == "analytic":
-        options = {"backbone": RandomFeatures(width=128)} | options
+    if name in SMALL:
+        options = {"backbone": SMALL[name]()} | options
     return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)
 
 

@@ -21,7 +21,7 @@ from evergraph.methods.fusing import SHARPNESS, fused_weights
 from evergraph.methods.learned_nodes import Entries, LearnedNodes
 from evergraph.methods.probes import Probes
 from evergraph.methods.refresh import is_first_graph
-from evergraph.methods.view_budget import fit_into
+from evergraph.methods.view_budget import fit_into, probes_within
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, ViewFeatures
 from evergraph.nn.view_expansion import ViewRows
@@ -60,9 +60,10 @@ class Auto(WholeTaskLearner):
     the other views answer, with weights of their own.
 
     Args:
-        keep: bytes for statistics, such as ``50MB``: decides how many of the backbone's views there
-            are and how wide; as the backbone has them unless given.
-        probes: how many validation nodes of each class are kept.
+        keep: bytes for statistics and probes, such as ``50MB``: decides how many of the backbone's
+            views there are and how wide, and lets probes go where classes are many; as the backbone
+            has them unless given. A ledger comes on top.
+        probes: how many validation nodes of each class are kept at most.
         fusing: ``fitted``: weights of views and sharpness, as the probes tell. ``shares``: weights,
             at a fixed sharpness. ``equal``: every view alike; there to see what fusing adds.
         weights: of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
@@ -169,7 +170,22 @@ class Auto(WholeTaskLearner):
         if part == "train":
             self._count(entries, rows)
         else:
-            self.probes_.keep(self._with_codes(rows), labels=entries.labels, nodes=entries.ids)
+            rows = self._with_codes(rows)
+            self._limit_probes(rows.hops.shape[1])
+            self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
+
+    def _limit_probes(self, hop_dims: int) -> None:
+        """Keep to the bytes that there are."""
+        if self.keep is None:
+            return
+        fitting = probes_within(
+            parse_size(self.keep),
+            views=len(self.backbone.parsed),
+            width=self.backbone.width,
+            classes=self._check_learned().num_classes,
+            dims=hop_dims + 2 * self.backbone.code_width * self.backbone.coded,
+        )
+        self.probes_.per_class = min(self.probes, fitting)
 
     def _count(self, entries: Entries, rows: ViewRows, *, sign: int = 1) -> None:
         self.statistics_ = count_views(
@@ -260,8 +276,17 @@ class Auto(WholeTaskLearner):
         few = few[:0] if self.fusing == "equal" else few
         labels = probes.labels_[few]
         allowed = space.allowed(space.task_of(labels))
+        met = self._met()
+        if not bool(met.all()):
+            allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
         fitted = fused_weights(scores[few][:, :, views], labels, allowed=allowed)
         return fitted if self.fusing != "shares" else SHARPNESS * fitted / fitted.sum()
+
+    def _met(self) -> Tensor:
+        """Return which classes have a node left: of a forgotten one nothing is said.  [classes]"""
+        met = self.statistics_[0].counts_.cpu() > 0
+        met[self.probes_.labels_] = True
+        return met
 
     def _few(self, values: int) -> Tensor:
         """Return as many probes of each class as can be looked at together."""
@@ -337,6 +362,7 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
+        self._limit_probes(self.probes_.hops_.shape[1])
         self.probes_.copy_from(other.probes_, classes)
         self._solved = False
 
@@ -359,9 +385,8 @@ class Auto(WholeTaskLearner):
         self.solve()
         head = self.backbone.head
         assert head is not None
-        lengths = [
-            float(part.norm()) for part in head.weight.detach().split(self.backbone.width, dim=1)
-        ]
+        parts = head.weight.detach().split(self.backbone.width, dim=1)
+        lengths = [float(part.norm()) for part in parts]
         total = sum(lengths) or 1.0
         return {v: length / total for v, length in zip(self.backbone.views, lengths, strict=True)}
 

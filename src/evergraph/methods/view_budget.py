@@ -41,6 +41,19 @@ def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
     )
 
 
+def probes_within(keep: int, *, views: int, width: int, classes: int, dims: int) -> int:
+    """Return how many probes of each class fit beside statistics, at least one.
+
+    It depends on how many classes there are and not on which came first: probes of a class that is
+    known are let go when others come. dims: of what all views see of a node, two bytes each.
+
+    >>> probes_within(5_000_000, views=1, width=1408, classes=10, dims=767)
+    59
+    """
+    statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
+    return max((keep - statistics) // (classes * (2 * dims + 16)), 1)
+
+
 def _width(keep: int, views: int) -> int:
     """Return how wide so many views may be."""
     width = (STATISTICS_SHARE * keep / (2 * views)) ** 0.5

@@ -78,8 +78,7 @@ class ClassCodes(TopologyEncoder):
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         near, *far = walk(adjacency, graph.features, hops=self.hops)
-        far = [step - own_share(graph)[:, None] * graph.features for step in far]
-        return torch.cat([near, *far], dim=1)
+        return torch.cat([near, *(without_own(step, graph) for step in far)], dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
         """Return embeddings divided by their lengths, hop by hop."""
@@ -99,6 +98,43 @@ def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> T
     return unit_rows(torch.stack(drawn)) if drawn else torch.empty(0, width)
 
 
+def without_own(far: Tensor, graph: Graph) -> Tensor:
+    """Return N² C - diag(N²) C, exactly 0 where a node meets no other label two hops away.
+
+    What rounding leaves there is the node's own code, and would be as long as any other once it is
+    scaled to unit length. far: N² C, with C the features of ``graph``.  -> [nodes, dims]
+    """
+    codes = graph.features
+    rest = far - own_share(graph).to(codes.device)[:, None] * codes
+    return rest.where(meets_others(graph).to(codes.device)[:, None], 0.0)
+
+
+def meets_others(graph: Graph) -> Tensor:
+    """Return whether a walk of two steps leads to another node with a code.  -> bool [nodes]
+
+    Walks are counted, so in whole numbers: no rounding below 2^24 of them. A node that gathers from
+    nobody has the weight 0 in N, and nobody meets it.
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3)[:, :1],
+    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
+    >>> meets_others(path)  # the first has a code: the last finds it, itself it does not count
+    tensor([False, False,  True])
+    """
+    coded = (graph.features != 0).any(1).to(graph.device)
+    coded = (coded & (graph.degrees > 0)).float()
+    neighbours = smoother(graph, self_loops=False, scheme="none")
+    walks = neighbours.product(neighbours.product(coded[:, None]))[:, 0]
+    found: Tensor = walks > _walks_home(graph) * coded
+    return found
+
+
+def _walks_home(graph: Graph) -> Tensor:
+    """Return how many walks of two steps lead a node back to itself.  float32 [nodes]"""
+    if graph.undirected:
+        return graph.degrees.float()
+    return _there_and_back(smoother(graph.to("cpu"), self_loops=False, scheme="none").matrix, graph)
+
+
 def own_share(graph: Graph) -> Tensor:
     """Return the diagonal of N²: how much of itself a node finds two hops away.  -> [nodes]
 
@@ -110,7 +146,7 @@ def own_share(graph: Graph) -> Tensor:
     tensor([1.0000, 0.5000, 0.5000])
     """
     if not graph.undirected:
-        return _reciprocal_share(graph)
+        return _there_and_back(smoother(graph.to("cpu"), self_loops=False).matrix, graph)
     degrees = graph.indptr.diff()
     shares = torch.where(degrees > 0, 1.0 / degrees.clamp_min(1), 0.0)  # [nodes]
     neighbours = smoother(graph, self_loops=False, scheme="none")
@@ -118,8 +154,8 @@ def own_share(graph: Graph) -> Tensor:
     return found
 
 
-def _reciprocal_share(graph: Graph) -> Tensor:
-    weights = smoother(graph.to("cpu"), self_loops=False).matrix
+def _there_and_back(weights: Tensor, graph: Graph) -> Tensor:
+    """Return the diagonal of the square of a CSR matrix.  [nodes, nodes] -> [nodes]"""
     parts = (weights.values(), weights.col_indices(), weights.crow_indices())
     matrix = scipy.sparse.csr_matrix(tuple(p.numpy() for p in parts), shape=weights.shape)
     both = matrix.multiply(matrix.T).sum(1)

@@ -1,0 +1,186 @@
+"""Scores of several heads in one: what is minimised, and that there is one answer."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.methods import fusing
+from evergraph.methods.fusing import PRIOR, SHARPNESS, fused_weights
+
+seeds = st.integers(0, 10_000)
+
+
+def problem(
+    seed: int, *, nodes: int = 40, classes: int = 3, heads: int = 4, strength: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return scores that tell a little of the class, some heads more than others."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.arange(nodes) % classes
+    labels = labels[torch.randperm(nodes, generator=draw)]
+    noise = torch.randn(nodes, classes, heads, generator=draw) * 0.3
+    told = torch.rand(heads, generator=draw) * strength
+    return noise + torch.eye(classes)[labels][:, :, None] * told, labels
+
+
+def loss(weights: Tensor, scores: Tensor, labels: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """The class-balanced log-loss and the prior, as the docstring has them."""
+    mixed = (scores.double() * weights).sum(2)
+    if allowed is not None:
+        mixed = mixed.masked_fill(~allowed, -torch.inf)
+    each = -mixed.log_softmax(1)[torch.arange(len(labels)), labels]
+    means = [each[labels == label].mean() for label in labels.unique()]
+    pull = (weights - SHARPNESS / len(weights)).square().sum()
+    return torch.stack(means).mean() + PRIOR / (2 * len(labels)) * pull
+
+
+def log_loss(weights: Tensor, scores: Tensor, labels: Tensor) -> float:
+    pull = PRIOR / (2 * len(labels)) * (weights - SHARPNESS / len(weights)).square().sum()
+    return float(loss(weights, scores, labels) - pull)
+
+
+def assert_best(
+    weights: Tensor, scores: Tensor, labels: Tensor, allowed: Tensor | None = None
+) -> None:
+    """No slope where a weight is above 0, and none that leads down where it is 0."""
+    asked = weights.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(asked, scores, labels, allowed), asked)
+    assert bool((weights >= 0).all())
+    assert all(abs(s) < 1e-6 for s in slope[weights > 0].tolist())
+    assert all(s > -1e-6 for s in slope[weights == 0].tolist())
+
+
+def test_one_head_by_hand() -> None:
+    """One probe of two classes, scores 1 and 0: log(1 + e^-a) + PRIOR/2 (a - 10)².
+
+    Its slope is -1/(1 + e^a) + PRIOR (a - 10), which is 0 a little above 10.
+    """
+    weights = fused_weights(torch.tensor([[[1.0], [0.0]]]), torch.tensor([0]))
+    a = float(weights)
+    assert 1 / (1 + math.exp(a)) == pytest.approx(PRIOR * (a - SHARPNESS), rel=1e-6)
+    assert a == pytest.approx(10.00227, abs=1e-4)
+
+
+def test_two_heads_by_hand() -> None:
+    """Three of four probes right by the first head; the second says the opposite.
+
+    Only d = a_1 - a_2 enters the loss: 3/4 log(1 + e^-d) + 1/4 log(1 + e^d), least at
+    e^d = 3. The prior, drawn to 5 each, keeps their sum at 10: a_1 = 5 + d/2.
+    """
+    right = torch.tensor([[1.0, 0.0]] * 3 + [[0.0, 1.0]])
+    right = torch.cat([right, right.flip(1)])  # as often of the other class
+    labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    scores = torch.stack([right, 1 - right], dim=2)
+    weights = fused_weights(scores, labels)
+    assert float(weights.sum()) == pytest.approx(SHARPNESS, abs=1e-6)
+    assert float(weights[0] - weights[1]) == pytest.approx(math.log(3), abs=0.02)
+    assert_best(weights, scores, labels)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0))
+def test_there_is_no_way_down(seed: int, heads: int, strength: float) -> None:
+    scores, labels = problem(seed, heads=heads, strength=strength)
+    assert_best(fused_weights(scores, labels), scores, labels)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds)
+def test_within_a_task_other_classes_do_not_count(seed: int) -> None:
+    scores, labels = problem(seed, classes=4)
+    allowed = (labels // 2)[:, None] == (torch.arange(4) // 2)
+    weights = fused_weights(scores, labels, allowed=allowed)
+    assert_best(weights, scores, labels, allowed)
+    wild = scores.masked_fill(~allowed[:, :, None], 1e3)
+    torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed), weights)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds, data=st.data())
+def test_the_order_of_nodes_heads_and_classes_does_not_matter(
+    seed: int, data: st.DataObject
+) -> None:
+    scores, labels = problem(seed)
+    weights = fused_weights(scores, labels)
+    nodes, classes, heads = (
+        torch.tensor(data.draw(st.permutations(range(size)))) for size in scores.shape
+    )
+    turned = scores[nodes][:, classes][:, :, heads]
+    found = fused_weights(turned, classes.argsort()[labels[nodes]])
+    torch.testing.assert_close(found, weights[heads], atol=1e-5, rtol=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, start=st.lists(st.floats(0.0, 30.0), min_size=4, max_size=4))
+def test_from_anywhere_the_way_leads_to_the_same(seed: int, start: list[float]) -> None:
+    scores, labels = problem(seed)
+    weights = fused_weights(scores, labels)
+    prior = torch.full((4,), SHARPNESS / 4, dtype=torch.float64)
+    told = fusing._Problem(scores.double(), labels, None, prior)
+    other = torch.tensor(start, dtype=torch.float64)
+    for _ in range(200):
+        other = other + told.step(other)
+    torch.testing.assert_close(other, weights, atol=1e-4, rtol=1e-4)
+
+
+def test_a_class_of_many_probes_counts_as_one_of_few() -> None:
+    scores, labels = problem(0, nodes=300, strength=0.5)
+    many = torch.cat([torch.arange(300), (labels == 1).nonzero().flatten().repeat(9)])
+    one, other = fused_weights(scores, labels), fused_weights(scores[many], labels[many])
+    # but for the prior, which more nodes make fainter
+    torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
+
+
+def test_a_useless_head_has_next_to_no_weight() -> None:
+    draw = torch.Generator().manual_seed(0)
+    scores, labels = problem(1, nodes=600, heads=2, strength=0.8)
+    noise = torch.rand(600, 3, 1, generator=draw)
+    weights = fused_weights(torch.cat([scores, noise], dim=2), labels)
+    assert float(weights[2]) < 0.05 * float(weights.sum())
+
+
+def test_a_harmful_head_has_none() -> None:
+    scores, labels = problem(2, nodes=300, heads=1, strength=0.8)
+    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(0))
+    weights = fused_weights(torch.cat([scores, wrong], dim=2), labels)
+    assert float(weights[1]) == 0.0
+    assert float(weights[0]) > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds)
+def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int) -> None:
+    """Whatever the sharpness of that one."""
+    scores, labels = problem(seed, nodes=300)
+    mixed = log_loss(fused_weights(scores, labels), scores, labels)
+    for head in range(4):
+        alone = scores[:, :, head : head + 1]
+        every = [
+            log_loss(torch.tensor([s], dtype=torch.float64), alone, labels)
+            for s in torch.linspace(0.1, 40, 120).tolist()
+        ]
+        assert mixed < min(every) + 1e-3
+
+
+def test_without_probes_all_weigh_the_same() -> None:
+    nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
+    assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
+
+
+def test_two_heads_that_say_the_same_share_the_weight() -> None:
+    scores, labels = problem(3, heads=1)
+    weights = fused_weights(scores.repeat(1, 1, 2), labels)
+    torch.testing.assert_close(weights[0], weights[1])
+    assert_best(weights, scores.repeat(1, 1, 2), labels)
+
+
+def test_classes_without_probes_take_no_part_in_the_mean() -> None:
+    scores, labels = problem(4, classes=5)
+    some = labels != 2
+    weights = fused_weights(scores[some], labels[some])
+    assert_best(weights, scores[some], labels[some])

@@ -1,0 +1,145 @@
+"""Which validation nodes are kept: a function of their ids alone."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.methods.probes import Probes, draw_order
+from evergraph.nn.view_expansion import ViewRows
+
+COUNT, CLASSES = 40, 3
+ids = torch.randperm(1000, generator=torch.Generator().manual_seed(0))[:COUNT]
+labels = torch.randint(CLASSES, (COUNT,), generator=torch.Generator().manual_seed(1))
+
+
+def rows_of(nodes: Tensor) -> ViewRows:
+    """Two features and a code that tell which node it is, exactly in float16."""
+    return ViewRows(torch.stack([nodes, -nodes], dim=1).float(), (nodes % 7).float()[:, None])
+
+
+def kept(*parts: Tensor, per_class: int = 4) -> Probes:
+    probes = Probes(per_class)
+    for part in parts:
+        probes.keep(rows_of(ids[part]), labels=labels[part], nodes=ids[part])
+    return probes
+
+
+def assert_same(one: Probes, other: Probes) -> None:
+    for name, tensor in one.state().items():
+        assert tensor.equal(other.state()[name]), name
+
+
+def assert_in_step(probes: Probes) -> None:
+    """Rows, labels and ids are still of the same nodes."""
+    expected = rows_of(probes.nodes_)
+    assert probes.hops_.float().equal(expected.hops)
+    assert probes.codes_.float().equal(expected.codes)
+    place = {int(node): at for at, node in enumerate(ids)}
+    assert probes.labels_.tolist() == [int(labels[place[int(node)]]) for node in probes.nodes_]
+
+
+def test_of_every_class_those_that_are_first() -> None:
+    probes = kept(torch.arange(COUNT))
+    assert torch.bincount(probes.labels_).tolist() == [4] * CLASSES
+    assert_in_step(probes)
+    order = draw_order(ids)
+    for label in range(CLASSES):
+        of_class = (labels == label).nonzero().flatten()
+        first = ids[of_class[order[of_class].argsort()[:4]]]
+        assert probes.nodes_[probes.labels_ == label].tolist() == first.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(order=st.permutations(range(COUNT)), cuts=st.lists(st.integers(0, COUNT), max_size=5))
+def test_neither_order_nor_batches_matter(order: list[int], cuts: list[int]) -> None:
+    parts = torch.tensor(order).tensor_split(sorted(cuts))
+    assert_same(kept(*parts), kept(torch.arange(COUNT)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(mine=st.lists(st.booleans(), min_size=COUNT, max_size=COUNT), both=st.integers(0, COUNT))
+def test_those_of_two_are_those_of_one_that_met_all(mine: list[bool], both: int) -> None:
+    ours = torch.tensor(mine)
+    theirs = ~ours | (torch.arange(COUNT) < both)  # some are known to both
+    one, other = kept(ours.nonzero().flatten()), kept(theirs.nonzero().flatten())
+    one.copy_from(other)
+    assert_same(one, kept(torch.arange(COUNT)))
+
+
+def test_classes_may_be_called_otherwise_there() -> None:
+    names = torch.tensor([2, 0, 1])
+    other, here = Probes(4), kept((labels == 0).nonzero().flatten())
+    rest = (labels != 0).nonzero().flatten()
+    called = names.argsort()[labels[rest]]  # what names turns back into labels
+    other.keep(rows_of(ids[rest]), labels=called, nodes=ids[rest])
+    here.copy_from(other, names)
+    assert_same(here, kept(torch.arange(COUNT)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(gone=st.lists(st.integers(0, COUNT - 1), max_size=12))
+def test_what_was_dropped_comes_back_where_it_was(gone: list[int]) -> None:
+    probes, some = kept(torch.arange(COUNT)), torch.tensor(sorted(set(gone)), dtype=torch.int64)
+    before = probes.nodes_
+    probes.drop(ids[some])
+    assert not torch.isin(probes.nodes_, ids[some]).any()
+    assert probes.nodes_.equal(before[~torch.isin(before, ids[some])])
+    assert_in_step(probes)
+    probes.keep(rows_of(ids[some]), labels=labels[some], nodes=ids[some])
+    assert_same(probes, kept(torch.arange(COUNT)))
+
+
+def test_all_go_and_all_come_back() -> None:
+    probes = kept(torch.arange(COUNT))
+    probes.clear()
+    assert len(probes) == 0
+    assert probes.nbytes == 0
+    everyone = torch.arange(COUNT)
+    probes.keep(rows_of(ids), labels=labels, nodes=ids)
+    assert_same(probes, kept(everyone))
+
+
+def test_rows_may_be_looked_up_among_others() -> None:
+    every = torch.arange(1000)
+    seen = rows_of(every)
+    probes = Probes(4)
+    probes.keep(ViewRows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
+    assert_same(probes, kept(torch.arange(COUNT)))
+
+
+def test_nobody_to_consider_changes_nothing() -> None:
+    probes = kept(torch.empty(0, dtype=torch.int64))
+    assert len(probes) == 0
+    assert len(probes.rows()) == 0
+    probes = kept(torch.arange(COUNT), torch.empty(0, dtype=torch.int64))
+    assert_same(probes, kept(torch.arange(COUNT)))
+
+
+def test_views_without_codes_keep_none() -> None:
+    probes = Probes(4)
+    rows = ViewRows(rows_of(ids).hops, None)
+    probes.keep(rows, labels=labels, nodes=ids)
+    assert probes.rows().codes is None
+    assert len(probes.rows()) == 4 * CLASSES
+
+
+def test_the_draw_does_not_favour_small_numbers() -> None:
+    order = draw_order(torch.arange(10_000))
+    assert order.unique().numel() == 10_000
+    first = order.argsort()[:1000].double()
+    assert 4700 < float(first.mean()) < 5300
+
+
+def test_bytes_are_those_of_two_a_value_and_sixteen_a_node() -> None:
+    assert kept(torch.arange(COUNT)).nbytes == 4 * CLASSES * (2 * 3 + 2 * 8)
+
+
+def test_restored_probes_go_on() -> None:
+    half, rest = torch.arange(20), torch.arange(20, COUNT)
+    probes = Probes(4)
+    probes.restore(kept(half).state())
+    probes.keep(rows_of(ids[rest]), labels=labels[rest], nodes=ids[rest])
+    assert_same(probes, kept(torch.arange(COUNT)))

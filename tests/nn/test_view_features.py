@@ -1,0 +1,165 @@
+"""Several views and one head on all of them: who answers where no label is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.nn import ViewFeatures
+from evergraph.topology import ClassCodes, EmbeddingCache
+from evergraph.topology.view_hops import ViewHops
+from graphs_to_draw import random_graph
+
+NAMES = ("0|1+y", "2", "y", "0")
+CLASSES = 3
+
+
+def model(*names: str, width: int = 16, seed: int = 0, **options: Any) -> ViewFeatures:
+    made = ViewFeatures(views=names or NAMES, width=width, code_width=4, **options)
+    made.begin(3, generator=seeded(seed, "features"))
+    made.grow(CLASSES, generator=seeded(0, "head"))
+    return made.eval()
+
+
+def graph(*, shown: bool = True) -> Graph:
+    drawn = random_graph(2, nodes=20, edges=40, classes=CLASSES).without_labels()
+    return drawn.showing(torch.arange(20) % (CLASSES + 1) - 1) if shown else drawn
+
+
+def test_hops_and_codes_are_those_of_the_encoders() -> None:
+    seen, shown = model().prepare(graph()), graph()
+    torch.testing.assert_close(seen.hops, EmbeddingCache(ViewHops(keep=(0, 1, 2))).encode(shown))
+    assert seen.codes is not None
+    torch.testing.assert_close(seen.codes, EmbeddingCache(ClassCodes(width=4)).encode(shown))
+    assert model().width_of(seen) == 3
+    assert model().hops == 2
+
+
+@torch.no_grad()
+def test_scores_are_the_sum_of_the_heads_of_all_views() -> None:
+    one, rows = model(), torch.tensor([4, 0, 7])
+    seen = one.prepare(graph())
+    assert one.head is not None
+    features = next(one.features(seen))
+    parts = one.head.weight.split(16, dim=1)
+    expected = sum((f @ w.t() for f, w in zip(features, parts, strict=True)), torch.zeros(()))
+    torch.testing.assert_close(one(seen, rows), expected[rows])
+    torch.testing.assert_close(one.hidden_states(seen), torch.cat(features, dim=1))
+
+
+@torch.no_grad()
+def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own() -> None:
+    one = model()
+    seen = one.prepare(graph(shown=False))
+    assert seen.codes is None
+    assert one.head is not None
+    _, far, _, own = next(one.features(one.prepare(graph())))
+    _, second, _, fourth = one.head.weight.split(16, dim=1)
+    torch.testing.assert_close(one(seen), far @ second.t() + own @ fourth.t())
+    one.bare = torch.randn(CLASSES, 2 * 16, generator=seeded(3))
+    left, right = one.bare.split(16, dim=1)
+    torch.testing.assert_close(one(seen), far @ left.t() + own @ right.t())
+    # and with labels nothing has changed
+    assert not torch.allclose(one(one.prepare(graph())), one(seen))
+
+
+@torch.no_grad()
+def test_views_without_weight_cost_nothing_and_change_nothing() -> None:
+    one = model()
+    assert one.head is not None
+    one.head.weight.data[:, 16:] = 0.0
+    seen, asked = one.prepare(graph()), []
+    expansion = one.expansion()
+    whole = type(expansion).only
+    watched = lambda self, views: asked.append(tuple(map(str, views))) or whole(self, views)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(expansion), "only", watched)
+        scores = one(seen)
+    assert set(asked) == {("0|1+y",)}
+    first = next(one.features(seen))[0]
+    torch.testing.assert_close(scores, first @ one.head.weight[:, :16].t())
+
+
+def test_labels_that_nobody_chose_to_show_are_not_looked_at() -> None:
+    """A graph as a user reads it has all labels, of test nodes too."""
+    read = graph().with_labels(torch.zeros(20, dtype=torch.int64))
+    assert read.bare is None
+    assert model().prepare(read).codes is None
+    hidden = graph().structure.showing(torch.full((20,), UNLABELLED))
+    assert model().prepare(hidden).codes is None
+    assert model("2", "0|1").prepare(graph()).codes is None  # no view asks for them
+
+
+def test_codes_and_hops_are_computed_once_whatever_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[str] = []
+    whole = EmbeddingCache.encode
+
+    def counted(self: EmbeddingCache, graph: Graph) -> Any:
+        encoded.append(self.topology.name)
+        return whole(self, graph)
+
+    monkeypatch.setattr(EmbeddingCache, "encode", counted)
+    one, structure = model(), graph(shown=False)
+    shown = [structure.showing(torch.full((20,), label)) for label in (0, 1)]
+    for each in (structure, *shown, *shown):
+        one.prepare(each)
+    assert encoded == ["view-hops", "class-codes", "class-codes"] or sorted(encoded) == [
+        "class-codes",
+        "class-codes",
+        "view-hops",
+    ]
+
+
+def test_the_same_seed_makes_the_same_features() -> None:
+    assert model().expands_like(model())
+    for other in (model(seed=1), model("2", "y"), model(width=8)):
+        assert not model().expands_like(other)
+
+
+def test_room_for_more_classes_keeps_what_is_there() -> None:
+    one = model()
+    one.bare = torch.ones_like(one.bare)
+    assert one.head is not None
+    before = one.head.weight.detach().clone()
+    one.grow(CLASSES + 2, generator=seeded(1))
+    assert one.head.weight[:CLASSES].equal(before)
+    assert one.bare.shape == (CLASSES + 2, 32)
+    assert one.bare[:CLASSES].eq(1).all()
+    assert not one.bare[CLASSES:].any()
+
+
+def test_dropout_is_for_training_alone() -> None:
+    one, seen = model(dropout=0.5), model().prepare(graph())
+    calm = one(seen)
+    assert one(seen).equal(calm)
+    one.train()
+    assert not torch.allclose(one(seen, generator=seeded(0)), calm)
+
+
+def test_nobody_asked_is_no_answer() -> None:
+    one = model()
+    assert one(one.prepare(graph()), torch.empty(0, dtype=torch.int64)).shape == (0, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"views": ["2", "2"]}, "views"),
+        ({"views": "2"}, "views must be a list of at least one view, not '2'"),
+        ({"views": ["two"]}, "a view must be hops side by side"),
+        ({"width": 0}, "width must be an integer of at least 1, not 0"),
+        ({"code_width": 0}, "width must be an integer of at least 1, not 0"),
+        ({"dropout": 1.0}, "dropout must be a number"),
+        ({"storage": "int8"}, "storage"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ViewFeatures(**options)

@@ -1,0 +1,257 @@
+"""What neighbours are labelled: by hand, and that nobody sees what it is labelled itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import Resources
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.topology import ClassCodes, EmbeddingCache, column_blocks
+from evergraph.topology.class_codes import class_codes, meets_others, own_share
+from evergraph.topology.column_blocks import encode_within
+from graphs_to_draw import Pairs, edge_index, graph_of, path_pairs, random_graph, star_pairs
+from six_nodes import NODES
+from six_nodes import pairs as any_pairs
+
+WIDTH = 8
+CODES = class_codes(range(4), width=WIDTH)
+labels_of_six = st.lists(st.integers(UNLABELLED, 3), min_size=NODES, max_size=NODES)
+
+
+class Several(LocalEngine):
+    """One process that says it is several."""
+
+    workers = 3
+
+
+def labelled(pairs: Pairs, labels: Sequence[int], *, undirected: bool = True) -> Graph:
+    return graph_of(pairs, len(labels), undirected=undirected).showing(torch.tensor(labels))
+
+
+def hops_of(graph: Graph) -> tuple[Tensor, Tensor]:
+    near, far = ClassCodes(width=WIDTH).encode(graph).split(WIDTH, dim=1)
+    return near, far
+
+
+def scaled(graph: Graph) -> Tensor:
+    """Return codes as views see them."""
+    return EmbeddingCache(ClassCodes(width=WIDTH)).encode(graph)
+
+
+def by_numpy(graph: Graph) -> Tensor:
+    """Compute it densely, in float64: two hops without the diagonal of N²."""
+    degrees = graph.degrees.numpy().astype(np.float64)
+    matrix = np.zeros((graph.num_nodes, graph.num_nodes))
+    for row, column in zip(graph.edge_rows().tolist(), graph.indices.tolist(), strict=True):
+        if degrees[column]:  # who gathers from nobody weighs nothing
+            matrix[row, column] = 1 / np.sqrt(degrees[row] * degrees[column])
+    table = class_codes(range(graph.num_classes), width=WIDTH).double().numpy()
+    codes = np.zeros((graph.num_nodes, WIDTH))
+    for node, label in enumerate(graph.labels.tolist()):
+        if label >= 0:
+            codes[node] = table[label]
+    twice = matrix @ matrix
+    np.fill_diagonal(twice, 0.0)
+    return torch.from_numpy(np.concatenate([matrix @ codes, twice @ codes], axis=1)).float()
+
+
+# ------------------------------------------------------------------ by hand
+
+
+def test_a_path_by_hand() -> None:
+    """0 - 1 - 2 - 3 with the labels 0, 1, none, 3; degrees are 1, 2, 2, 1."""
+    near, far = hops_of(labelled(path_pairs(4), [0, 1, UNLABELLED, 3]))
+    a, b, c = CODES[0], CODES[1], CODES[3]
+    side = 2**-0.5  # between an end and the middle; 1/2 between the middle two
+    torch.testing.assert_close(near[0], side * b)
+    torch.testing.assert_close(near[1], side * a)  # 2 shows nothing
+    torch.testing.assert_close(near[2], b / 2 + side * c)
+    torch.testing.assert_close(near[3], torch.zeros(WIDTH))
+    assert far[0].abs().max() == 0  # 1 leads back, and to 2, which shows nothing
+    torch.testing.assert_close(far[1], side / 2 * c)
+    torch.testing.assert_close(far[2], side / 2 * a)
+    torch.testing.assert_close(far[3], side / 2 * b)
+
+
+def test_a_star_by_hand() -> None:
+    """Of degree 3 in the middle: a leaf finds the other leaves two hops away, each a third."""
+    near, far = hops_of(labelled(star_pairs(3), [0, 1, 2, UNLABELLED]))
+    torch.testing.assert_close(near[0], 3**-0.5 * (CODES[1] + CODES[2]))
+    for leaf in (1, 2, 3):
+        torch.testing.assert_close(near[leaf], 3**-0.5 * CODES[0])
+    assert far[0].abs().max() == 0
+    torch.testing.assert_close(far[1], CODES[2] / 3)
+    torch.testing.assert_close(far[2], CODES[1] / 3)
+    torch.testing.assert_close(far[3], (CODES[1] + CODES[2]) / 3)
+
+
+def test_edges_of_one_way_by_hand() -> None:
+    """0 gathers from 2, 1 from 0 and 2, 2 from 1: degrees 1, 2 and 1."""
+    graph = labelled([(2, 0), (0, 1), (1, 2), (2, 1)], [0, 1, 2], undirected=False)
+    near, far = hops_of(graph)
+    side = 2**-0.5
+    assert own_share(graph).tolist() == pytest.approx([0.0, 0.5, 0.5])  # 1 and 2, there and back
+    torch.testing.assert_close(near[0], CODES[2])
+    torch.testing.assert_close(near[1], side * (CODES[0] + CODES[2]))
+    torch.testing.assert_close(near[2], side * CODES[1])
+    torch.testing.assert_close(far[0], side * CODES[1])  # from 2, which gathers from 1
+    torch.testing.assert_close(far[1], side * CODES[2])  # from 0, which gathers from 2
+    torch.testing.assert_close(far[2], CODES[0] / 2)
+
+
+# ------------------------------------------------------------------ for any graph
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=any_pairs, labels=labels_of_six, undirected=st.booleans())
+def test_codes_are_what_dense_matrices_give(
+    pairs: Pairs, labels: list[int], undirected: bool
+) -> None:
+    graph = labelled(pairs, labels, undirected=undirected)
+    found = ClassCodes(width=WIDTH).encode(graph)
+    torch.testing.assert_close(found, by_numpy(graph), rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pairs=any_pairs, labels=labels_of_six, undirected=st.booleans(),
+    node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
+)  # fmt: skip
+def test_no_node_sees_its_own_label(
+    pairs: Pairs, labels: list[int], undirected: bool, node: int, other: int
+) -> None:
+    """Scaled to unit length as well, where rounding would be as long as anything else."""
+    changed = [other if place == node else label for place, label in enumerate(labels)]
+    before, after = (labelled(pairs, each, undirected=undirected) for each in (labels, changed))
+    torch.testing.assert_close(scaled(after)[node], scaled(before)[node], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_node_that_alone_is_labelled_sees_nothing(undirected: bool) -> None:
+    """On graphs whose degrees are no powers of two: N² and its diagonal round differently."""
+    for seed in range(20):
+        graph = random_graph(seed, nodes=30, edges=90, undirected=undirected)
+        for node in range(0, 30, 7):
+            labels = torch.full((30,), UNLABELLED)
+            labels[node] = 2
+            shown = graph.showing(labels)
+            assert scaled(shown)[node].abs().max() == 0
+            seen = bool((graph.indices == node).any()) and bool(graph.degrees[node])
+            assert bool((scaled(shown) != 0).any()) == seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pairs=any_pairs, labels=labels_of_six, undirected=st.booleans(),
+    node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
+)  # fmt: skip
+def test_a_label_moves_rows_within_two_hops_and_no_others(
+    pairs: Pairs, labels: list[int], undirected: bool, node: int, other: int
+) -> None:
+    changed = [other if place == node else label for place, label in enumerate(labels)]
+    before, after = (labelled(pairs, each, undirected=undirected) for each in (labels, changed))
+    moved = (ClassCodes(width=WIDTH).encode(after) - ClassCodes(width=WIDTH).encode(before)).abs()
+    one = torch.zeros(NODES, NODES, dtype=torch.bool)  # who gathers from whom
+    one[before.edge_rows(), before.indices.long()] = True
+    two = (one.float() @ one.float()) > 0
+    reach = (one | two)[:, node]
+    reach[node] = False
+    if other == labels[node] or not before.degrees[node]:  # who gathers from nobody is not seen
+        reach[:] = False
+    assert (moved.amax(1) > 1e-4).equal(reach)
+
+
+def test_codes_depend_on_names_alone() -> None:
+    """Neither on the order nor on the number of classes, nor on which others are shown."""
+    many = class_codes([7, 3, 11, 0], width=5)
+    assert many[1].equal(class_codes([3], width=5)[0])
+    torch.testing.assert_close(many.norm(dim=1), torch.ones(4))
+    assert not class_codes([3], width=5, seed=1).equal(many[1:2])
+    far = labelled(path_pairs(3), [1, UNLABELLED, 900])
+    near, _ = hops_of(far)
+    torch.testing.assert_close(near[1], 2**-0.5 * (CODES[1] + class_codes([900], width=WIDTH)[0]))
+
+
+def test_codes_of_two_classes_are_nearly_orthogonal() -> None:
+    table = class_codes(range(200), width=64)
+    products = (table @ table.t()).fill_diagonal_(0.0)
+    assert float(products.std()) == pytest.approx(1 / 8, rel=0.05)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pairs=any_pairs, undirected=st.booleans(), coded=st.lists(st.booleans(), min_size=6))
+def test_who_meets_others(pairs: Pairs, undirected: bool, coded: list[bool]) -> None:
+    graph = Graph.from_edges(
+        edge_index(pairs),
+        features=torch.tensor(coded[:NODES]).float()[:, None],
+        labels=torch.zeros(NODES, dtype=torch.int64),
+        undirected=undirected,
+    )
+    one = torch.zeros(NODES, NODES)
+    one[graph.edge_rows(), graph.indices.long()] = 1
+    twice = (one @ one).fill_diagonal_(0.0)
+    seen = graph.features[:, 0] * (graph.degrees > 0)
+    assert meets_others(graph).equal(twice @ seen > 0)
+
+
+# ------------------------------------------------------------------ in parts
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_parts_give_the_same_as_the_whole(by: column_blocks.Cut, undirected: bool) -> None:
+    graph = random_graph(4, nodes=50, edges=80, classes=4, undirected=undirected)
+    graph = graph.showing(graph.labels.masked_fill(torch.arange(50) % 3 == 0, UNLABELLED))
+    topology = ClassCodes(width=WIDTH)
+    found = encode_within(topology, graph, resources=Resources(engine=Several()), by=by)
+    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
+
+
+def test_within_a_memory_limit_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(4, nodes=50, edges=80, classes=4)
+    graph, topology = graph.showing(graph.labels), ClassCodes(width=WIDTH)
+    blocks: list[tuple[int, int]] = []
+    whole = column_blocks.encode_columns
+
+    def watched(columns: tuple[int, int], **shared: object) -> Tensor:
+        blocks.append(columns)
+        return whole(columns, **shared)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(column_blocks, "encode_columns", watched)
+    monkeypatch.setattr(column_blocks, "LEAST_RESERVE", 0)
+    monkeypatch.setattr(column_blocks, "RESERVE", 0)
+    column = 4 * 50 * topology.arrays
+    room = 4 * 50 * 2 * WIDTH + 3 * column
+    monkeypatch.setattr(Resources, "left_on", lambda *_: room)
+    monkeypatch.setattr(Resources, "check", lambda *_: None)
+    found = encode_within(topology, graph, resources=Resources())
+    assert blocks == [(0, 2), (2, 5), (5, 8)]
+    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hops": 3}, "hops must be 1 or 2 for class-codes"),
+        ({"hops": 0}, "hops must be 1 or 2 for class-codes"),
+        ({"width": 0}, "width must be an integer of at least 1, not 0"),
+        ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ClassCodes(**options)
+
+
+def test_one_hop_alone() -> None:
+    graph = labelled(path_pairs(4), [0, 1, UNLABELLED, 3])
+    assert ClassCodes(hops=1, width=WIDTH).encode(graph).equal(hops_of(graph)[0])

@@ -1,0 +1,75 @@
+"""Hops kept apart, of features that may be too wide."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from evergraph.graphs.csr import as_csr
+from evergraph.topology import EmbeddingCache
+from evergraph.topology.view_hops import ViewHops
+from graphs_to_draw import graph_of, path_pairs, random_graph
+
+
+def test_hops_by_hand() -> None:
+    """On 0 - 1 the step is 1/2 everywhere: any hop but 0 is the mean of both."""
+    graph = graph_of(path_pairs(2), features=torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    found = EmbeddingCache(ViewHops(keep=(0, 2))).encode(graph)
+    mean = [0.6, 0.8]
+    expected = torch.tensor([[1.0, 0.0, *mean], [0.0, 1.0, *mean]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_every_hop_has_unit_length() -> None:
+    graph = random_graph(3, nodes=20, edges=40)
+    hops = EmbeddingCache(ViewHops(keep=(0, 1, 4))).encode(graph).split(3, dim=1)
+    assert len(hops) == 3
+    for hop in hops:
+        torch.testing.assert_close(hop.norm(dim=1), torch.ones(20))
+
+
+def test_features_up_to_the_limit_stay_as_they_are() -> None:
+    graph = random_graph(0, dims=5)
+    assert ViewHops(keep=(0,), widest=5).inputs(graph) is graph
+    narrower = ViewHops(keep=(0,), widest=4).inputs(graph)
+    assert narrower.num_features == 4
+    assert narrower.indices is graph.indices
+
+
+def test_narrower_features_keep_inner_products() -> None:
+    graph = random_graph(1, nodes=30, dims=3000)
+    unit = graph.with_features(normalize(graph.features, dim=1))
+    few = ViewHops(keep=(0,), widest=1024).inputs(unit).features
+    errors = few @ few.t() - unit.features @ unit.features.t()
+    # of standard deviation 1/√1024 = 0.03 between two nodes, √2 as much of a length
+    assert float(errors.fill_diagonal_(0.0).std()) < 1.2 / 32
+    assert float(errors.abs().max()) < 5 / 32
+
+
+def test_sparse_features_give_the_same_numbers() -> None:
+    graph = random_graph(2, nodes=30, dims=40)
+    graph = graph.with_features(graph.features * (graph.features > 0.8))
+    sparse = graph.with_features(as_csr(graph.features))
+    assert sparse.features.layout == torch.sparse_csr
+    for widest in (8, 40):
+        cache = EmbeddingCache(ViewHops(keep=(0, 1, 3), widest=widest))
+        torch.testing.assert_close(cache.encode(sparse), cache.encode(graph), rtol=1e-5, atol=1e-5)
+
+
+def test_the_matrix_depends_on_widths_alone() -> None:
+    one, other = (random_graph(seed, dims=9) for seed in (0, 1))
+    hops = ViewHops(keep=(0,), widest=4)
+    both = torch.cat([one.features, other.features])
+    together = hops.inputs(graph_of([], features=both)).features
+    apart = torch.cat([hops.inputs(one).features, hops.inputs(other).features])
+    torch.testing.assert_close(together, apart)
+    assert together.abs().sum() > 0
+
+
+@pytest.mark.parametrize("keep", [(0,), (2, 4)])
+def test_only_hops_that_are_kept_are_there(keep: tuple[int, ...]) -> None:
+    graph = random_graph(5)
+    every = ViewHops(keep=(0, 1, 2, 3, 4)).encode(graph).split(3, dim=1)
+    found = ViewHops(keep=keep).encode(graph)
+    torch.testing.assert_close(found, torch.cat([every[hop] for hop in keep], dim=1))
