@@ -638,10 +638,10 @@ def test_more_room_is_for_more_and_wider_views() -> None:
     def made(keep: str | int) -> ViewFeatures:
         return Auto(keep=keep, trainer=Trainer(device="cpu"), generator=seeded(0)).backbone
 
-    small, middle, large = made("5MB"), made(10_000_000), made("150MB")
+    small, middle, large = made("1MB"), made(5_000_000), made("150MB")
     assert len(small.views) < len(middle.views) < len(large.views) == 7
     assert not small.parsed[0].codes  # a single view must answer where no label is shown
-    assert middle.width >= 1024
+    assert middle.width >= 512
     assert large.width > made("50MB").width
 
 
@@ -737,7 +737,7 @@ def test_the_log_says_how_much_each_view_counts(
     small_graph: Graph, caplog: pytest.LogCaptureFixture
 ) -> None:
     learner = learned(GraphStream(small_graph), "0", "2+y")
-    with caplog.at_level(logging.INFO, "evergraph"):
+    with caplog.at_level(logging.DEBUG, "evergraph"):
         learner.solve()
     assert "views: 0 " in caplog.text
     assert "2+y " in caplog.text

@@ -10,7 +10,7 @@ from evergraph.topology.views import View, parse_views
 # Below, another view is worth less than what the others lose in width.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
-STATISTICS_SHARE = 0.8  # of the bytes; the rest is for class sums and probes
+STATISTICS_SHARE = 0.7  # of the bytes; the rest is for class sums and probes
 
 
 def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
@@ -21,7 +21,7 @@ def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
 
     >>> fitted = fit_into(50_000_000, ViewFeatures())
     >>> len(fitted.views), fitted.width
-    (7, 1664)
+    (7, 1536)
     """
     views = parse_views(backbone.views)
     count = max((n for n in range(1, len(views) + 1) if _width(keep, n) >= LEAST_WIDTH), default=1)
