@@ -725,7 +725,7 @@ def test_what_is_not_learned_yet_is_newer(small_graph: Graph) -> None:
         ({"keep": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"keep": "-5MB"}, "above 0, not '-5MB'"),
         ({"keep": 0}, "above 0, not 0"),
-        ({"keep": "10kB"}, "keep must leave room for a view of width 64, 10,240 bytes"),
+        ({"keep": "10kB"}, "keep must leave room for a view of width 64, 11,702 bytes"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

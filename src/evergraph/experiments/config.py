@@ -130,7 +130,7 @@ class TrainingConfig(Section):
 
     epochs: int | None = None
     lr: float | None = None
-    weight_decay: float | None = None
+    weight_decay: float | Literal["by-size"] | None = None
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
     schedule: str | None = None

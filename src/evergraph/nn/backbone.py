@@ -14,6 +14,8 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 
+WeightDecay = float | Literal["by-size"]
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -21,7 +23,7 @@ class Recipe:
 
     epochs: int
     lr: float
-    weight_decay: float
+    weight_decay: WeightDecay
     batch_size: int | None
     momentum: Literal["carried", "fresh"] = "carried"
     schedule: Literal["constant", "cosine"] = "constant"
