@@ -37,7 +37,7 @@ KEPT = Path("build/every_graph.jsonl")
 COLUMNS: dict[str, tuple[dict[str, Any], Testing]] = {
     "global": ({"edges": "all", "known_labels": "global"}, "global"),
     "local": ({"edges": "within", "known_labels": "nowhere"}, "local"),
-    "local, labels shown": ({"edges": "within", "known_labels": "everywhere"}, "local"),
+    "local with labels": ({"edges": "within", "known_labels": "everywhere"}, "local"),
 }
 JOINT: dict[str, dict[str, Any]] = {
     "joint GCN": {"method": "joint", "backbone": "gcn"},

@@ -55,9 +55,7 @@ def test_a_name_or_a_path_is_taken(tmp_path: Path, small_graph: eg.Graph) -> Non
 def test_the_method_is_auto_unless_told(small_graph: eg.Graph) -> None:
     opened: list[str] = []
     observer = Observer(on_task=lambda seed, report: opened.append("task"))
-    result = eg.run(
-        small_graph, method__candidates=["tem:2"], observer=observer, epochs=1, device="cpu"
-    )
+    result = eg.run(small_graph, method__keep="500kB", observer=observer, epochs=1, device="cpu")
     assert result.config.method.name == "auto"
     assert opened == ["task"] * 3
     config = RunConfig.of({"dataset": SYNTHETIC, "method": "finetune"})

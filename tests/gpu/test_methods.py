@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.methods import load_learner, methods
-from evergraph.nn import RandomFeatures, backbones
+from evergraph.nn import RandomFeatures, ViewFeatures, backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
-# Methods whose default size would only make the tests slow.
-SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 128}}
+# Methods whose default size would only make the tests slow: a smaller backbone.
+SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFeatures, width=64)}
 # Samplers that look at the model, or break ties by chance: a GPU draws other numbers than a CPU.
 DRAWN = ("embedding-coverage", "influence")
 REFRESHED = ("tem", "analytic", "auto", "slda")
@@ -38,9 +39,8 @@ def make(
     trainer = Trainer(epochs=epochs, batch_size=batch_size, device=device)
     if "backbone" not in options:
         options["backbone"] = backbones.make(methods.resolve(name).default_backbone, dropout=0.0)
-    if name == "analytic":
-        options["backbone"] = RandomFeatures(width=128)
-    options = SMALL.get(name, {}) | options
+    if name in SMALL:
+        options["backbone"] = SMALL[name]()
     return methods.make(name, trainer=trainer, generator=seeded(seed, "learner"), **options)
 
 

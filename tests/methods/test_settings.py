@@ -15,8 +15,6 @@ LEAST = [
     ("a-gem", "sample", 1, 0),
     ("analytic", "rank", 1, 0),
     ("analytic", "regularisation", 0.0, -0.01),
-    ("auto", "lead", 0.0, -0.01),
-    ("auto", "patience", 1, 0),
     ("auto", "probes", 1, 0),
     ("ewc", "decay", 0.0, -0.01),
     ("ewc", "probes", 1, 0),
@@ -42,11 +40,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "refresh": "none",
     },
     "auto": {
-        "candidates": (
-            "analytic:2", "analytic:4", "analytic:6", "analytic:2+4", "analytic:0+2", "tem:2",
-            "tem:4", "tem:0+2",
-        ),
-        "width": 8192, "budget": 1000, "probes": 100, "lead": 0.02, "patience": 3,
+        "keep": None, "probes": 100, "fusing": "fitted", "weights": "class-sizes", "ledger": False,
         "refresh": "none",
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},

@@ -305,9 +305,9 @@ def test_embeddings_are_computed_once_a_graph(
     assert isinstance(learner, TEM)
     assert isinstance(learner.backbone, PDGNN)
     topology = learner.backbone.topology
-    encode = topology.encode
+    smooth = topology.smooth
     encoded: list[Graph] = []
-    monkeypatch.setattr(topology, "encode", lambda graph: (encoded.append(graph), encode(graph))[1])
+    monkeypatch.setattr(topology, "smooth", lambda graph: (encoded.append(graph), smooth(graph))[1])
     learned(learner, small_graph)
     assert len(encoded) == 3  # one for each task's graph, over 30 epochs and 6 exams
 

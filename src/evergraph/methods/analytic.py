@@ -336,4 +336,3 @@ class Analytic(WholeTaskLearner):
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
         self._solved = True
-
