@@ -15,7 +15,7 @@ import torch
 
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import AnalyticHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 
 BEGUN = b"begun"
@@ -25,7 +25,7 @@ FEATURES = 8
 
 def make() -> OnlineLearner:
     """Return a small learner that has seen nothing."""
-    return OnlineLearner(head=AnalyticHead(width=64))
+    return OnlineLearner(head=FusedHead(width=64))
 
 
 def delta(number: int) -> Delta:

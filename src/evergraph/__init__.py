@@ -126,7 +126,7 @@ if TYPE_CHECKING:
         SimpleConvolution,
     )
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
-    from evergraph.online.heads import AnalyticHead, MethodHead, OnlineHead, ReplayHead
+    from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, OnlineHead, ReplayHead
     from evergraph.streams import Exam, GraphStream, Task
     from evergraph.topology import (
         APPNP,
@@ -276,6 +276,7 @@ _HOMES = {
     ),
     "online.heads": (
         "AnalyticHead",
+        "FusedHead",
         "MethodHead",
         "OnlineHead",
         "ReplayHead",
@@ -354,6 +355,7 @@ __all__ = [
     "Exam",
     "Finetune",
     "FullSubgraph",
+    "FusedHead",
     "GradientMatchingSampler",
     "Graph",
     "GraphSAGE",

@@ -43,7 +43,8 @@ def test_numpy_in_numpy_out():
     assert isinstance(probabilities, np.ndarray)
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
     assert model.classes_[probabilities.argmax(1)].tolist() == ["x", "y"]
-    np.testing.assert_allclose(model.embed(["a"]), [[0.5**0.5, 0.5**0.5, 0, 0]], rtol=1e-6)
+    far = [0.5**0.5, 0.5**0.5, 0, 0]  # beside its own features
+    np.testing.assert_allclose(model.embed(["a"]), [[1, 0, 0, 0, *far]], rtol=1e-6)
 
 
 def test_pandas_in_pandas_out():
@@ -59,7 +60,7 @@ def test_pandas_in_pandas_out():
     table = model.predict_proba(asked)
     assert list(table.columns) == [1, 2]
     assert list(table.index) == ["first", "second"]
-    assert model.embed(asked).shape == (2, 4)
+    assert model.embed(asked).shape == (2, 8)
     assert model.classes_.dtype == np.int64
 
 
@@ -101,7 +102,7 @@ def test_what_was_given_is_not_kept():
     x = X.copy()
     model = small().partial_fit(["a", "b"], x[:2], ["x", "y"])
     x[:] = 9
-    np.testing.assert_array_equal(model.embed(["a", "b"]), X[:2])
+    np.testing.assert_array_equal(model.embed(["a", "b"]), np.tile(X[:2], 2))
 
 
 def test_labels_that_come_later():
@@ -325,7 +326,7 @@ def test_a_label_that_is_missing(none):
 def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> None:
     with LearnerFolder.of(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
         made = folder.learner.parameters
-    assert (made["head"]["name"], made["head"]["width"], made["seed"]) == ("analytic", 8, 3)
+    assert (made["head"]["name"], made["head"]["width"], made["seed"]) == ("auto", 8, 3)
     with LearnerFolder.of(tmp_path / "f", {"seed": 3}) as folder:
         assert folder.learner.parameters == made
     with ContinualNodeClassifier.open(tmp_path / "f") as model:

@@ -19,13 +19,16 @@ from evergraph.online import ContinualNodeClassifier
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.heads import AnalyticHead, MethodHead, ReplayHead
+from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.prequential import Prequential
 from evergraph.topology import SGC
 
 LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (AnalyticHead, "regularisation", 0.0, -0.01),
+    (FusedHead, "codes", 1, 0),
+    (FusedHead, "regularisation", 0.0, -0.01),
+    (FusedHead, "width", 1, 0),
     (GrowingGraph, "num_features", 1, 0),
     (lambda **given: LiveEmbeddings(SGC(), **given), "num_features", 1, 0),
     (MethodHead, "epochs", 1, 0),
@@ -39,13 +42,14 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
 ]
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (AnalyticHead, {"width": 1024, "regularisation": 0.01, "activation": "relu"}),
+    (FusedHead, {"views": None, "width": 512, "regularisation": 0.01, "codes": 64}),
     (MethodHead, {"method": "joint", "backbone": None, "epochs": None}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),
     (ReplayHead, {"width": 256, "budget": 200, "epochs": 4, "lr": 0.005}),
     (
         ContinualNodeClassifier,
-        {"head": "analytic", "scaling": "unit", "undirected": True, "seed": 0},
+        {"head": "auto", "scaling": "unit", "undirected": True, "seed": 0},
     ),
     (
         LearnerFolder.open,
@@ -94,11 +98,39 @@ def test_folders_and_published_numbers_rest_on_these_defaults(
     assert {name: parameters[name].default for name in expected} == expected
 
 
-def test_a_learner_is_made_of_two_hops_and_a_closed_form_unless_told() -> None:
+def test_a_learner_is_the_live_form_of_auto_unless_told() -> None:
     learner = OnlineLearner()
-    assert learner.parameters["topology"]["name"] == "sgc"
-    assert (learner.topology.hops, learner.topology.self_loops) == (2, True)
-    assert learner.head.name == "analytic"
+    assert learner.parameters["topology"] == {
+        "name": "mixhop", "hops": 2, "self_loops": True, "keep": [0, 2], "unit": True,
+    }  # fmt: skip
+    assert learner.head.name == "auto"
+
+
+@pytest.mark.parametrize("head", ["analytic", "replay", "method"])
+def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head: str, tmp_path: Path) -> None:
+    with ContinualNodeClassifier.open(tmp_path / head, head=head) as model:
+        made = model.learner_
+    for learner in (made, ContinualNodeClassifier(head=head).learner_):
+        assert learner.parameters["topology"] == {"name": "sgc", "hops": 2, "self_loops": True}
+
+
+def test_a_folder_of_the_head_that_was_the_default_still_opens(tmp_path: Path) -> None:
+    given = {"topology": "sgc", "head": "analytic", "width": 16}
+    with ContinualNodeClassifier.open(tmp_path / "old", **given) as model:
+        model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
+    for again in ({}, {"width": 16}, given):
+        with ContinualNodeClassifier.open(tmp_path / "old", **again) as model:
+            assert (model.head, model.topology.name, model.width) == ("analytic", "sgc", 16)
+            assert model.predict(["a"]).tolist() == ["x"]
+    with pytest.raises(ConfigurationError, match="width"):
+        ContinualNodeClassifier.open(tmp_path / "old", width=17)
+
+
+@pytest.mark.parametrize(("hops", "kept"), [(0, [0]), (1, [0, 1]), (3, [0, 3])])
+def test_with_other_hops_the_last_is_kept(hops: int, kept: list[int], tmp_path: Path) -> None:
+    with LearnerFolder.of(tmp_path / "new", {"topology": {"hops": hops}}) as folder:
+        topology = folder.learner.parameters["topology"]
+    assert (topology["name"], topology["hops"], topology["keep"]) == ("mixhop", hops, kept)
 
 
 def test_a_classifier_hands_all_its_settings_on() -> None:

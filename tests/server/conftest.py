@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import AnalyticHead
+from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
@@ -36,7 +36,7 @@ Serve = Callable[..., TestClient]
 
 
 def make() -> OnlineLearner:
-    return OnlineLearner(head=AnalyticHead(width=32))
+    return OnlineLearner(head=FusedHead(width=32))
 
 
 def taken(client: TestClient, **headers: str) -> str:

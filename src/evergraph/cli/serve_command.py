@@ -24,9 +24,11 @@ def serve_command(
         help="Lines 'read TOKEN' or 'write TOKEN'; needed to listen beyond this machine "
         "(default: none).",
     ),
-    topology: str | None = typer.Option(None, help="f_topo if the folder is new (default: sgc)."),
+    topology: str | None = typer.Option(
+        None, help="f_topo if the folder is new (default: the head's own)."
+    ),
     hops: int | None = typer.Option(None, help="L, if the folder is new (default: 2)."),
-    head: str | None = typer.Option(None, help="Head if the folder is new (default: analytic)."),
+    head: str | None = typer.Option(None, help="Head if the folder is new (default: auto)."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="If the folder is new, such as head.width=2048."
     ),

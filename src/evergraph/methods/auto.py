@@ -280,7 +280,11 @@ class Auto(WholeTaskLearner):
         if not bool(met.all()):
             allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
         fitted = fused_weights(scores[few][:, :, views], labels, allowed=allowed)
-        return fitted if self.fusing != "shares" else SHARPNESS * fitted / fitted.sum().clamp_min(1e-12)
+        return (
+            fitted
+            if self.fusing != "shares"
+            else SHARPNESS * fitted / fitted.sum().clamp_min(1e-12)
+        )
 
     def _met(self) -> Tensor:
         """Return which classes have a node left: of a forgotten one nothing is said.  [classes]"""

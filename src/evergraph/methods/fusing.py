@@ -19,6 +19,7 @@ def fused_weights(
     labels: Tensor,
     *,
     allowed: Tensor | None = None,
+    near: Tensor | None = None,
 ) -> Tensor:
     """Return the weights a ≥ 0 of heads whose mixture explains held-back nodes best.
 
@@ -30,7 +31,8 @@ def fused_weights(
     and classes; it is found by Newton's method with projection. a_0 = ``SHARPNESS`` / heads.
 
     scores: [n, classes, heads]; labels: int64 [n]; allowed: which classes a node may be given, bool
-    [n, classes], all unless given; -> float64 [heads]
+    [n, classes], all unless given; near: weights to look from first, such as those of yesterday,
+    which saves steps; -> float64 [heads]
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
@@ -42,7 +44,7 @@ def fused_weights(
     if not len(labels):
         return start
     problem = _Problem(scores.double(), labels.to(scores.device), allowed, start)
-    weights = start
+    weights = start if near is None else near.to(start)
     for _ in range(STEPS):
         step = problem.step(weights)
         weights = weights + step

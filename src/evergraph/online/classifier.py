@@ -45,9 +45,12 @@ class ContinualNodeClassifier(Part, Closing):
     new nodes at any time. Answers have the type of the question: NumPy, pandas or torch.
 
     Args:
-        topology: the f_topo, as a name or an object; ``SGC`` over 2 hops by default.
-        head: what learns from embeddings, by name: ``analytic``, ``replay`` or ``method``.
-        width: how many random features or hidden units the head has; by default its own choice.
+        topology: the f_topo, as a name or an object; by default the head's own choice: features
+            beside those two hops away for ``auto``, ``SGC`` over 2 hops for others.
+        head: what learns from embeddings, by name: ``auto``, ``analytic``, ``replay`` or
+            ``method``.
+        width: how many random features (of a view) or hidden units the head has; by default its
+            own choice.
         head_options: other parameters of the head, by name.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         undirected: whether every edge runs both ways.
@@ -67,7 +70,7 @@ class ContinualNodeClassifier(Part, Closing):
         self,
         *,
         topology: TopologyEncoder | str | None = None,
-        head: str = "analytic",
+        head: str = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
         scaling: Scaling = "unit",
@@ -90,14 +93,14 @@ class ContinualNodeClassifier(Part, Closing):
         """Open the classifier that lives in a folder, or begin one there.
 
         Every delta is on the disk before a call returns. A folder that is there already needs no
-        parameters; where some are given, all must be as the folder's.
+        parameters; those that are given must be as the folder's.
 
         readonly: ask only; another process may be writing, see ``refresh``.
         """
         from evergraph.online.folder.learner_folder import LearnerFolder
 
         model = cls(**parameters)
-        given = model._made().parameters if parameters else None
+        given = _as_given(model._made().parameters, parameters)
         model._kept = LearnerFolder.of(path, given, readonly=readonly)
         model._describe(model.learner_)
         return model
@@ -242,6 +245,24 @@ class ContinualNodeClassifier(Part, Closing):
         """Close the folder, if there is one; another process may open it then."""
         if self._kept is not None:
             self._kept.close()
+
+
+def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of what a learner is made with only what parameters of the classifier have said.
+
+    >>> made = {"topology": {"name": "sgc"}, "head": {"name": "auto", "width": 8}, "seed": 3}
+    >>> _as_given(made, {"width": 8, "seed": 3})
+    {'head': {'width': 8}, 'seed': 3}
+    """
+    said = {key: made[key] for key in parameters if key in made and key != "head"}
+    options = {*(parameters.get("head_options") or ())}
+    options |= {"width"} if parameters.get("width") is not None else set()
+    options |= {"name"} if "head" in parameters else set()
+    head = {key: value for key, value in made["head"].items() if key in options}
+    given = {"head": head} | said if head else said
+    if parameters.get("topology") is None:
+        given.pop("topology", None)
+    return given
 
 
 def _pairs(nodes: list[NodeId], labels: list[Label | None]) -> list[tuple[NodeId, Label]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,14 +22,17 @@ class Voice:
     Attributes:
         node: its id.
         label: its class, if known.
-        weight: w_u, how much of its features flows into the embedding before it is scaled.
+        weight: w_u, how much of its features flows into the embedding before it is scaled; summed
+            over hops where these are kept apart.
         says: what it adds to the score of each class asked for.
+        by_label: how much of that it adds by its label; nothing where the head sees no labels.
     """
 
     node: NodeId
     label: Label | None
     weight: float
     says: tuple[float, ...]
+    by_label: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,11 @@ class Explanation:
 
     Where f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,
     s_c(e) = g_c·e + b_c with slopes g_c that hold around e, so node u adds w_u g_c·x_u / ‖...‖,
-    exactly. b_c, ``rest``, is 0 for head ``analytic``.
+    exactly. b_c, ``rest``, is 0 for heads ``analytic`` and ``auto`` but for rounding.
+
+    Where hops are kept apart, each is such a sum with slopes and a length of its own, and so are
+    the class codes near and far that ``auto`` sees: Σ_u n_u c_u / ‖...‖ with c_u the code of u's
+    label. What u adds by its features in all hops and by its label is added up.
 
     Attributes:
         node: its id.
@@ -100,29 +108,82 @@ def explain(
         scores=_numbers(scores[best]),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = knowledge.embeddings.weights(knowledge.graph, position)
+    flows = None if slopes is None else _flows(knowledge, position)
     if slopes is None or flows is None:
         return plain
-    unit = knowledge.embeddings.scaling == "unit"
-    spoken = said(flows[1], knowledge.graph.features[flows[0]], slopes[best], unit=unit)
-    order = spoken.abs().amax(1).argsort(descending=True, stable=True)
+    heard = _heard(flows, slopes[best])
+    order = heard.says.abs().amax(1).argsort(descending=True, stable=True)
     loud, silent = order[:limit], order[limit:]
+    coded = knowledge.codes is not None
     return Explanation(
         **vars(plain)
         | {
             "voices": tuple(
                 Voice(
-                    ids.at(int(flows[0][row])),
-                    _label(knowledge, int(flows[0][row])),
-                    float(flows[1][row]),
-                    _numbers(spoken[row]),
+                    ids.at(int(heard.nodes[row])),
+                    _label(knowledge, int(heard.nodes[row])),
+                    float(heard.weights[row]),
+                    _numbers(heard.says[row]),
+                    _numbers(heard.by_label[row]) if coded else (),
                 )
                 for row in loud
             ),
-            "others": _numbers(spoken[silent].sum(0)),
-            "rest": _numbers(scores[best] - spoken.sum(0)),
+            "others": _numbers(heard.says[silent].sum(0)),
+            "rest": _numbers(scores[best] - heard.says.sum(0)),
         }
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Flow:
+    """A part of a vector as a sum over nodes: positions, weights, rows, whether it is scaled."""
+
+    nodes: Tensor
+    weights: Tensor
+    rows: Tensor
+    unit: bool
+    of_labels: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Heard:
+    nodes: Tensor  # [n]
+    weights: Tensor  # [n]
+    says: Tensor  # [n, classes]
+    by_label: Tensor  # [n, classes]
+
+
+def _flows(knowledge: Knowledge, node: int) -> list[_Flow] | None:
+    """Return the parts of a node's vector in order, or None where one is no such sum."""
+    graph, embeddings = knowledge.graph, knowledge.embeddings
+    hops = embeddings.flows(graph, node)
+    if hops is None:
+        return None
+    unit = embeddings.scaling == "unit"
+    flows = [_Flow(nodes, weights, graph.features[nodes], unit) for nodes, weights in hops]
+    codes = knowledge.codes
+    if codes is not None:
+        coded = codes.flows(graph, node)
+        flows += [_Flow(nodes, w, codes.shown(nodes), True, True) for nodes, w in coded]
+    return flows
+
+
+def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:
+    """Add up what each node says in all parts.  slopes: [classes, dims]"""
+    nodes, places = torch.cat([flow.nodes for flow in flows]).unique(return_inverse=True)
+    weights = torch.zeros(len(nodes), dtype=torch.float64)
+    says = torch.zeros(len(nodes), len(slopes))
+    by_label = torch.zeros_like(says)
+    parts = slopes.split([flow.rows.shape[1] for flow in flows], dim=1)
+    met = places.split([len(flow.nodes) for flow in flows])
+    for flow, part, rows in zip(flows, parts, met, strict=True):
+        spoken = said(flow.weights, flow.rows, part, unit=flow.unit)
+        says[rows] += spoken
+        if flow.of_labels:
+            by_label[rows] += spoken
+        else:
+            weights[rows] += flow.weights
+    return _Heard(nodes, weights, says, by_label)
 
 
 def _label(knowledge: Knowledge, position: int) -> Label | None:

@@ -1,8 +1,10 @@
-"""Which nodes have a known class."""
+"""A growing graph, what is known of its nodes, and a head that follows both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +12,15 @@ from torch import Tensor
 
 from evergraph.core.predictions import likeliest
 from evergraph.graphs import UNLABELLED
-from evergraph.online.delta import Label
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.earlier import Earlier
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
+from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.training.learner import part_of
 
@@ -46,6 +51,11 @@ class NodeLabels:
         """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
         return self._numbers.tensor[positions]
 
+    @property
+    def every(self) -> Tensor:
+        """The classes of all positions.  int64 [positions], a view until there are more"""
+        return self._numbers.tensor
+
     def put(self, positions: Tensor, labels: Tensor) -> None:
         """Set the classes of some nodes, each named once; ``UNLABELLED`` takes one away."""
         if not len(positions):
@@ -70,55 +80,116 @@ class NodeLabels:
         self.counts_ = state["counts"]
 
 
-class Knowledge:
-    """A growing graph whose embeddings and head follow it.
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """What a delta has done to vectors.
 
-    Nodes are positions here. Each step leaves the head with the vectors that nodes have now, so
-    that it may be told of them again.
+    Attributes:
+        nodes: whose vectors are others now, or were computed anew; those that went among them.
+            int64 [n], ascending
+        vectors: what they are, zeros of those that went.  float32 [n, dims]
+        recomputed: how many embeddings were computed anew.
+    """
+
+    nodes: Tensor
+    vectors: Tensor
+    recomputed: int
+
+
+class Knowledge:
+    """A growing graph whose embeddings, class codes and head follow it.
+
+    Nodes are positions here. A node's vector is its embedding and, for heads that look at them,
+    the class codes around it. Within a delta a node may move more than once, be labelled and
+    forgotten; the head is told once, when the delta ``settles``: where a node was when the head
+    last heard of it, and where it is.
+
+    Heads that are weighed (``OnlineHead.holds_back``) do not learn from the nodes held back, and
+    their labels are in no class code.
 
     Args:
         graph: the graph.
         embeddings: of its nodes.
         head: has begun.
+        seed: of class codes.
     """
 
-    def __init__(self, graph: GrowingGraph, embeddings: LiveEmbeddings, head: OnlineHead) -> None:
+    def __init__(
+        self, graph: GrowingGraph, embeddings: LiveEmbeddings, head: OnlineHead, *, seed: int = 0
+    ) -> None:
         self.graph = graph
         self.embeddings = embeddings
         self.head = head
         self.labels = NodeLabels()
         self.classes = IdTable()
+        self.codes = LiveCodes(width=head.code_width, seed=seed) if head.code_width else None
+        self.held = HeldBack() if head.holds_back else None
+        self._learned = NodeLabels()  # with which classes the head has learned nodes
+        self._places = Earlier(embeddings.dims), Earlier(self.codes.dims if self.codes else 0)
+        self._touched: list[Tensor] = []
+        self._recomputed = 0
 
     @property
     def nbytes(self) -> int:
-        """How many bytes graph, embeddings and head take."""
-        return self.graph.nbytes + self.embeddings.nbytes + self.head.nbytes
+        """How many bytes graph, embeddings, codes and head take."""
+        parts = (self.graph, self.embeddings, self.codes, self.held, self.head)
+        return sum(part.nbytes for part in parts if part is not None)
 
-    def grow(self, features: Tensor, edges: Tensor) -> EmbeddingUpdate:
-        """Add nodes and edges.  features: [new, d]; edges: positions, int64 [2, edges]"""
-        self.labels.extend(len(features))
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
+        vectors = self.embeddings.of(nodes)
+        return vectors if self.codes is None else torch.cat([vectors, self.codes.of(nodes)], dim=1)
+
+    def grow(self, ids: Sequence[NodeId], features: Tensor, edges: Tensor) -> None:
+        """Add nodes and edges.
+
+        ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges]
+        """
+        for labels in (self.labels, self._learned):
+            labels.extend(len(features))
+        if self.held is not None:
+            self.held.extend(ids)
         rows = features.reshape(len(features), self.graph.num_features)
-        return self._followed(self.graph.add(rows, edges))
+        self._follow(self.graph.add(rows, edges))
 
-    def _followed(self, change: GraphChange) -> EmbeddingUpdate:
-        """Follow a change of the graph with embeddings and with what was learned from them."""
-        moved = self.embeddings.update(self.graph, change)
-        labels = self.labels.of(moved.nodes)
-        # Some of what is computed anew comes out the same.
-        rows = (labels != UNLABELLED) & (moved.before != moved.after).any(1)
-        self.head.move(moved.nodes[rows], moved.before[rows], moved.after[rows], labels[rows])
+    def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
+        """Follow a change of the graph, and of labels, with embeddings and codes."""
+        self._touched.append(change.removed)
+        self._note(0, self.embeddings.update(self.graph, change))
+        self._recomputed += len(self._touched[-1])
+        self._recode(change, relabelled)
         self._show()
-        return moved
+
+    def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
+        if self.codes is not None:
+            nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
+            moved = self.codes.update(self.graph, change, nodes, self._to_learn(nodes))
+            self._note(1, moved)
+
+    def _note(self, which: int, moved: EmbeddingUpdate) -> None:
+        """Remember what moved, and of learned nodes from where."""
+        self._touched.append(moved.nodes)
+        learned = self._learned.of(moved.nodes) != UNLABELLED
+        self._places[which].note(moved.nodes[learned], moved.before[learned])
 
     def _show(self) -> None:
         if self.head.needs_graph:
             self.head.see(*self.graph.to_graph())
+
+    def _to_learn(self, nodes: Tensor) -> Tensor:
+        """Return the classes of nodes as the head is to learn them: none of those held back."""
+        labels = self.labels.of(nodes)
+        if self.held is None:
+            return labels
+        return labels.masked_fill(self.held.mask(nodes), UNLABELLED)
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""
         for label in labels:
             if label not in self.classes:
                 self.classes.add([label])
+                if self.codes is not None:
+                    self.codes.name([label])
         self.head.grow(len(self.classes))
         return self.classes.positions(labels)
 
@@ -127,8 +198,7 @@ class Knowledge:
         met = self.met
         if not len(nodes) or not bool(met.any()):
             return None
-        vectors = self.embeddings.of(nodes)
-        scores = class_scores(self.head.scorer(), met, nodes, vectors)
+        scores = class_scores(self.head.scorer(), met, nodes, self.of(nodes))
         return likeliest(scores)[0].flatten()
 
     @property
@@ -140,31 +210,97 @@ class Knowledge:
 
     def learn(self, nodes: Tensor, labels: Tensor) -> None:
         """Learn classes; a node that has another already is forgotten with that one first."""
-        old, vectors = self.labels.of(nodes), self.embeddings.of(nodes)
-        other = old != labels
-        changed = other & (old != UNLABELLED)
-        self.head.forget(nodes[changed], vectors[changed], old[changed])
-        self.head.learn(nodes[other], vectors[other], labels[other])
-        self.labels.put(nodes, labels)
+        other = self.labels.of(nodes) != labels
+        relabelled = self._relabel(nodes[other], labels[other])
+        if len(relabelled):
+            self._recode(GraphChange(), relabelled)
 
-    def forget(self, nodes: Tensor) -> EmbeddingUpdate:
-        """Take nodes out of what was learned, and then out of the graph."""
-        labels = self.labels.of(nodes)
-        known = labels != UNLABELLED
-        self.head.forget(nodes[known], self.embeddings.of(nodes[known]), labels[known])
-        self.labels.put(nodes, torch.full_like(nodes, UNLABELLED))
-        return self._followed(self.graph.remove(nodes))
+    def _relabel(self, nodes: Tensor, labels: Tensor) -> Tensor:
+        """Set classes; return whom the head is to learn with another class, or no longer."""
+        moved = nodes
+        if self.held is not None:
+            moved = torch.cat([nodes, self.held.change(nodes, self.labels.of(nodes), labels)])
+        self.labels.put(nodes, labels)
+        self._touched.append(moved)
+        distinct: Tensor = moved.unique()
+        return distinct
+
+    def forget(self, nodes: Tensor) -> None:
+        """Take nodes out of what was learned, and out of the graph."""
+        # As they are now, unless they have moved before: the graph will know nothing of them.
+        learned = nodes[self._learned.of(nodes) != UNLABELLED]
+        self._places[0].note(learned, self.embeddings.of(learned))
+        if self.codes is not None:
+            self._places[1].note(learned, self.codes.of(learned))
+        relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
+        if self.held is not None:
+            self.held.wipe(nodes)
+        self._follow(self.graph.remove(nodes), relabelled)
+
+    def settle(self) -> Settled:
+        """Tell the head all that has changed since it last settled."""
+        nodes = torch.cat([torch.empty(0, dtype=torch.int64), *self._touched]).unique()
+        vectors = self.of(nodes)
+        self._teach(nodes, vectors)
+        if self.held is not None:
+            held = self.held.nodes
+            self.head.weigh(self.of(held), self.labels.of(held))
+        self.head.settle()
+        done = Settled(nodes, vectors, self._recomputed)
+        for places in self._places:
+            places.clear()
+        self._touched, self._recomputed = [], 0
+        return done
+
+    def _teach(self, nodes: Tensor, vectors: Tensor) -> None:
+        old, new = self._learned.of(nodes), self._to_learn(nodes)
+        before = self._before(nodes, vectors, old != UNLABELLED)
+        gone = (old != new) & (old != UNLABELLED)
+        self.head.forget(nodes[gone], before[gone], old[gone])
+        # Some of what is computed anew comes out the same.
+        stay = (old == new) & (old != UNLABELLED)
+        stay[stay.clone()] = (before[stay] != vectors[stay]).any(1)
+        self.head.move(nodes[stay], before[stay], vectors[stay], old[stay])
+        come = (old != new) & (new != UNLABELLED)
+        self.head.learn(nodes[come], vectors[come], new[come])
+        self._learned.put(nodes, new)
+
+    def _before(self, nodes: Tensor, vectors: Tensor, learned: Tensor) -> Tensor:
+        """Return the vectors that the head has learned nodes with; of others, what they are."""
+        if not bool(learned.any()):
+            return vectors
+        dims = self.embeddings.dims
+        found = [
+            places.of(nodes, part)
+            for places, part in zip(self._places, vectors.tensor_split([dims], dim=1), strict=True)
+        ]
+        return torch.cat(found, dim=1)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, by name."""
-        parts = {name: getattr(self, name).state() for name in _PARTS}
+        parts = {name: part.state() for name, part in self._parts().items()}
         return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
-        for name in _PARTS:
-            getattr(self, name).restore(part_of(state, f"{name}."))
+        labels = part_of(state, "labels.")
+        for name, part in self._parts().items():
+            kept = part_of(state, f"{name}.")
+            if isinstance(part, HeldBack):
+                part.restore(kept, labels["numbers"])
+            else:
+                part.restore(kept)
+        every = torch.arange(self.graph.num_nodes)
+        learned = self._to_learn(every)
+        if self.codes is not None:
+            self.codes.name(list(self.classes))
+            self.codes.show(every, learned)
+        self._learned = NodeLabels()
+        self._learned.extend(len(every))
+        self._learned.put(every, learned)
         self._show()
 
-
-_PARTS = ("graph", "embeddings", "head", "labels", "classes")
+    def _parts(self) -> dict[str, Any]:
+        """Return what keeps a state of its own, by name."""
+        names = ("graph", "embeddings", "codes", "held", "head", "labels", "classes")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -21,15 +21,15 @@ from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
-from evergraph.online.heads import AnalyticHead, OnlineHead, heads
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.heads import FusedHead, OnlineHead, heads
 from evergraph.online.identifiers import IdTable
-from evergraph.online.knowledge import Knowledge
+from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.prequential import Prequential
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
-from evergraph.topology import SGC, TopologyEncoder, topologies
+from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
 
@@ -71,14 +71,14 @@ class OnlineLearner:
     ``LearnerView``.
 
     Args:
-        topology: the f_topo; ``SGC`` over 2 hops unless given.
-        head: what learns from embeddings; ``AnalyticHead`` unless given. It belongs to this
-            learner from then on.
+        topology: the f_topo; the head's own choice unless given.
+        head: what learns from embeddings; ``FusedHead``, the live form of ``auto``, unless given.
+            It belongs to this learner from then on.
         scaling: of embeddings, ``unit`` or ``none``.
         undirected: whether every edge runs both ways.
         seed: of all that the head draws.
 
-    >>> learner = OnlineLearner(head=AnalyticHead(width=64))
+    >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
     ...                     edges=(("a", "c"),)))
     DeltaResult(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0)
@@ -97,8 +97,8 @@ class OnlineLearner:
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_integer("seed", seed, least=0)
-        self.topology = topology if topology is not None else SGC()
-        self.head = head if head is not None else AnalyticHead()
+        self.head = head if head is not None else FusedHead()
+        self.topology = topology if topology is not None else self.head.default_topology()
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed
@@ -157,7 +157,7 @@ class OnlineLearner:
                 self._knowledge = self._begun(checked.features.shape[1])
                 self._share()
             if self._knowledge is None:  # a delta of nothing, before the first node
-                return self._done(checked, [], None, torch.empty(0, dtype=torch.int64))
+                return self._done(checked, None, None, torch.empty(0, dtype=torch.int64))
             return self._apply(checked, self._knowledge)
 
     def _begun(self, num_features: int) -> Knowledge:
@@ -168,26 +168,24 @@ class OnlineLearner:
         self.head.begin(
             live.dims, topology=self.topology, scaling=self.scaling, generator=generator
         )
-        return Knowledge(graph, live, self.head)
+        return Knowledge(graph, live, self.head, seed=self.seed)
 
     def _apply(self, delta: CheckedDelta, knowledge: Knowledge) -> DeltaResult:
-        moved = []
         if len(delta.nodes) or len(delta.edges):
-            moved.append(knowledge.grow(delta.features, delta.ends))
+            knowledge.grow(delta.nodes, delta.features, delta.ends)
         nodes, names = _named(delta)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
         guesses = knowledge.guess(nodes[unknown])
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
-            moved.append(knowledge.forget(delta.gone))
-        self.head.settle()
-        return self._done(delta, moved, guesses, labels[unknown])
+            knowledge.forget(delta.gone)
+        return self._done(delta, knowledge.settle(), guesses, labels[unknown])
 
     def _done(
         self,
         delta: CheckedDelta,
-        moved: Sequence[EmbeddingUpdate],
+        settled: Settled | None,
         guesses: Tensor | None,
         labels: Tensor,
     ) -> DeltaResult:
@@ -203,15 +201,12 @@ class OnlineLearner:
                 self._prequential.count(self._seq, len(self._ids), known, guesses, labels)
             return self._page()
 
-        rows = [(part.nodes, part.after) for part in moved]
-        if len(delta.forgotten):
-            rows.append((delta.gone, torch.zeros(len(delta.gone), moved[-1].after.shape[1])))
-        self._view.turn(write, rows)
+        self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
         return DeltaResult(
             seq=self._seq,
             new_nodes=len(delta.nodes),
             classes=self.status().classes,
-            recomputed=sum(len(part.nodes) for part in moved),
+            recomputed=0 if settled is None else settled.recomputed,
             predicted=0 if guesses is None else len(guesses),
             right=right,
         )
@@ -220,13 +215,14 @@ class OnlineLearner:
         knowledge = self._knowledge
         if knowledge is None:
             nothing = torch.zeros(0, dtype=torch.bool)
-            return Page(self._status(), (), nothing, None, None)
+            return Page(self._status(), (), nothing, None, None, 0)
         return Page(
             self._status(),
             tuple(knowledge.classes),
             knowledge.met,
             self.head.scorer(),
-            knowledge.embeddings.of,
+            knowledge.of,
+            knowledge.embeddings.dims,
         )
 
     def _status(self) -> Status:
@@ -256,7 +252,7 @@ class OnlineLearner:
         """Give the view a copy of all embeddings, if somebody reads it and there are any."""
         if self._sharing and self._knowledge is not None:
             everything = torch.arange(self._knowledge.graph.num_nodes)
-            self._view.share(self._knowledge.embeddings.of(everything))
+            self._view.share(self._knowledge.of(everything))
 
     def predict(self, ids: Sequence[NodeId]) -> list[Label]:
         """Return the most likely class of each node."""

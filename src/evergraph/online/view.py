@@ -106,15 +106,17 @@ class Page:
         status: numbers.
         classes: the user's names of all classes, in order of arrival.
         met: which of them have nodes.  bool [classes]
-        scorer: scores of embeddings; None before the first node.
-        embeddings: looks embeddings up where the view keeps no copy; None before the first node.
+        scorer: scores of vectors; None before the first node.
+        vectors: looks vectors up where the view keeps no copy; None before the first node.
+        dims: of an embedding, which is what a vector begins with.
     """
 
     status: Status
     classes: tuple[Label, ...]
     met: Tensor
     scorer: Scorer | None
-    embeddings: Callable[[Tensor], Tensor] | None
+    vectors: Callable[[Tensor], Tensor] | None
+    dims: int
 
     def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
@@ -184,7 +186,8 @@ class LearnerView:
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
-        return self.taken(ids)[2]
+        page, _, vectors = self.taken(ids)
+        return vectors[:, : page.dims]
 
     def predict(self, ids: Sequence[NodeId]) -> list[Label]:
         """Return the most likely class of each node."""
@@ -211,15 +214,15 @@ class LearnerView:
         return page.classes, page.scores(positions, vectors).softmax(1)
 
     def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
-        """Return the page, and where nodes are with their embeddings on it.  [n], [n, dims]"""
+        """Return the page, and where nodes are with their vectors on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         with self._lock:
             page, positions = self._page, self._ids.positions(ids)
             if self._copied is not None:
                 return page, positions, self._copied.tensor[positions]
-            if page.embeddings is not None:
-                return page, positions, page.embeddings(positions)
+            if page.vectors is not None:
+                return page, positions, page.vectors(positions)
             return page, positions, torch.zeros(0, 0)
 
     def history(self) -> History:

@@ -16,6 +16,8 @@ from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows
 
 FURTHEST = 2  # hops from which a node's own label can be taken out exactly
+# What is left of a node's own code, as a share of it, where rounding alone has left it.
+ROUNDING = 1e-5
 
 
 class ClassCodes(TopologyEncoder):
@@ -133,6 +135,25 @@ def _walks_home(graph: Graph) -> Tensor:
     if graph.undirected:
         return graph.degrees.float()
     return _there_and_back(smoother(graph.to("cpu"), self_loops=False, scheme="none").matrix, graph)
+
+
+def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:
+    """Return two hops of the codes without each node's own: N² C - diag(N²) C.
+
+    Where nothing but a node's own code comes back to it, rounding would leave a last digit of it,
+    which scaling to unit length would make a whole label again: there it is 0.
+
+    far: N² C, [n, width]; shares: the diagonal of N², [n]; codes: C, [n, width]
+
+    >>> others_alone(torch.tensor([[0.5000001, 0.], [0.5, 0.2]]), torch.tensor([0.5, 0.5]),
+    ...              torch.tensor([[1., 0.], [1., 0.]]))
+    tensor([[0.0000, 0.0000],
+            [0.0000, 0.2000]])
+    """
+    own = shares[:, None] * codes
+    others = far - own
+    there = others.abs().amax(1, keepdim=True) > ROUNDING * own.abs().amax(1, keepdim=True)
+    return others * there
 
 
 def own_share(graph: Graph) -> Tensor:

@@ -13,6 +13,7 @@ from evergraph.graphs import Graph
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.online.heads import AnalyticHead, MethodHead, OnlineHead, ReplayHead, heads
 from evergraph.topology import SGC
+from small_ridge import ridge
 
 DIMS = 4
 CORNERS = torch.eye(DIMS)
@@ -31,17 +32,6 @@ def analytic(width: int = 32) -> AnalyticHead:
     head = begun(AnalyticHead(width=width))
     assert isinstance(head, AnalyticHead)
     return head
-
-
-def ridge(features: torch.Tensor, labels: torch.Tensor, share: float) -> torch.Tensor:
-    """V, written down from the definition: scatter within classes pooled, every mean once."""
-    features = features.double()
-    classes = labels.unique().tolist()
-    means = torch.stack([features[labels == c].mean(0) for c in classes])
-    within = torch.cat([features[labels == c] - means[c] for c in classes])
-    matrix = len(classes) / len(labels) * within.t() @ within + means.t() @ means
-    matrix += share * matrix.diagonal().mean() * torch.eye(len(matrix))
-    return torch.linalg.solve(matrix, means.t()).float()
 
 
 def test_analytic_is_the_ridge_of_all_nodes():
@@ -237,5 +227,5 @@ def test_restored_heads_go_on_with_the_same_bits(name):
 
 
 def test_an_unknown_head_lists_the_known():
-    with pytest.raises(UnknownNameError, match="choose one of analytic, method, replay"):
+    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, method, replay"):
         heads.make("analitic")

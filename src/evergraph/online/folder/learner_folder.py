@@ -98,8 +98,9 @@ class LearnerFolder(Closing):
         """
         from evergraph.online.learner import OnlineLearner
 
-        known = OnlineLearner().parameters | (stored_parameters(Path(path)) or {})
-        make = partial(OnlineLearner.from_parameters, _merged(known, given or {}))
+        given, stored = given or {}, stored_parameters(Path(path))
+        known = _defaults(given) if stored is None else OnlineLearner().parameters | stored
+        make = partial(OnlineLearner.from_parameters, _merged(known, given))
         return cls.open(path, make=make, readonly=readonly)
 
     @property
@@ -180,6 +181,22 @@ class LearnerFolder(Closing):
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
+
+
+def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a new learner: the f_topo is the choice of the head that is given.
+
+    Where only another number of hops is given, the last of them is kept beside the features.
+    """
+    from evergraph.online.heads import heads
+    from evergraph.online.learner import OnlineLearner
+
+    name = given.get("head", {}).get("name")
+    known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
+    topology, asked = known["topology"], given.get("topology", {})
+    if "keep" in topology and "hops" in asked:
+        topology["keep"] = sorted({0, asked["hops"]})
+    return known
 
 
 def _merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,19 +18,29 @@ class HopStates:
 
     H_{l+1} of a node changes where H_l changed of the node or of one it gathers from; H_1 also
     where one it gathers from has another degree, which is in Â. So a change costs the degrees of
-    the nodes that feel it. H_0 is the graph's own features; H_L is not kept, as the embeddings are
-    made of it and it changes wherever they do. Where a hop smooths something else than its state,
-    that is kept as well.
+    the nodes that feel it. H_0 is the graph's own features, or ``inputs`` in their place; H_L is
+    not kept, as the embeddings are made of it and it changes wherever they do. Where a hop smooths
+    something else than its state, that is kept as well.
 
     Args:
         topology: the f_topo.
         smoother: Â of the graph.
-        num_features: how wide a node's features are.
+        num_features: how wide H_0 is.
+        inputs: H_0 of every position, kept up to date by whoever owns it; the graph's features
+            unless given.
     """
 
-    def __init__(self, topology: Stepwise, smoother: LiveSmoother, num_features: int) -> None:
+    def __init__(
+        self,
+        topology: Stepwise,
+        smoother: LiveSmoother,
+        num_features: int,
+        *,
+        inputs: GrowingArray | None = None,
+    ) -> None:
         self.topology = topology
         self.smoother = smoother
+        self._inputs = inputs
         self._states: list[GrowingArray] = []  # from hop 1 on
         self._messages: list[GrowingArray | None] = []  # from hop 0 on; None: the state itself
         self.dims = self._lay_out(torch.empty(0, num_features))
@@ -51,14 +61,19 @@ class HopStates:
         """How many bytes the hops take."""
         return sum(array.nbytes for array in self._arrays().values())
 
-    def update(self, graph: GrowingGraph, change: GraphChange) -> tuple[Tensor, Tensor]:
-        """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
+    def update(
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]
+
+        renewed: nodes that were there before and whose H_0 is another now.  int64 [renewed]
+        """
         for array in self._arrays().values():
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
-        if not len(change.new) + len(change.touched):
+        changed = change.new if renewed is None else torch.cat([change.new, renewed])
+        if not len(changed) + len(change.touched):
             return change.new, torch.empty(0, self.dims)
-        changed = change.new
         for hop in range(self.topology.hops):
             self._send(graph, changed, hop)
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
@@ -87,12 +102,13 @@ class HopStates:
         smoothed = self.smoother.product(graph, nodes, source)
         if type(self.topology).advance is Stepwise.advance:  # asks for nothing else
             return smoothed
-        return self.topology.advance(smoothed, state[nodes], graph.features[nodes], hop=hop)
+        inputs = self._state(graph, 0)
+        return self.topology.advance(smoothed, state[nodes], inputs[nodes], hop=hop)
 
     def _embed(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  [nodes, dims]"""
         hops = self.topology.hops
-        last = self._next(graph, nodes, hops - 1) if hops else graph.features[nodes]
+        last = self._next(graph, nodes, hops - 1) if hops else self._state(graph, 0)[nodes]
         if type(self.topology).assemble is Stepwise.assemble:  # asks for the last alone
             return last
         return self.topology.assemble(
@@ -101,7 +117,9 @@ class HopStates:
 
     def _state(self, graph: GrowingGraph, hop: int) -> Tensor:
         """Return H_hop of all positions."""
-        return self._states[hop - 1].tensor if hop else graph.features
+        if hop:
+            return self._states[hop - 1].tensor
+        return graph.features if self._inputs is None else self._inputs.tensor
 
     def _arrays(self) -> dict[str, GrowingArray]:
         named = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}

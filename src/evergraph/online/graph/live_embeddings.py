@@ -16,7 +16,7 @@ from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_smoother import LiveSmoother
-from evergraph.topology import Stepwise, TopologyEncoder
+from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.topology.stepwise import coefficients
 
@@ -183,6 +183,20 @@ class LiveEmbeddings:
         topology = self.topology
         powers = coefficients(topology) if isinstance(topology, Stepwise) else None
         return None if powers is None else contributions(graph, self._smoother, node, powers)
+
+    def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]] | None:
+        """Return ``weights`` of each part of an embedding that is of a length of its own.
+
+        Hops that are kept apart are such parts; None where the f_topo is no such sum.
+        """
+        topology = self.topology
+        if not isinstance(topology, MixHop):
+            found = self.weights(graph, node)
+            return None if found is None else [found]
+        if self.scaling == "unit" and not topology.unit:
+            return None  # all by one length
+        powers = [[0.0] * hop + [1.0] for hop in topology.kept]
+        return [contributions(graph, self._smoother, node, power) for power in powers]
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything kept, by name."""

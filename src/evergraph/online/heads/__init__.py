@@ -2,7 +2,8 @@
 
 from evergraph.online.heads.analytic import AnalyticHead
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.fused import FusedHead
 from evergraph.online.heads.method import MethodHead
 from evergraph.online.heads.replay import ReplayHead
 
-__all__ = ["AnalyticHead", "MethodHead", "OnlineHead", "ReplayHead", "Scorer", "heads"]
+__all__ = ["AnalyticHead", "FusedHead", "MethodHead", "OnlineHead", "ReplayHead", "Scorer", "heads"]

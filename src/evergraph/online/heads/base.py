@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.core.resolver import Resolver
 from evergraph.graphs import Graph
-from evergraph.topology import TopologyEncoder
+from evergraph.topology import SGC, TopologyEncoder
 
 
 class Scorer(ABC):
@@ -34,7 +34,7 @@ class Scorer(ABC):
 class OnlineHead(ABC):
     """Learns classes from embeddings, one delta at a time.
 
-    The calls of a delta: ``grow``, then ``move``, ``learn`` and ``forget`` as it has them, then
+    The calls of a delta: ``grow``, then ``forget``, ``move`` and ``learn`` as it has them, then
     ``settle``; ``scorer`` at any time after. Nodes are named by their positions in the graph. A
     node whose label changes is forgotten and learned. Vectors given to ``move`` and ``forget`` are
     those that were last learned or moved to, so a head may keep sums instead of nodes.
@@ -43,11 +43,25 @@ class OnlineHead(ABC):
         exact_forgetting: whether after ``forget`` nothing of a node is left.
         needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
             before it is asked and before it settles.
+        holds_back: whether some labelled nodes are kept from it to be weighed by, see ``weigh``.
     """
 
     name: ClassVar[str]
     exact_forgetting: ClassVar[bool] = False
     needs_graph: ClassVar[bool] = False
+    holds_back: ClassVar[bool] = False
+
+    def default_topology(self) -> TopologyEncoder:
+        """Return the f_topo whose embeddings it learns from unless another is given."""
+        return SGC()
+
+    @property
+    def code_width(self) -> int:
+        """How wide class codes are that stand beside each embedding, two hops; 0: there are none.
+
+        Known after ``begin``.
+        """
+        return 0
 
     @abstractmethod
     def begin(
@@ -78,6 +92,12 @@ class OnlineHead(ABC):
     @abstractmethod
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Let go of learned nodes."""
+
+    def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
+        """Look at the nodes held back, as they are now, right before it settles.
+
+        vectors: float32 [n, dims]; labels: int64 [n]
+        """
 
     def see(self, graph: Graph, positions: Tensor) -> None:  # noqa: B027  (few heads look)
         """Look at the graph; positions: which node each of its nodes is, ascending."""

@@ -1,0 +1,144 @@
+"""Class codes that follow a growing graph and its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.graphs import UNLABELLED
+from evergraph.online.delta import Label
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.hop_states import HopStates
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate, contributions
+from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.topology import MixHop
+from evergraph.topology.class_codes import class_codes, others_alone
+
+NEAR, FAR = 1, 2  # hops of N
+
+
+class LiveCodes:
+    """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
+
+    Row v of C is the code of v's class where v's label is shown, else 0. A label that is shown,
+    hidden or changed moves what lies within two hops, as new edges do; rows are computed anew from
+    the hop before, never corrected by differences (see ``HopStates``). The code of a class depends
+    on the seed and its name alone, not on when it came.
+
+    dims = 2 x width.
+
+    Args:
+        width: of a code.
+        seed: of the codes.
+
+    >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
+    >>> codes.name(["x"])
+    >>> pair = graph.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
+    >>> moved = codes.update(graph, pair, torch.tensor([0]), torch.tensor([0]))
+    >>> torch.allclose(codes.of(torch.tensor([1]))[0, :4], class_codes(["x"], width=4)[0])
+    True
+    >>> bool(codes.of(torch.tensor([0])).any())  # its own label it does not see
+    False
+    """
+
+    def __init__(self, *, width: int, seed: int = 0) -> None:
+        self.width = width
+        self.seed = seed
+        self.dims = FAR * width
+        self.smoother = LiveSmoother(self_loops=False)
+        self._table = GrowingArray(width)  # the code of every class
+        self._shown = GrowingArray(width)  # C
+        self._codes = GrowingArray(self.dims)
+        topology = MixHop(hops=FAR, self_loops=False, keep=(NEAR, FAR), unit=True)
+        self._topology = topology
+        self._hops = HopStates(topology, self.smoother, width, inputs=self._shown)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes codes and the hop between take."""
+        return self._shown.nbytes + self._codes.nbytes + self._hops.nbytes
+
+    def name(self, labels: Sequence[Label]) -> None:
+        """Draw the codes of classes that have the next numbers."""
+        if labels:
+            start = len(self._table)
+            self._table.extend(len(labels))
+            self._table.tensor[start:] = class_codes(labels, width=self.width, seed=self.seed)
+
+    def update(
+        self, graph: GrowingGraph, change: GraphChange, nodes: Tensor, classes: Tensor
+    ) -> EmbeddingUpdate:
+        """Follow a change of the graph, right after it was made, and of labels.
+
+        nodes: whose labels are shown or hidden or others now, int64 [n]; classes: their numbers,
+        ``UNLABELLED`` where hidden, int64 [n]
+        """
+        for array in (self._shown, self._codes):
+            array.extend(graph.num_nodes - len(array))
+            array.array[change.removed.numpy()] = 0
+        self.show(nodes, classes)
+        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
+        nodes = nodes[graph.alive[nodes]]
+        felt, hops = self._hops.update(graph, change, nodes)
+        after = self._topology.scaled(self._without_own(graph, felt, hops))
+        before = self.of(felt)
+        self._codes.array[felt.numpy()] = after.numpy()
+        return EmbeddingUpdate(felt, before, after)
+
+    def show(self, nodes: Tensor, classes: Tensor) -> None:
+        """Set rows of C."""
+        self._shown.tensor[nodes] = self.codes(classes)
+
+    def codes(self, classes: Tensor) -> Tensor:
+        """Return the codes of classes, 0 of ``UNLABELLED``.  int64 [n] -> float32 [n, width]"""
+        if not len(self._table):
+            return torch.zeros(len(classes), self.width)
+        hidden = classes == UNLABELLED
+        return self._table.tensor[classes.clamp_min(0)].masked_fill_(hidden[:, None], 0.0)
+
+    def shown(self, nodes: Tensor) -> Tensor:
+        """Return rows of C.  int64 [n] -> float32 [n, width]"""
+        return self._shown.tensor[nodes]
+
+    def _without_own(self, graph: GrowingGraph, nodes: Tensor, hops: Tensor) -> Tensor:
+        near, far = hops.split(self.width, dim=1)
+        own = others_alone(far, self._own_share(graph, nodes), self.shown(nodes))
+        return torch.cat([near, own], dim=1)
+
+    def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
+        """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
+        indptr, columns, weights = self.smoother.rows(graph, nodes)
+        squares = weights.double().square().numpy()  # both ways N_vu = N_uv
+        owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
+        if not graph.undirected:
+            squares = squares * graph.lists(nodes[owners], columns.long()).numpy()
+        sums = np.bincount(owners, weights=squares, minlength=len(nodes))
+        return torch.from_numpy(sums.astype(np.float32))
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
+        return self._codes.tensor[nodes]
+
+    def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]]:
+        """Return positions and weights whose codes make each hop of a node's, before scaling.
+
+        -> int64 [nodes], float64 [nodes] for near, then for far, the node itself left out
+        """
+        near = contributions(graph, self.smoother, node, [0.0, 1.0])
+        positions, weights = contributions(graph, self.smoother, node, [0.0, 0.0, 1.0])
+        return [near, (positions, weights.where(positions != node, 0.0))]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return copies of what labels and names of classes do not tell, by name."""
+        return {"codes": self._codes.state()} | self.smoother.state() | self._hops.state()
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned; ``name`` and ``show`` bring the rest."""
+        self._codes.restore(state["codes"])
+        self.smoother.restore(state)
+        self._hops.restore(state)
+        self._shown.extend(len(self._codes) - len(self._shown))

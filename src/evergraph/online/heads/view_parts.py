@@ -1,0 +1,133 @@
+"""Random features of the views that a live vector holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.topology import MixHop, TopologyEncoder
+from evergraph.topology.rowwise import block_product
+from evergraph.topology.views import View
+
+CODES = -1  # the name of the class codes among the parts of a vector; others are hops
+BLOCK_VALUES = 1 << 21  # see ``evergraph.nn.expansion``
+CODE_HOPS = 2
+
+Projected = Mapping[int, Tensor]
+
+
+def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
+    """Return the hops that stand side by side in an embedding; one where they are mixed.
+
+    >>> hops_in(MixHop(hops=2, keep=(0, 2)))
+    (0, 2)
+    """
+    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
+
+
+def default_views(hops: Sequence[int]) -> tuple[View, ...]:
+    """Return all hops side by side, and these with class codes, and the furthest hop alone.
+
+    >>> [str(view) for view in default_views((0, 2))]
+    ['2', '0|2', '0|2+y']
+    """
+    every = tuple(hops)
+    views = (View((max(every),)), View(every), View(every, codes=True))
+    return tuple(dict.fromkeys(views))
+
+
+@dataclass(frozen=True, eq=False)
+class ViewParts:
+    """φ_v(x) = √(2/(m|v|)) max(0, Σ_{b ∈ v} x_b R_b) of a vector x = [hops | near and far codes].
+
+    As ``ViewExpansion`` has it, for vectors whose parts lie side by side. Every part is projected
+    once for all views. Unless told otherwise, the bits of a row do not depend on which others are
+    there: a node leaves sums with the very features it came with.
+
+    Attributes:
+        places: where each part begins and ends in a vector: hops by number, ``CODES``.
+        matrices: R_b of each part.  [part dims, m]
+
+    >>> parts = ViewParts({0: (0, 1), CODES: (1, 2)}, {0: torch.tensor([[1., -1.]]),
+    ...                                                CODES: torch.tensor([[1., 3.]])})
+    >>> parts.features(View((0,), True), parts.projected(torch.tensor([[1., 1.]])))
+    tensor([[1.1547, 1.1547]])
+    """
+
+    places: Mapping[int, tuple[int, int]]
+    matrices: Mapping[int, Tensor]
+
+    @classmethod
+    def drawn(
+        cls, hops: Sequence[int], dims: int, *, codes: int, width: int, seed: int
+    ) -> ViewParts:
+        """Draw R from a seed.
+
+        hops: those in an embedding; dims: of the embedding; codes: of the class codes, both hops
+        together; width: m
+        """
+        generator = torch.Generator().manual_seed(seed)
+        size = dims // len(hops)
+        places = {hop: (place * size, (place + 1) * size) for place, hop in enumerate(hops)}
+        if codes:
+            places[CODES] = dims, dims + codes
+        matrices = {
+            part: torch.randn(stop - start, width, generator=generator)
+            for part, (start, stop) in places.items()
+        }
+        return cls(places, matrices)
+
+    @property
+    def width(self) -> int:
+        """m, how many features of a view."""
+        return next(iter(self.matrices.values())).shape[1]
+
+    def needed(self, view: View) -> tuple[int, ...]:
+        """Return the parts that a view is made of."""
+        return (*view.hops, CODES) if view.codes else view.hops
+
+    def part(self, vectors: Tensor, part: int) -> Tensor:
+        """Return one part of vectors.  [n, dims] -> [n, part dims]"""
+        start, stop = self.places[part]
+        return vectors[:, start:stop]
+
+    def projected(
+        self, vectors: Tensor, known: Projected | None = None, *, together: bool = False
+    ) -> Projected:
+        """Return x_b R_b of every part.
+
+        known: those that need not be projected again; together: faster for few, where bits may
+        depend on other rows.
+        """
+        found = dict(known or {})
+        for part, matrix in self.matrices.items():
+            if part not in found:
+                rows = self.part(vectors, part)
+                found[part] = rows @ matrix if together else block_product(rows, matrix)
+        return found
+
+    def scale(self, view: View) -> float:
+        """Return √(2/(m|v|)); class codes are two parts."""
+        count = len(view.hops) + (CODE_HOPS if view.codes else 0)
+        return math.sqrt(2 / (self.width * count))
+
+    def features(self, view: View, projected: Projected) -> Tensor:
+        """Return φ_v.  -> [n, m]"""
+        first, *others = (projected[part] for part in self.needed(view))
+        total = first + others[0] if others else first.clone()
+        for other in others[1:]:
+            total += other
+        return total.relu_().mul_(self.scale(view))
+
+    @property
+    def rows(self) -> int:
+        """How many rows at a time have features of a size that pays."""
+        return max(BLOCK_VALUES // self.width, 1)
+
+    def blocks(self, rows: int) -> Iterator[slice]:
+        """Yield slices of so many rows, a few at a time."""
+        return (slice(start, start + self.rows) for start in range(0, rows, self.rows))

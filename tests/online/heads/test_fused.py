@@ -1,0 +1,240 @@
+"""The live form of auto: by hand, what each part is for, and that nothing but the end counts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.methods.fusing import SHARPNESS, fused_weights
+from evergraph.online import held_back
+from evergraph.online.delta import Delta
+from evergraph.online.heads import FusedHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.topology import SGC, MixHop
+from small_ridge import ridge
+
+DIMS = 3
+CODES = 4
+
+
+def begun(**given: object) -> FusedHead:
+    head = FusedHead(**{"width": 24, "codes": CODES} | given)  # type: ignore[arg-type]
+    topology = head.default_topology()
+    head.begin(2 * DIMS, topology=topology, scaling="unit", generator=seeded(0, "head"))
+    return head
+
+
+def vectors(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 2 * DIMS + 2 * CODES, generator=seeded(seed, "vectors"))
+
+
+LABELS = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
+
+
+def features(head: FusedHead, view: tuple[int, ...], x: Tensor) -> Tensor:
+    """φ of a view, written down: its parts beside each other over the root of their number."""
+    parts = x.split([DIMS, DIMS, 2 * CODES], dim=1)
+    matrices = [*head.scorer().parts.matrices.values()]
+    count = sum(2 if part == 2 else 1 for part in view)  # codes are near and far
+    total = sum(parts[part] @ matrices[part] for part in view)
+    return torch.relu(total) * (2 / (head.width * count)) ** 0.5  # type: ignore[arg-type]
+
+
+def test_scores_are_the_ridges_of_all_views_mixed_by_hand() -> None:
+    head, x = begun(), vectors(9)
+    for rows in (slice(0, 4), slice(4, 9)):
+        head.learn(torch.arange(9)[rows], x[rows], LABELS[rows])
+    held, classes = vectors(6, seed=1), torch.tensor([0, 1, 2, 0, 1, 2])
+    head.weigh(held, classes)
+    head.settle()
+    views = [(1,), (0, 1), (0, 1, 2)]  # 2, 0|2 and 0|2+y
+    solved = [ridge(features(head, view, x), LABELS, 0.01) for view in views]
+    pairs = list(zip(views, solved, strict=True))
+    said = torch.stack([features(head, view, held) @ v for view, v in pairs], dim=2)
+    shares = fused_weights(said, classes)
+    expected = sum(
+        share * (features(head, view, x) @ v)
+        for share, (view, v) in zip(shares, pairs, strict=True)
+    )
+    torch.testing.assert_close(
+        head.scores(torch.arange(9), x), expected.float(), atol=1e-3, rtol=1e-3
+    )
+
+
+def test_with_nobody_held_back_every_view_counts_alike() -> None:
+    head, x = begun(), vectors(9)
+    head.learn(torch.arange(9), x, LABELS)
+    head.weigh(x[:0], LABELS[:0])
+    head.settle()
+    assert head.mixture_.tolist() == pytest.approx([SHARPNESS / 3] * 3)
+
+
+def test_weights_do_not_depend_on_where_they_are_looked_for_first() -> None:
+    said = torch.rand(40, 3, 2, generator=seeded(0, "said"))
+    labels = torch.arange(40) % 3
+    plain = fused_weights(said, labels)
+    for near in (torch.zeros(2), torch.tensor([0.0, 30.0]), plain):
+        found = fused_weights(said, labels, near=near)
+        torch.testing.assert_close(found, plain, atol=1e-7, rtol=0)
+
+
+def test_slopes_are_exact() -> None:
+    head, x = begun(), vectors(9)
+    head.learn(torch.arange(9), x, LABELS)
+    head.settle()
+    slopes = head.scorer().slopes(x[0])
+    assert slopes is not None
+    torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
+
+
+def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
+    head, plain = begun(), begun()
+    x, ids = vectors(9), torch.arange(9)
+    later = x.clone()
+    later[:3, 2 * DIMS :] += 1.0  # class codes alone: other views need not be counted again
+    later[3:5, DIMS : 2 * DIMS] -= 1.0
+    head.learn(ids, x, LABELS)
+    head.move(ids[:6], x[:6], later[:6], LABELS[:6])
+    head.forget(ids[6:7], later[6:7], LABELS[6:7])
+    stay = ids != 6
+    plain.learn(ids[stay], later[stay], LABELS[stay])
+    for one in (head, plain):
+        one.settle()
+    difference = head.scores(ids, x) - plain.scores(ids, x)
+    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
+
+
+def test_a_move_of_codes_alone_leaves_the_sums_of_other_views() -> None:
+    head, x = begun(), vectors(9)
+    head.learn(torch.arange(9), x, LABELS)
+    before = [statistics.gram_.clone() for statistics in head.statistics_]
+    later = x.clone()
+    later[0, -1] += 1.0
+    head.move(torch.arange(9), x, later, LABELS)
+    same = [s.gram_.equal(old) for s, old in zip(head.statistics_, before, strict=True)]
+    assert same == [True, True, False]
+
+
+def test_views_must_be_of_hops_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=r"topology keeps, \[0, 2\], not '0\|1'"):
+        begun(views=["0|1"])
+    with pytest.raises(ConfigurationError, match="views must be a list of at least one view"):
+        FusedHead(views=[])
+
+
+def test_an_embedding_of_one_part_has_two_views() -> None:
+    head = FusedHead(width=8)
+    head.begin(4, topology=SGC(hops=3), scaling="unit", generator=seeded(0, "head"))
+    assert [str(view) for view in head.parsed] == ["3", "3+y"]
+    assert (head.code_width, begun(views=["2"]).code_width) == (64, 0)
+
+
+# What the parts are for, in a learner.
+
+
+def ring_of_labels(nodes: int = 120) -> Delta:
+    """Features that tell nothing; neighbours on the ring are of the same of three classes."""
+    order = range(nodes)
+    return Delta(
+        nodes=[f"n{i}" for i in order],
+        features=torch.randn(nodes, DIMS, generator=seeded(0, "noise")),
+        labels=[None if i % 5 == 0 else i * 3 // nodes for i in order],
+        edges=[(f"n{i}", f"n{(i + 1) % nodes}") for i in order],
+    )
+
+
+def test_labels_nearby_tell_what_features_do_not() -> None:
+    delta = ring_of_labels()
+    asked = [f"n{i}" for i in range(0, 120, 5)]
+    right = [i * 3 // 120 for i in range(0, 120, 5)]
+
+    def share(**given: object) -> float:
+        learner = OnlineLearner(head=FusedHead(width=64, **given))  # type: ignore[arg-type]
+        learner.apply(delta)
+        found = learner.predict(asked)
+        return sum(a == b for a, b in zip(found, right, strict=True)) / len(right)
+
+    assert share() > 0.85
+    assert share(views=["2", "0|2"]) < 0.8
+
+
+def test_labels_of_nodes_held_back_are_in_no_code() -> None:
+    learner = OnlineLearner(head=FusedHead(width=16))
+    learner.apply(ring_of_labels())
+    knowledge = learner._knowledge
+    assert knowledge is not None
+    assert knowledge.held is not None
+    assert knowledge.codes is not None
+    held = knowledge.held.nodes
+    assert len(held) == 3 * (32 // 16)
+    assert not knowledge.codes.shown(held).any()
+    counted = int(learner.head.statistics_[0].counts_.sum())  # type: ignore[attr-defined]
+    assert counted == learner.status().labelled - len(held)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_order_does_not_matter_and_forgotten_nodes_were_never_met(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_back, "SHARE", 4)
+    whole = ring_of_labels(60)
+    plain = OnlineLearner(head=FusedHead(width=32))
+    plain.apply(whole)
+    generator = torch.Generator().manual_seed(seed)
+    other = OnlineLearner(head=FusedHead(width=32))
+    met: set[object] = set()
+    for part in torch.randperm(60, generator=generator).split(9):
+        met |= {whole.nodes[i] for i in part}
+        edges = [edge for edge in whole.edges if met.issuperset(edge)]
+        other.apply(
+            Delta(
+                nodes=[whole.nodes[i] for i in part],
+                features=whole.features[part],
+                labels=[whole.labels[i] for i in part],
+                edges=edges,  # those that are known are passed over
+            )
+        )
+    same(plain, other, whole)
+    extra = dataclasses.replace(
+        whole,
+        nodes=[f"x{i}" for i in range(20)],
+        features=whole.features[:20],
+        labels=[1] * 20,
+        edges=[(f"x{i}", f"n{2 * i}") for i in range(20)],
+    )
+    other.apply(extra)
+    assert not torch.allclose(chances(plain, whole), chances(other, whole), atol=1e-3)
+    other.apply(Delta(forgotten=extra.nodes))
+    same(plain, other, whole)
+
+
+def chances(learner: OnlineLearner, delta: Delta) -> Tensor:
+    names, matrix = learner.predict_proba(delta.nodes)
+    return matrix[:, [names.index(name) for name in range(3)]]
+
+
+def same(one: OnlineLearner, other: OnlineLearner, delta: Delta) -> None:
+    torch.testing.assert_close(chances(one, delta), chances(other, delta), atol=1e-5, rtol=0)
+
+
+def test_an_explanation_adds_up_over_hops_and_labels() -> None:
+    learner = OnlineLearner(head=FusedHead(width=64))
+    learner.apply(ring_of_labels(40))
+    told = learner.explain("n10", top=3)
+    assert told.voices is not None
+    says = torch.tensor([voice.says for voice in told.voices]).sum(0) + torch.tensor(told.others)
+    torch.testing.assert_close(says, torch.tensor(told.scores), atol=1e-4, rtol=1e-4)
+    assert max(abs(value) for value in told.rest) < 1e-4
+    names = {voice.node for voice in told.voices}
+    assert names == {"n8", "n9", "n10", "n11", "n12"}
+    by_label = {voice.node: any(voice.by_label) for voice in told.voices}
+    assert by_label["n9"]
+    assert not by_label["n10"]  # nobody hears of its own label
+    without = OnlineLearner(topology=MixHop(hops=2), head=FusedHead(width=64))
+    without.apply(ring_of_labels(40))
+    assert without.explain("n10").voices is None  # hops of one length are no such sum

@@ -1,0 +1,55 @@
+"""Who is held back follows from names and labels alone."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.graphs import UNLABELLED
+from evergraph.online.held_back import MOST, SHARE, HeldBack, lot
+
+
+def expected(labels: dict[int, int]) -> set[int]:
+    """Return the names held back, written down from the rule."""
+    held: set[int] = set()
+    for label in set(labels.values()):
+        names = sorted((name for name in labels if labels[name] == label), key=lot)
+        held |= set(names[: min(len(names) // SHARE, MOST)])
+    return held
+
+
+def test_lots_are_fixed() -> None:
+    """Of folders made before: another lot would hold back other nodes than were learned."""
+    assert (lot("a"), lot(1)) == (-6952690916608902167, -649571662916077706)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), changes=st.integers(1, 6))
+def test_any_order_of_labels_holds_the_same_back(seed: int, changes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    names = torch.randperm(150, generator=generator).tolist()  # the name of every position
+    held, labels = HeldBack(), torch.full((150,), UNLABELLED)
+    held.extend(names)
+    for _ in range(changes):
+        nodes = torch.randperm(150, generator=generator)[:70]
+        new = torch.randint(-1, 2, (70,), generator=generator)
+        before = held.mask(torch.arange(150)).clone()
+        moved = held.change(nodes, labels[nodes], new)
+        labels[nodes] = new
+        after = held.mask(torch.arange(150))
+        assert moved.tolist() == (before != after).nonzero().flatten().tolist()
+    known = {names[p]: int(labels[p]) for p in range(150) if labels[p] != UNLABELLED}
+    assert {names[p] for p in held.nodes.tolist()} == expected(known)
+    assert held.nodes.sort().values.equal(after.nonzero().flatten())
+    again = HeldBack()
+    again.restore(held.state(), labels)
+    assert again.nodes.equal(held.nodes)
+
+
+def test_no_more_than_so_many_of_a_class() -> None:
+    held = HeldBack()
+    held.extend(range(SHARE * (MOST + 5)))
+    every = torch.arange(SHARE * (MOST + 5))
+    held.change(every, torch.full_like(every, UNLABELLED), torch.zeros_like(every))
+    assert len(held.nodes) == MOST
