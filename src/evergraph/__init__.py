@@ -124,6 +124,7 @@ if TYPE_CHECKING:
         LinearHead,
         RandomFeatures,
         SimpleConvolution,
+        ViewFeatures,
     )
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
     from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, OnlineHead, ReplayHead
@@ -267,6 +268,7 @@ _HOMES = {
         "LinearHead",
         "RandomFeatures",
         "SimpleConvolution",
+        "ViewFeatures",
     ),
     "online": (
         "ContinualNodeClassifier",
@@ -409,6 +411,7 @@ __all__ = [
     "UniformSampler",
     "UnknownNameError",
     "UnknownNodeError",
+    "ViewFeatures",
     "WordNet",
     "area_under_curve",
     "average_accuracy",
