@@ -57,7 +57,7 @@ class ViewFeatures(Backbone):
         self,
         *,
         views: Sequence[str] = VIEWS,
-        width: int = 2048,
+        width: int = 2560,
         code_width: int = 64,
         dropout: float = 0.5,
         storage: Storage = "float32",
