@@ -72,7 +72,7 @@ PRODUCTS = ("aten::addmm", "aten::mm")
 
 def recipe(name: str, epochs: int | None = None) -> RunConfig:
     """Return the library's default recipe or a preset laid over it, on the CPU."""
-    values = {**RunConfig().to_dict(), "device": "cpu"}
+    values = {**RunConfig().to_dict(), "method": "tem", "device": "cpu"}
     if name != "default":
         values = merged(values, read_preset(name))
     config = RunConfig.of(values)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 SMALL = [
-    "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
+    "--method", "tem", "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
     "--epochs", "2", "--budget", "5", "--device", "cpu",
 ]  # fmt: skip
 

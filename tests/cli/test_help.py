@@ -50,7 +50,7 @@ def test_every_command_was_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "default"), [("run", "(default: tem)"), ("serve", "(default: auto)")]
+    ("command", "default"), [("run", "(default: auto)"), ("serve", "(default: auto)")]
 )
 def test_help_names_the_defaults(command: str, default: str, call: Any) -> None:
     out, _ = call(command, "--help")

@@ -26,7 +26,7 @@ def seed(number: int, *rows: Any) -> SeedResult:
 @pytest.fixture
 def result() -> eg.RunResult:
     seeds = [seed(0, row(1.0), row(0.5, 0.9)), seed(1, row(0.8), row(0.7, 0.5))]
-    return eg.RunResult(eg.RunConfig(), seeds, 1.0, None, {}, {}, {})
+    return eg.RunResult(eg.RunConfig.of({"method": "tem"}), seeds, 1.0, None, {}, {}, {})
 
 
 def test_a_frame_has_a_row_an_observation(result: eg.RunResult) -> None:

@@ -24,7 +24,7 @@ def small(**values: Any) -> RunConfig:
         "memory": {"budget": 10},
         "device": "cpu",
     }
-    return RunConfig.of(base | values)
+    return RunConfig.of({"method": "tem"} | base | values)
 
 
 def comparable(result: dict[str, Any]) -> dict[str, Any]:

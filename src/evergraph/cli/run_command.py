@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,8 @@ def run_command(
         None, help="400 per class, or 0.01 or 1% of the dataset (default: the method's own)."
     ),
     keep: str | None = typer.Option(
-        None, help="auto's memory, such as 50MB: decides how many views and how wide."
+        None,
+        help="What auto may keep, such as 50MB: decides its views and width (default: none).",
     ),
     views: str | None = typer.Option(
         None, help="What auto sees of a node, such as '2,0|2,0|2+y' (default: seven views)."
@@ -129,13 +130,14 @@ def run_command(
     configs = several(
         method, preset, given, parse_settings(settings), auto=options_of_auto(keep, views)
     )
-    say_unused(configs, given)
     if save is not None:
         _check_save(save, configs)
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address)
     try:
-        results = _run(configs, _folders(configs, folder), resume, resources, save is not None)
+        results = _run(
+            configs, _folders(configs, folder), resume, resources, save is not None, given
+        )
     except KeyboardInterrupt:
         say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
@@ -165,12 +167,14 @@ def _run(
     resume: bool,
     resources: Callable[[], Resources],
     keep: bool,
+    given: Mapping[str, Any],
 ) -> list[RunResult]:
     dataset = configs[0].dataset.name
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.runner import complete_together, open_together, progress_of
 
         runs = open_together(configs, out=folders, resume=resume, resources=resources())
+    say_unused(configs, given)
     progress, observers = progress_of(runs)
     with progress:
         return complete_together(runs, observers=observers, keep=keep)

@@ -177,6 +177,9 @@ def parts_used(config: RunConfig) -> set[str]:
 def check(config: RunConfig) -> None:
     """Raise on anything wrong that shows before data is loaded."""
     build_learner(config, seed=0)
+    build_topology(config)  # also where the method has no use for it: a typing error is one
+    if config.memory.sampler is not None:
+        samplers.resolve(config.memory.sampler.name)
     if config.method.parameters.get("refresh", "none") != "none" and config.stream.edges != "all":
         raise ConfigurationError(NEEDS_ALL_EDGES)
 
