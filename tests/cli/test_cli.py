@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 SMALL = [
-    "--method", "tem", "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
-    "--epochs", "2", "--budget", "5", "--device", "cpu",
+    "--dataset", "synthetic", "--set", "dataset.nodes=240", "--set", "dataset.classes=6",
+    "--epochs", "2", "--budget", "5", "--device", "cpu", "--method", "tem",
 ]  # fmt: skip
 
 
