@@ -77,7 +77,7 @@ class Cell:
 def config_of(column: str, values: Mapping[str, Any], *, refresh: bool) -> RunConfig:
     """Return the configuration of a method in a column; refresh: whether tasks follow tasks."""
     options, _ = COLUMNS[column]
-    base = merged(RunConfig().to_dict(), {"method": "auto", "device": "cpu"})
+    base = merged(RunConfig().to_dict(), {"method": "auto", "device": "auto"})
     base = merged(base, {"stream": {**options, "split_seed": "run"}})
     if column == "global" and refresh:
         base = merged(base, {"method": {"name": "auto", "refresh": "embeddings"}})
