@@ -18,7 +18,7 @@ from evergraph.nn import backbones
 from evergraph.topology import topologies
 
 # Whose default size would only make the test slow.
-SMALL: dict[str, dict[str, Any]] = {"auto": {"width": 16}}
+SMALL: dict[str, dict[str, Any]] = {"view-features": {"width": 16}}
 RESOLVERS: tuple[Resolver[Any], ...] = (methods, samplers, topologies, backbones)
 REGISTERED = [(resolver, name) for resolver in RESOLVERS for name in resolver.names()]
 

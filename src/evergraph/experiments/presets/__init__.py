@@ -37,7 +37,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
     60
     >>> read_preset("tour", "tem")
-    {'training': {'epochs': 2, 'batch_size': 256, 'lr': 0.01}}
+    {'training': {'epochs': 2, 'batch_size': 256, 'lr': 0.01, 'weight_decay': 1e-05}}
     """
     from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
 
