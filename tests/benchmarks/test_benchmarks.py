@@ -62,7 +62,7 @@ def test_interleaved_runs_every_contender_every_round(load):
 
 
 def test_extra_peak_sees_what_is_allocated(load):
-    size = 64_000_000
+    size = 512_000_000  # the system may take idle pages back in the meantime
     assert load("measure").extra_peak(lambda: torch.ones(size // 4)) > size // 2
 
 
@@ -297,8 +297,9 @@ def test_twins(load):
 
 
 @pytest.mark.parametrize("ids", ["numbers", "names"])
-def test_importing(load, here, ids):
+def test_importing(load, here, ids, monkeypatch):
     bench = here(load("importing"))
+    monkeypatch.setattr(bench, "LIMIT", 8 << 30)  # this process holds what other tests have left
     row = bench.measure(2_000, ids, rounds=1)
     assert set(row.seconds) == set(row.peak) == set(bench.WAYS)
     table = bench.table([row])
