@@ -30,6 +30,7 @@ def summary_table(groups: Sequence[Group]) -> Table:
         "Average accuracy (AA) and average forgetting (AF) after the last task, class-balanced, "
         f"in percent{deviations(runs)}; best bold, second best underlined, per dataset and "
         "setting. Seconds are from start to end, the mean over seeds."
+        f"{labels_shown(runs)}"
     )
     return Table("summary", caption, COLUMNS, tuple(_block(group) for group in groups))
 
@@ -45,9 +46,17 @@ def _block(group: Group) -> tuple[tuple[Cell, ...], ...]:
 
 def comparison(runs: Sequence[Finished]) -> Table:
     """Return the same for runs that are in no report, in their order and without ranks."""
-    caption = f"class-balanced accuracy in percent{deviations(runs)}"
+    caption = f"class-balanced accuracy in percent{deviations(runs)}{labels_shown(runs)}"
     rows = tuple((*own_names(run), *_accuracies(run), *_costs(run)) for run in runs)
     return Table("summary", caption, COLUMNS, (rows,))
+
+
+def labels_shown(runs: Sequence[Finished]) -> str:
+    """Return a sentence on runs whose local test graphs show labels, which give the task away."""
+    streams = [run.result["config"]["stream"] for run in runs]
+    if not any(stream.get("known_labels") == "everywhere" for stream in streams):
+        return ""
+    return " Where known_labels is everywhere, local test graphs show labels of training nodes."
 
 
 def failed(method: str, dataset: str, setting: str) -> list[str]:
