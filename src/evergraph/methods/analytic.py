@@ -17,7 +17,7 @@ from evergraph.memory.gathered_statistics import with_counted
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.drift import Drift, drift_map, seen_drift
-from evergraph.methods.learned_nodes import LearnedNodes
+from evergraph.methods.learned_nodes import LearnedNodes, check_held
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, RandomFeatures
@@ -253,11 +253,7 @@ class Analytic(WholeTaskLearner):
             )
         self._check_learned()
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        strangers = ids[~torch.isin(ids, known_as)]
-        if len(strangers):
-            raise ConfigurationError(
-                f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
-            )
+        check_held(ids, known_as)
         embeddings = self.backbone.prepare(graph)
         for part, entries in self.ledger_.strike(ids).items():
             rows = torch.searchsorted(known_as, entries.ids).to(self.device)

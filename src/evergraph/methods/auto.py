@@ -18,7 +18,7 @@ from evergraph.methods.analytic import WEIGHTS, Weights
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.fusing import SHARPNESS, fused_weights
-from evergraph.methods.learned_nodes import Entries, LearnedNodes
+from evergraph.methods.learned_nodes import Entries, LearnedNodes, check_held
 from evergraph.methods.probes import Probes
 from evergraph.methods.refresh import is_first_graph
 from evergraph.methods.view_budget import fit_into, probes_within
@@ -313,11 +313,7 @@ class Auto(WholeTaskLearner):
             raise ConfigurationError("forget needs to know what was learned: set ledger=true")
         self._check_learned()
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
-        strangers = ids[~torch.isin(ids, known_as)]
-        if len(strangers):
-            raise ConfigurationError(
-                f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
-            )
+        check_held(ids, known_as)
         before = self._seen(graph, known_as)
         self.ledger_.strike(ids)
         after = self._seen(graph, known_as)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.core.errors import ConfigurationError
+
 PARTS = ("train", "validation")
 
 
@@ -30,6 +32,15 @@ class Entries:
     def take(self, rows: Tensor) -> Entries:
         """Return some of the entries."""
         return Entries(self.ids[rows], self.labels[rows], self.weights[rows])
+
+
+def check_held(ids: Tensor, known_as: Tensor) -> None:
+    """Raise unless a graph whose nodes are ``known_as`` holds the nodes to forget."""
+    strangers = ids[~torch.isin(ids, known_as)]
+    if len(strangers):
+        raise ConfigurationError(
+            f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
+        )
 
 
 class LearnedNodes:
