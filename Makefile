@@ -44,8 +44,8 @@ test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the whee
 	echo "make check passed"; exit $$tested
 	PYTHON=$(BIN)/python scripts/check_wheel.sh
 
-test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each
-	$(BIN)/python -m pytest -q -m slow
+test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each; new examples for properties
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m slow
 
 mutants: $(STAMP)  ## how many small faults the tests of methods, memory and online notice
 	$(BIN)/python scripts/mutants.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from evergraph.cli.app import main
 from evergraph.core import plugins
@@ -20,6 +22,12 @@ from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
+
+# The gate draws the same examples every time: what passed here passes there. HYPOTHESIS_PROFILE=explore
+# draws new ones, as `make test-slow` does.
+settings.register_profile("gate", derandomize=True)
+settings.register_profile("explore", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = (
