@@ -4,8 +4,10 @@
 
 A synset is a node. Nodes are numbered in the order of the lines of data.noun, data.verb, data.adj
 and data.adv, one file after the other. A pointer of any type between two synsets, lexical pointers
-(from word to word) included, is an edge without a direction; doubles and pointers of a synset to
-itself are dropped. A node's class is its lexicographer file number. Its words are the runs of
+(from word to word) included, is an edge; doubles and pointers of a synset to itself are dropped.
+Its kinds are kept beside it: what the pointers between the two say, and which way. Pointers that
+say the same backwards (hyponym and hypernym) count once. A node's type is its part of speech, and
+its class is its lexicographer file number. Its words are the runs of
 letters in its gloss (the definition and the examples), lower-cased; words that fewer than three
 glosses have are left out, because a word that joins no glosses cannot help to compare them.
 
@@ -14,6 +16,10 @@ The file is one npz of plain arrays, in the form that `evergraph.datasets.wordne
     labels         uint8 [nodes]            lexicographer file number
     edge_lengths   [nodes]                  how many neighbours with a larger number each node has
     edge_gaps      [pairs]                  those neighbours, ascending, as differences in a row
+    edge_kinds     [pairs]                  which line of ``kinds`` tells what a pair is joined by
+    kinds          uint8, text              a line: relations, ``>`` behind one that runs from the
+                                            smaller number to the larger, ``<`` the other way
+    types          uint8 [nodes]            part of speech: a letter of WordNet's own
     word_lengths   [nodes]                  how many different words each gloss has
     word_gaps      [entries]                their places in the vocabulary, in the same way
     word_counts    [entries]                how often the gloss has each
@@ -44,6 +50,32 @@ IntArray = npt.NDArray[np.integer[Any]]
 Key = tuple[str, str]  # part of speech and byte offset: what a pointer names a synset by
 
 FILES = {"n": "data.noun", "v": "data.verb", "a": "data.adj", "r": "data.adv"}
+# What pointers say, by their symbols; of two that say the same backwards, one.
+RELATIONS = {
+    "@": "hypernym",
+    "@i": "instance-of",
+    "#m": "member-of",
+    "#p": "part-of",
+    "#s": "substance-of",
+    ";c": "topic",
+    ";r": "region",
+    ";u": "usage",
+    "&": "similar-to",
+    "+": "derived-from",
+    "\\": "pertains-to",
+    "!": "antonym",
+    "^": "also-see",
+    "$": "verb-group",
+    "=": "attribute",
+    "*": "entails",
+    ">": "causes",
+    "<": "participle-of",
+}
+BACKWARDS = {"~": "@", "~i": "@i", "%m": "#m", "%p": "#p", "%s": "#s"} | {
+    "-c": ";c",
+    "-r": ";r",
+    "-u": ";u",
+}
 MIN_GLOSSES = 3
 WORD = re.compile("[a-z]+")
 LICENCE_LINE = re.compile(r"  \d+ (.*)")
@@ -53,12 +85,14 @@ DEFAULT_OUT = Path(__file__).resolve().parents[1] / "src/evergraph/datasets/bund
 
 @dataclass(frozen=True)
 class Synset:
-    """One line of a data file."""
+    """One line of a data file; ``kinds`` are the symbols of its pointers."""
 
     key: Key
     label: int
     pointers: tuple[Key, ...]
     words: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    part: str = "n"
 
 
 def parse_synset(line: str) -> Synset:
@@ -79,6 +113,8 @@ def parse_synset(line: str) -> Synset:
         label=int(fields[1]),
         pointers=tuple((_file_of(pos), offset) for _, offset, pos, _ in pointers),
         words=tuple(WORD.findall(gloss.lower())),
+        kinds=tuple(symbol for symbol, *_ in pointers),
+        part=fields[2],
     )
 
 
@@ -121,17 +157,31 @@ def _existing(path: Path) -> Path:
     )
 
 
-def undirected_pairs(synsets: Sequence[Synset]) -> IntArray:
-    """Return each pair of linked nodes once, smaller number first, sorted.  -> int64 [pairs, 2]"""
+def joined_pairs(synsets: Sequence[Synset]) -> dict[tuple[int, int], str]:
+    """Return each pair of linked nodes, smaller number first, sorted, and what joins them.
+
+    What joins them is told as ``kinds`` has it: ``hypernym> similar-to< similar-to>``.
+    """
     number = {synset.key: node for node, synset in enumerate(synsets)}
-    pairs = set()
+    found: dict[tuple[int, int], set[str]] = {}
     for node, synset in enumerate(synsets):
-        for key in synset.pointers:
+        for key, symbol in zip(synset.pointers, synset.kinds, strict=True):
             if key not in number:
                 raise DataError(f"synset {synset.key} points to {key}, which no data file has")
-            pairs.add((min(node, number[key]), max(node, number[key])))
-    linked = sorted(pair for pair in pairs if pair[0] != pair[1])
-    return np.array(linked, dtype=np.int64).reshape(-1, 2)
+            ends = node, number[key]
+            said = _said(symbol, forward=ends[0] < ends[1])
+            if ends[0] != ends[1]:
+                found.setdefault((min(ends), max(ends)), set()).add(said)
+    return {pair: " ".join(sorted(found[pair])) for pair in sorted(found)}
+
+
+def _said(symbol: str, *, forward: bool) -> str:
+    """Return a relation's name and which way it runs: > from the smaller number to the larger."""
+    if symbol in BACKWARDS:
+        symbol, forward = BACKWARDS[symbol], not forward
+    if symbol not in RELATIONS:
+        raise DataError(f"a pointer has the symbol {symbol!r}, which is none of WordNet 3.0's")
+    return RELATIONS[symbol] + ("<", ">")[forward]
 
 
 def choose_vocabulary(synsets: Sequence[Synset], *, min_glosses: int = MIN_GLOSSES) -> list[str]:
@@ -177,8 +227,11 @@ def smallest(numbers: Sequence[int] | IntArray) -> IntArray:
 def pack(synsets: Sequence[Synset], *, licence: str) -> dict[str, IntArray]:
     """Return the arrays of the bundled file."""
     neighbours: list[list[int]] = [[] for _ in synsets]
-    for smaller, larger in undirected_pairs(synsets).tolist():
+    pairs = joined_pairs(synsets)
+    for smaller, larger in pairs:
         neighbours[smaller].append(larger)
+    kinds = [kind for kind, _ in Counter(pairs.values()).most_common()]
+    place = {kind: line for line, kind in enumerate(kinds)}
     vocabulary = choose_vocabulary(synsets)
     words, counts = count_words(synsets, vocabulary)
     edge_lengths, edge_gaps = gaps(neighbours)
@@ -187,6 +240,9 @@ def pack(synsets: Sequence[Synset], *, licence: str) -> dict[str, IntArray]:
         "labels": np.array([synset.label for synset in synsets], dtype=np.uint8),
         "edge_lengths": edge_lengths,
         "edge_gaps": edge_gaps,
+        "edge_kinds": smallest([place[kind] for kind in pairs.values()]),
+        "kinds": _as_bytes("\n".join(kinds)),
+        "types": _as_bytes("".join(synset.part for synset in synsets)),
         "word_lengths": word_lengths,
         "word_gaps": word_gaps,
         "word_counts": smallest(counts),

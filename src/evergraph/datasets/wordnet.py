@@ -26,6 +26,7 @@ from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.relations import NodeTypes, Relations
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ DAMAGE = (
 )
 # Raise it when features are computed in another way: it keeps older cached ones from being read.
 RECIPE = 1
+PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
 
 
 @datasets.register
@@ -57,14 +59,19 @@ class WordNet(Dataset):
     numbers; nothing else goes into them. ``scripts/build_wordnet.py`` makes the bundled file and
     says how. The publisher's order puts each class in one run, so a split must not go by number.
 
+    With ``relations`` edges also tell what they stand for (18 relations such as hypernym, part-of
+    and antonym, each with its direction), and nodes their part of speech. Adverbs are a class of
+    their own, and every other class belongs to one part of speech: it tells much of the answer.
+
     The features take some seconds the first time and are kept in the cache.
     """
 
     name = "wordnet"
 
-    def __init__(self, *, dims: int = 256) -> None:
+    def __init__(self, *, dims: int = 256, relations: bool = False) -> None:
         check_integer("dims", dims, least=1)
         self.dims = dims
+        self.relations = relations
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` where they are there."""
@@ -76,19 +83,45 @@ class WordNet(Dataset):
         if features is None:
             features = _compute_features(arrays, self.dims)
             _keep(features, file)
-        return _graph(arrays, features)
+        return self._related(_graph(arrays, features), arrays)
 
     def load_outline(self, cache: Path) -> Graph:
         """Return the graph without an entry in its features, which take long to compute."""
         arrays = _unpack(_bundled_content())
         nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
         empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
-        return _graph(arrays, empty)
+        return self._related(_graph(arrays, empty), arrays)
+
+    def _related(self, graph: Graph, arrays: Arrays) -> Graph:
+        if not self.relations:
+            return graph
+        return graph.with_relations(_relations(arrays)).with_types(_types(arrays))
 
 
 def _graph(arrays: Arrays, features: Tensor) -> Graph:
     labels = torch.from_numpy(arrays["labels"].astype(np.int64))
     return Graph.from_edges(_edge_index(arrays), features=features, labels=labels, undirected=True)
+
+
+def _relations(arrays: Arrays) -> Relations:
+    """Return what every pointer stands for, from what each pair of nodes is joined by."""
+    lines = arrays["kinds"].tobytes().decode().split("\n")
+    names = sorted({word[:-1] for line in lines for word in line.split()})
+    pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
+    ends, numbers = [], []
+    for place, line in enumerate(lines):
+        joined = pairs[:, kinds == place]
+        for word in line.split():
+            ends.append(joined if word[-1] == ">" else joined.flip(0))
+            numbers.append(torch.full((joined.shape[1],), names.index(word[:-1])))
+    nodes = len(arrays["labels"])
+    return Relations.of(torch.cat(ends, dim=1), torch.cat(numbers), names, nodes=nodes)
+
+
+def _types(arrays: Arrays) -> NodeTypes:
+    letters, numbers = np.unique(arrays["types"], return_inverse=True)
+    names = tuple(PARTS_OF_SPEECH[chr(letter)] for letter in letters)
+    return NodeTypes(names, torch.from_numpy(numbers.astype(np.int16)))
 
 
 def _bundled_content() -> bytes:
@@ -116,6 +149,9 @@ def _unpack(content: bytes) -> Arrays:
                 "word_lengths": stored["word_lengths"],
                 "words": _from_gaps(stored["word_lengths"], stored["word_gaps"]),
                 "word_counts": stored["word_counts"],
+                "edge_kinds": stored["edge_kinds"],
+                "kinds": stored["kinds"],
+                "types": stored["types"],
             }
     except DAMAGE as error:
         raise DataError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
+from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_edges,
@@ -46,6 +48,8 @@ class Graph(Shown):
         undirected: whether every edge is known to run both ways.
         folder: the graph folder that it was opened from, if it was.
         bare: the same graph without labels, where this one was made of it by ``showing`` some.
+        relations: optional, the edges once more, each with what it stands for.
+        types: optional, what kind of thing each node is.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -63,6 +67,8 @@ class Graph(Shown):
     undirected: bool = False
     folder: Path | None = None
     bare: Graph | None = field(default=None, repr=False)
+    relations: Relations | None = None
+    types: NodeTypes | None = None
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -79,6 +85,12 @@ class Graph(Shown):
             raise DataError(
                 f"time has shape {tuple(self.time.shape)}, but the graph has {nodes} nodes"
             )
+        if self.relations is not None and self.relations.num_nodes != nodes:
+            raise DataError(
+                f"relations are of {self.relations.num_nodes} nodes, but the graph has {nodes}"
+            )
+        if self.types is not None and self.types.numbers.shape != (nodes,):
+            raise DataError(f"types are of {len(self.types.numbers)} nodes, not of {nodes}")
 
     def _repr_facts(self) -> dict[str, int]:
         return {
@@ -118,7 +130,8 @@ class Graph(Shown):
         """How many bytes adjacency and features take."""
         features = self.features
         stored = features.nbytes if features.layout == torch.strided else 8 * features._nnz()
-        return self.indptr.nbytes + self.indices.nbytes + stored
+        related = 0 if self.relations is None else self.relations.nbytes
+        return self.indptr.nbytes + self.indices.nbytes + stored + related
 
     @property
     def mapped(self) -> bool:
@@ -156,6 +169,9 @@ class Graph(Shown):
         indptr, indices = induced_adjacency(
             self.indptr, self.indices, nodes, keep=keep, groups=groups, resources=resources
         )
+        related = self.relations
+        if related is not None:
+            related = related.subgraph(nodes.to(related.device)).within(indptr, indices)
         return Graph(
             indptr,
             indices,
@@ -163,6 +179,8 @@ class Graph(Shown):
             self.labels[nodes],
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
+            relations=related,
+            types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -205,6 +223,8 @@ class Graph(Shown):
             self.labels.to(device),
             None if self.time is None else self.time.to(device),
             self.undirected,
+            relations=_each(self.relations, lambda array: array.to(device)),
+            types=_each(self.types, lambda array: array.to(device)),
         )
 
     def in_memory(self) -> Graph:
@@ -212,7 +232,16 @@ class Graph(Shown):
         arrays = (self.indptr, self.indices, self.features, self.labels)
         indptr, indices, features, labels = (in_memory(array) for array in arrays)
         time = None if self.time is None else in_memory(self.time)
-        return Graph(indptr, indices, features, labels, time, self.undirected)
+        return Graph(
+            indptr,
+            indices,
+            features,
+            labels,
+            time,
+            self.undirected,
+            relations=_each(self.relations, in_memory),
+            types=_each(self.types, in_memory),
+        )
 
     def to_undirected(self) -> Graph:
         """Return the graph in which every edge runs both ways (itself if it is known to be so)."""
@@ -225,6 +254,31 @@ class Graph(Shown):
         return replace(
             self, indptr=indptr, indices=indices, undirected=True, folder=None, bare=None
         )
+
+    def with_relations(self, relations: Relations | None) -> Graph:
+        """Return the same graph with other relations, or none."""
+        return replace(self, relations=relations, bare=None)
+
+    def with_types(self, types: NodeTypes | None) -> Graph:
+        """Return the same graph with other types of nodes, or none."""
+        return replace(self, types=types, bare=None)
+
+    def with_directions(self) -> Graph:
+        """Return the graph with the way that edges run kept as a relation, ``edge``.
+
+        It stays when the graph is made undirected. Where every edge runs both ways or relations
+        are known, which have their directions, nothing is added.
+
+        >>> chain = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+        ...                          labels=torch.tensor([0, 0]))
+        >>> chain.with_directions().to_undirected().relations.kinds
+        tensor([1, 0], dtype=torch.int16)
+        """
+        if self.undirected or self.relations is not None:
+            return self
+        ends = torch.stack([self.indices.long(), self.edge_rows()])
+        number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
+        return self.with_relations(Relations.of(ends, number, ("edge",), nodes=self.num_nodes))
 
     @classmethod
     def from_edges(
@@ -296,6 +350,13 @@ class Graph(Shown):
         if self.time is not None:
             data.time = self.time
         return data
+
+
+Arrays = TypeVar("Arrays", Relations, NodeTypes)
+
+
+def _each(record: Arrays | None, change: Callable[[Tensor], Tensor]) -> Arrays | None:
+    return None if record is None else record.each(change)
 
 
 def _column(name: str, values: Tensor) -> Tensor:

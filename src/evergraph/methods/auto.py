@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -163,7 +164,7 @@ class Auto(WholeTaskLearner):
         return sizes
 
     def _rows(self, seen: ViewRows, nodes: Tensor) -> ViewRows:
-        return ViewRows(seen.hops, seen.codes, nodes)
+        return seen.of(nodes)
 
     def _take_in(self, part: str, entries: Entries, rows: ViewRows) -> None:
         """Count training nodes in; consider validation nodes as probes."""
@@ -171,7 +172,7 @@ class Auto(WholeTaskLearner):
             self._count(entries, rows)
         else:
             rows = self._with_codes(rows)
-            self._limit_probes(rows.hops.shape[1])
+            self._limit_probes(rows.dims)
             self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _limit_probes(self, hop_dims: int) -> None:
@@ -183,7 +184,7 @@ class Auto(WholeTaskLearner):
             views=len(self.backbone.parsed),
             width=self.backbone.width,
             classes=self._check_learned().num_classes,
-            dims=hop_dims + 2 * self.backbone.code_width * self.backbone.coded,
+            dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
         )
         self.probes_.per_class = min(self.probes, fitting)
 
@@ -202,8 +203,8 @@ class Auto(WholeTaskLearner):
         """Return rows that every view sees something of: no label nearby is a code of zeros."""
         if rows.codes is not None or not self.backbone.coded:
             return rows
-        codes = rows.hops.new_zeros(1, 2 * self.backbone.code_width)
-        return ViewRows(rows.hops, codes.expand(len(rows.hops), -1), rows.nodes)
+        codes = rows.hops.new_zeros(1, self.backbone.code_dims)
+        return replace(rows, codes=codes.expand(len(rows.hops), -1))
 
     def _recount(self, seen: ViewRows, ids: Tensor) -> None:
         """Count all learned nodes anew as they are in a graph that holds them."""
@@ -362,7 +363,7 @@ class Auto(WholeTaskLearner):
         self.label_space_ = space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
         self.ledger_.copy_from(other.ledger_, classes)
-        self._limit_probes(self.probes_.hops_.shape[1])
+        self._limit_probes(self.probes_.rows().dims)
         self.probes_.copy_from(other.probes_, classes)
         self._solved = False
 
@@ -404,7 +405,7 @@ class Auto(WholeTaskLearner):
         parts = [statistics.usage for statistics in self.statistics_]
         return MemoryUsage(
             statistics=sum(part.statistics for part in parts),
-            samples=self.probes_.hops_.numel() + self.probes_.codes_.numel(),
+            samples=self.probes_.values,
             bytes=sum(p.bytes for p in parts) + self.probes_.nbytes + self.ledger_.nbytes,
         )
 

@@ -33,7 +33,8 @@ class Probes:
         per_class: how many at most.
 
     Attributes:
-        hops_, codes_: see ``ViewRows``; codes are zeros where none were seen.  float16 [kept, dims]
+        hops_, codes_, relations_: see ``ViewRows``; codes are zeros where none were seen, relations
+            have no columns.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
         nodes_: which nodes of the dataset they are.  int64 [kept]
     """
@@ -42,6 +43,7 @@ class Probes:
         self.per_class = per_class
         self.hops_ = torch.empty(0, 0, dtype=torch.float16)
         self.codes_ = torch.empty(0, 0, dtype=torch.float16)
+        self.relations_ = torch.empty(0, 0, dtype=torch.float16)
         self.labels_ = torch.empty(0, dtype=torch.int64)
         self.nodes_ = torch.empty(0, dtype=torch.int64)
 
@@ -52,17 +54,21 @@ class Probes:
         """Consider nodes; of these and those kept before, the first of each class stay."""
         first = self._first(nodes.cpu(), labels.cpu())
         seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
-        taken = ViewRows(rows.hops, rows.codes, seen[first.to(seen.device)]).taken(CPU)
+        taken = rows.of(seen[first.to(seen.device)]).taken(CPU)
         self._extend(taken, labels.cpu()[first], nodes.cpu()[first])
         self._shrink()
 
     def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor) -> None:
-        codes = rows.codes
-        if codes is None:
-            codes = rows.hops.new_zeros(len(rows), self.codes_.shape[1])
-        for name, values in (("hops_", rows.hops.half()), ("codes_", codes.half())):
-            old = getattr(self, name)
-            setattr(self, name, torch.cat([old.reshape(len(self), values.shape[1]), values]))
+        for name, values in (
+            ("hops", rows.hops),
+            ("codes", rows.codes),
+            ("relations", rows.relations),
+        ):
+            old = getattr(self, f"{name}_")
+            if values is None:
+                values = rows.hops.new_zeros(len(rows), old.shape[1])
+            both = torch.cat([old.reshape(len(self), values.shape[1]), values.half()])
+            setattr(self, f"{name}_", both)
         self.labels_ = torch.cat([self.labels_, labels])
         self.nodes_ = torch.cat([self.nodes_, nodes])
 
@@ -82,7 +88,8 @@ class Probes:
 
     def rows(self) -> ViewRows:
         """Return what views see of them."""
-        return ViewRows(self.hops_, self.codes_ if self.codes_.shape[1] else None)
+        codes, relations = (t if t.shape[1] else None for t in (self.codes_, self.relations_))
+        return ViewRows(self.hops_, codes, relations=relations)
 
     def drop(self, nodes: Tensor) -> None:
         """Let some of them go."""
@@ -100,8 +107,13 @@ class Probes:
         """Consider those of another; ``classes``: what its classes are called here."""
         labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
         new = ~torch.isin(other.nodes_, self.nodes_)
-        rows = ViewRows(other.hops_, other.codes_, new.nonzero().flatten())
+        rows = other.rows().of(new.nonzero().flatten())
         self.keep(rows, labels=labels[new], nodes=other.nodes_[new])
+
+    @property
+    def values(self) -> int:
+        """How many values are kept of them all."""
+        return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_))
 
     @property
     def nbytes(self) -> int:
@@ -115,8 +127,9 @@ class Probes:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         for name in KEPT:
-            setattr(self, f"{name}_", state[name])
+            if name in state:  # relations are not, where an earlier version wrote it
+                setattr(self, f"{name}_", state[name])
 
 
-KEPT = ("hops", "codes", "labels", "nodes")
+KEPT = ("hops", "codes", "relations", "labels", "nodes")
 CPU = torch.device("cpu")

@@ -24,29 +24,43 @@ class ViewRows:
         hops: of all nodes, the hops of Â that any view needs, side by side.  [nodes, hops x d]
         codes: of all nodes, class codes; None where no label is shown.  [nodes, code dims] | None
         nodes: which of them; None for all, in order.  int64 [n] | None
+        relations: of all nodes, what comes along relations; None where the graph has none.
+            [nodes, relation dims] | None
     """
 
     hops: Tensor
     codes: Tensor | None
     nodes: Tensor | None = None
+    relations: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
 
     def __getitem__(self, part: slice) -> ViewRows:
         if self.nodes is not None:
-            return ViewRows(self.hops, self.codes, self.nodes[part])
-        return ViewRows(self.hops[part], None if self.codes is None else self.codes[part])
+            return replace(self, nodes=self.nodes[part])
+        codes, relations = (None if t is None else t[part] for t in (self.codes, self.relations))
+        return ViewRows(self.hops[part], codes, relations=relations)
+
+    def of(self, nodes: Tensor) -> ViewRows:
+        """Return some nodes of all."""
+        return replace(self, nodes=nodes)
+
+    @property
+    def dims(self) -> int:
+        """How many values hops and relations have of a node; codes aside."""
+        return self.hops.shape[1] + (0 if self.relations is None else self.relations.shape[1])
 
     def taken(self, device: torch.device) -> ViewRows:
         """Return these rows alone, in memory, on a device."""
-        hops, codes = self.hops, self.codes
-        if self.nodes is not None:
-            nodes = self.nodes.to(hops.device)
-            hops = hops.index_select(0, nodes)
-            codes = None if codes is None else codes.index_select(0, nodes.to(codes.device))
-        codes = None if codes is None else codes.to(device, torch.float32)
-        return ViewRows(hops.to(device, torch.float32), codes)
+
+        def rows(tensor: Tensor) -> Tensor:
+            if self.nodes is not None:
+                tensor = tensor.index_select(0, self.nodes.to(tensor.device))
+            return tensor.to(device, torch.float32)
+
+        codes, relations = (None if t is None else rows(t) for t in (self.codes, self.relations))
+        return ViewRows(rows(self.hops), codes, relations=relations)
 
     def split(self, rows: int) -> Iterator[ViewRows]:
         """Yield them so many at a time."""
@@ -67,6 +81,9 @@ class ViewExpansion:
         matrices: R of every hop kept.  float32 [d, m] each
         code_matrix: R of the class codes, one hop's above the other's.  float32 [code dims, m]
         code_parts: of how many parts class codes are, each of unit length.
+        relation_matrix: R of what comes along relations; None where the graph has none.
+            float32 [relation dims, m] | None
+        relation_parts: of how many parts that is, each of unit length.
         total: m, where these are the first of more features; else their own number.
 
     >>> one = ViewExpansion((View((0,)), View((0,), True)), (0,), (torch.tensor([[1., -1.]]),),
@@ -81,6 +98,8 @@ class ViewExpansion:
     code_matrix: Tensor
     code_parts: int
     total: int | None = None
+    relation_matrix: Tensor | None = None
+    relation_parts: int = 3
 
     @property
     def width(self) -> int:
@@ -94,8 +113,14 @@ class ViewExpansion:
     def narrowed(self, width: int) -> ViewExpansion:
         """Return the first features of every view, as they are among all."""
         first = tuple(matrix[:, :width] for matrix in self.matrices)
-        codes = self.code_matrix[:, :width]
-        return replace(self, matrices=first, code_matrix=codes, total=self.total or self.width)
+        codes, related = self.code_matrix[:, :width], self.relation_matrix
+        return replace(
+            self,
+            matrices=first,
+            code_matrix=codes,
+            total=self.total or self.width,
+            relation_matrix=None if related is None else related[:, :width],
+        )
 
     def blocks(self, rows: ViewRows) -> Iterator[ViewRows]:
         """Yield rows in parts whose expansion is of a size that pays."""
@@ -120,17 +145,27 @@ class ViewExpansion:
         codes = None
         if rows.codes is not None and any(view.codes for view in seen):
             codes = rows.codes @ self.code_matrix
+        related = None
+        if self.relation_matrix is not None and any(view.related for view in seen):
+            assert rows.relations is not None, "the graph that was learned from has relations"
+            related = rows.relations @ self.relation_matrix
         for view in seen:
-            yield self._features(view, parts, codes)
+            yield self._features(view, parts, codes, related)
 
-    def _features(self, view: View, parts: dict[int, Tensor], codes: Tensor | None) -> Tensor:
+    def _features(
+        self, view: View, parts: dict[int, Tensor], codes: Tensor | None, related: Tensor | None
+    ) -> Tensor:
         seen = [parts[hop] for hop in view.hops]
+        count = len(seen)
+        if view.related and related is not None:
+            seen.append(related)
+            count += self.relation_parts
         if view.codes:
             assert codes is not None
             seen.append(codes)
+            count += self.code_parts
         first, *others = seen
         total = first.clone()
         for other in others:
             total += other
-        count = len(view.hops) + (self.code_parts if view.codes else 0)
         return total.relu_().mul_(math.sqrt(2 / ((self.total or self.width) * count)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,11 +18,15 @@ from evergraph.nn.linear import Linear
 from evergraph.nn.view_expansion import ViewExpansion, ViewRows
 from evergraph.topology import ClassCodes, EmbeddingCache
 from evergraph.topology.cached import Storage
+from evergraph.topology.relation_hops import RelationCodes, RelationHops
+from evergraph.topology.relation_hops import related as relations_of
 from evergraph.topology.view_hops import ViewHops
 from evergraph.topology.views import View, hops_of, parse_views
 
-VIEWS = ("0|1|2|4+y", "4", "0|2", "6", "y", "0|1|2|4", "2")
-"""Near and far, with a node's own features or without; those that help most come first."""
+VIEWS = ("0|1|2|4|r+y", "4", "0|2", "6", "y", "0|1|2|4|r", "2")
+"""Near and far, with a node's own features or without; those that help most come first.
+
+What comes along relations counts where the graph has relations."""
 
 
 @backbones.register
@@ -30,10 +35,12 @@ class ViewFeatures(Backbone):
 
     φ: see ``ViewExpansion``. Hops of Â and class codes are computed once for all views. Where a
     graph shows no label there are no class codes: views that need them are left out, and ``bare``
-    weights, if they were set, answer for the others.
+    weights, if they were set, answer for the others. Whether a graph has relations is seen of the
+    first: ``r`` in a view, and relations in class codes, count only if that one has.
 
     Args:
-        views: what to see of a node, by names such as ``2``, ``0|2`` and ``0|2+y``, see ``View``.
+        views: what to see of a node, by names such as ``2``, ``0|2``, ``0|2+y`` and ``0|2|r``, see
+            ``View``.
         width: how many random features a view has.
         code_width: of a class code, see ``ClassCodes``.
         dropout: share of features dropped while the head is trained by gradients.
@@ -52,6 +59,7 @@ class ViewFeatures(Backbone):
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     seed: Tensor
     bare: Tensor
+    related: Tensor
 
     def __init__(
         self,
@@ -73,7 +81,13 @@ class ViewFeatures(Backbone):
         self.dropout = dropout
         self.storage: Storage = storage
         self.parsed = parsed
-        self._topologies = ViewHops(keep=kept), ClassCodes(width=code_width)
+        self._topologies = (
+            ViewHops(keep=kept),
+            ClassCodes(width=code_width),
+            RelationHops(),
+            RelationCodes(width=code_width),
+        )
+        self._met_relations: bool | None = None
         self.head: Linear | None = None
         self.place(self.device)
 
@@ -85,7 +99,7 @@ class ViewFeatures(Backbone):
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
         """Keep weights, and compute hops and codes, on a device, within some memory."""
         super().place(device, resources)
-        self.hop_cache, self.code_cache = (
+        self.hop_cache, self.code_cache, self.relation_cache, self.relation_code_cache = (
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
@@ -96,6 +110,7 @@ class ViewFeatures(Backbone):
         """Draw the seed of the random features and make the heads.  dims: of a hop"""
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
+        self.register_buffer("related", torch.tensor([bool(self._met_relations)]))
         bare = sum(not view.codes for view in self.parsed)
         self.register_buffer("bare", torch.zeros(0, self.width * bare, device=self.device))
         total = self.width * len(self.parsed)
@@ -114,13 +129,45 @@ class ViewFeatures(Backbone):
             [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
         )
 
+    @property
+    def sees_relations(self) -> bool:
+        """Whether what was learned from has relations."""
+        return bool(self.related) if self.begun else bool(self._met_relations)
+
+    @property
+    def code_dims(self) -> int:
+        """How wide class codes are: two hops, and one along relations."""
+        return self.code_width * (3 if self.sees_relations else 2)
+
     def prepare(self, graph: Graph) -> ViewRows:
         """Return hops and codes of all nodes; no codes where the graph shows no label."""
         if graph not in self._prepared:
+            if self._met_relations is None:
+                self._meet(graph)
             shows = self.coded and graph.bare is not None and bool((graph.labels >= 0).any())
-            codes = self.code_cache(graph) if shows else None
-            self._prepared[graph] = ViewRows(self.hop_cache(graph), codes)
+            self._prepared[graph] = ViewRows(
+                self.hop_cache(graph),
+                self._codes(graph) if shows else None,
+                relations=self.relation_cache(graph) if self._sees_along else None,
+            )
         return self._prepared[graph]
+
+    def _meet(self, graph: Graph) -> None:
+        """See whether there are relations, in the first graph."""
+        self._met_relations = graph.relations is not None
+        empty = [str(v) for v in self.parsed if v.related and not v.hops and not v.codes]
+        if empty and not self.sees_relations:
+            relations_of(graph)
+
+    @property
+    def _sees_along(self) -> bool:
+        return self.sees_relations and any(view.related for view in self.parsed)
+
+    def _codes(self, graph: Graph) -> Tensor:
+        codes = self.code_cache(graph)
+        if not self.sees_relations:
+            return codes
+        return torch.cat([codes, self.relation_code_cache(graph)], dim=1)
 
     def width_of(self, inputs: ViewRows) -> int:
         """Return how wide a hop is."""
@@ -132,9 +179,25 @@ class ViewFeatures(Backbone):
         if self._drawn is None or self._drawn[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             kept = self._topologies[0].kept
-            shapes = [(self._dims, self.width)] * len(kept) + [(2 * self.code_width, self.width)]
-            drawn = [torch.randn(shape, generator=generator).to(self.device) for shape in shapes]
-            self._drawn = seed, ViewExpansion(self.parsed, kept, drawn[:-1], drawn[-1], 2)
+            rows = [self._dims] * len(kept) + [2 * self.code_width]
+            if self.sees_relations:
+                rows += [self.code_width, 3 * self._topologies[2].width]
+            drawn = [
+                torch.randn((count, self.width), generator=generator).to(self.device)
+                for count in rows
+            ]
+            hops, rest = drawn[: len(kept)], drawn[len(kept) :]
+            self._drawn = (
+                seed,
+                ViewExpansion(
+                    self.parsed,
+                    kept,
+                    hops,
+                    torch.cat(rest[:2]) if self.sees_relations else rest[0],
+                    code_parts=3 if self.sees_relations else 2,
+                    relation_matrix=rest[2] if self._sees_along else None,
+                ),
+            )
         return self._drawn[1]
 
     def forward(
@@ -146,7 +209,7 @@ class ViewFeatures(Backbone):
     ) -> Tensor:
         """Return class scores of some nodes.  -> [rows, classes]"""
         assert self.head is not None
-        asked = inputs if rows is None else ViewRows(inputs.hops, inputs.codes, rows)
+        asked = inputs if rows is None else inputs.of(rows)
         weights = self._weights(coded=inputs.codes is not None)
         blocks = self.expansion().blocks(asked)
         parts = [self._scores(block, weights, generator) for block in blocks]
@@ -188,20 +251,21 @@ class ViewFeatures(Backbone):
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the features of all views side by side.  -> [rows, views x width]"""
-        asked = inputs if rows is None else ViewRows(inputs.hops, inputs.codes, rows)
+        asked = inputs if rows is None else inputs.of(rows)
         if asked.codes is None:
-            nothing = asked.hops.new_zeros(len(asked.hops), 2 * self.code_width)
-            asked = ViewRows(asked.hops, nothing, asked.nodes)
+            nothing = asked.hops.new_zeros(len(asked.hops), self.code_dims)
+            asked = replace(asked, codes=nothing)
         return torch.cat([torch.cat(block, dim=1) for block in self.features(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:
         """Whether another makes the same features of the same graph."""
         mine, theirs = (
-            (int(b.seed), b.views, b.width, b.code_width, b._dims) for b in (self, other)
+            (int(b.seed), b.views, b.width, b.code_dims, b._dims) for b in (self, other)
         )
         return mine == theirs
 
     @property
     def embed_seconds(self) -> float:
         """Seconds spent computing hops and codes."""
-        return self.hop_cache.seconds + self.code_cache.seconds
+        caches = self.hop_cache, self.code_cache, self.relation_cache, self.relation_code_cache
+        return sum(cache.seconds for cache in caches)

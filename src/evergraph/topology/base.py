@@ -57,6 +57,13 @@ class TopologyEncoder(Part, ABC):
         """
         return unit_rows(rows, together=together)
 
+    def from_column(self, first: int) -> TopologyEncoder:
+        """Return what encodes some columns of ``inputs``, the first of which is given.
+
+        Itself unless columns differ in how they are smoothed.
+        """
+        return self
+
     @property
     def separable(self) -> bool:
         """Whether a column of the embeddings depends on one column of the features alone."""

@@ -130,7 +130,8 @@ def encode_columns(
 ) -> Tensor:
     """Return the embeddings that some feature columns give.  -> [nodes, parts x columns]"""
     features = columns_of(graph.features, *columns)
-    return topology.smooth(graph.with_features(features.to(device))).cpu()
+    part = topology.from_column(columns[0])
+    return part.smooth(graph.with_features(features.to(device))).cpu()
 
 
 def columns_of(features: Tensor, start: int, stop: int) -> Tensor:

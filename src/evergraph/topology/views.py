@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
-FORM = re.compile(r"y|\d+(\|\d+)*(\+y)?")
+FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\+y)?")
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,23 @@ class View:
     """What a head sees of a node.
 
     Written ``0|2+y``: its own features beside those two hops away, and the classes of labelled
-    neighbours. ``y`` alone is the classes of neighbours and nothing else.
+    neighbours. ``y`` alone is the classes of neighbours and nothing else. ``r``, as in ``0|2|r+y``,
+    is what comes along each relation, where the graph has relations; where it has none, nothing.
 
     Attributes:
         hops: the hops of Â side by side, each of unit length.
         codes: whether class codes stand beside them, see ``ClassCodes``.
+        related: whether what comes along relations does, see ``RelationHops``.
 
     >>> View.parse("0|2+y")
-    View(hops=(0, 2), codes=True)
+    View(hops=(0, 2), codes=True, related=False)
     >>> str(View((4,)))
     '4'
     """
 
     hops: tuple[int, ...]
     codes: bool = False
+    related: bool = False
 
     @classmethod
     def parse(cls, name: str) -> View:
@@ -38,14 +41,15 @@ class View:
         if not isinstance(name, str) or not FORM.fullmatch(name):
             raise ConfigurationError(
                 "a view must be hops side by side with or without class codes, such as '2', "
-                f"'0|2', '0|1|2+y' or 'y', not {name!r}"
+                f"'0|2', '0|1|2+y', '0|2|r+y' or 'y', not {name!r}"
             )
-        hops = name.removesuffix("+y")
-        return cls(() if hops == "y" else tuple(map(int, hops.split("|"))), name.endswith("y"))
+        parts = name.removesuffix("+y").split("|")
+        hops = tuple(int(part) for part in parts if part not in ("r", "y"))
+        return cls(hops, name.endswith("y"), "r" in parts)
 
     def __str__(self) -> str:
-        hops = "|".join(map(str, self.hops))
-        return f"{hops}+y" if hops and self.codes else hops or "y"
+        seen = "|".join([*map(str, self.hops), *(["r"] if self.related else [])])
+        return f"{seen}+y" if seen and self.codes else seen or "y"
 
 
 def parse_views(names: Sequence[str]) -> tuple[View, ...]:

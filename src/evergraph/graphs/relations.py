@@ -1,0 +1,244 @@
+"""Edges that carry a kind: what joins two nodes, and which way it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.graphs.csr import row_entries, row_pointers
+from evergraph.graphs.validation import check_edges, check_whole
+
+WAYS = 2  # kinds of a relation: along its edges, and against them
+MOST_RELATIONS = 2**14  # kinds are int16
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """The edges of a graph once more, each with its relation, in both directions.
+
+    An edge (source, target) of relation r stands in the row of its target with kind 2r, and in the
+    row of its source with kind 2r + 1: a node tells those it points to from those that point to
+    it. Two nodes may be joined by several relations; the graph's own adjacency has them once.
+
+    Attributes:
+        names: of the relations.
+        indptr: where each row begins.  int32 [nodes + 1]
+        indices: who stands there, by kind, then ascending.  int32 [entries]
+        kinds: of the entries.  int16 [entries]
+        weights: of the entries, None where all are 1.  float32 [entries] | None
+
+    >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
+    >>> cites.indices, cites.kinds
+    (tensor([1, 0], dtype=torch.int32), tensor([1, 0], dtype=torch.int16))
+    """
+
+    names: tuple[str, ...]
+    indptr: Tensor
+    indices: Tensor
+    kinds: Tensor
+    weights: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        edge_index: Tensor,
+        relations: Tensor,
+        names: Sequence[str],
+        *,
+        nodes: int,
+        weights: Tensor | None = None,
+    ) -> Relations:
+        """Return the record of some edges; doubles count once, the last weight counts.
+
+        edge_index: sources and targets, integer [2, edges]; relations: numbers of names, integer
+        [edges]; weights: not negative, float [edges]; an edge of weight 0 is none
+        """
+        check_edges(edge_index, nodes)
+        _check_relations(relations, names, edge_index.shape[1])
+        sources, targets, number = edge_index[0].long(), edge_index[1].long(), relations.long()
+        columns = torch.cat([sources, targets])
+        rows = torch.cat([targets, sources])
+        kinds = torch.cat([WAYS * number, WAYS * number + 1])
+        both = None if weights is None else torch.cat([weights.float()] * 2)
+        apart = rows != columns
+        both = None if both is None else both[apart]
+        parts = rows[apart], columns[apart], kinds[apart], both
+        return cls._sorted(tuple(names), *parts, nodes=nodes)
+
+    @classmethod
+    def _sorted(
+        cls,
+        names: tuple[str, ...],
+        rows: Tensor,
+        columns: Tensor,
+        kinds: Tensor,
+        weights: Tensor | None,
+        *,
+        nodes: int,
+    ) -> Relations:
+        order, last = _last_of_each(rows * (WAYS * max(len(names), 1)) + kinds, columns, nodes)
+        kept = order[last]
+        if weights is not None:
+            weights = weights[kept]
+            kept, weights = kept[weights > 0], weights[weights > 0]
+        rows, columns, kinds = rows[kept], columns[kept].int(), kinds[kept].to(torch.int16)
+        return cls(names, row_pointers(rows, nodes), columns, kinds, weights)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the entries take."""
+        arrays = (self.indptr, self.indices, self.kinds, self.weights)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
+    def num_kinds(self) -> int:
+        """How many kinds an entry may have: two a relation."""
+        return WAYS * len(self.names)
+
+    def kind_names(self) -> list[str]:
+        """Return the names of the kinds, by number.
+
+        >>> Relations.of(torch.empty(2, 0).long(), torch.empty(0).long(), ("cites",),
+        ...              nodes=1).kind_names()
+        ['cites>', 'cites<']
+        """
+        return [f"{name}{way}" for name in self.names for way in "><"]
+
+    def rows(self) -> Tensor:
+        """Return the row of every entry.  int64 [entries]"""
+        return row_entries(self.indptr, torch.arange(self.num_nodes, device=self.device))[0]
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the graph has."""
+        return len(self.indptr) - 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries lie."""
+        return self.indices.device
+
+    def edges(self) -> tuple[Tensor, Tensor]:
+        """Return every edge once: ends, and the number of its relation.  [2, edges], [edges]"""
+        along = (self.kinds % WAYS) == 0
+        ends = torch.stack([self.indices[along].long(), self.rows()[along]])
+        return ends, (self.kinds[along] // WAYS).long()
+
+    def subgraph(self, nodes: Tensor) -> Relations:
+        """Return the entries among some nodes, numbered in the order given: see ``Graph``."""
+        position = torch.full((self.num_nodes,), -1, dtype=torch.int64, device=self.device)
+        position[nodes] = torch.arange(len(nodes), device=self.device)
+        rows, entries = row_entries(self.indptr, nodes)
+        columns = position[self.indices[entries].long()]
+        rows, columns, entries = (part[columns >= 0] for part in (rows, columns, entries))
+        return self._taken(entries, rows, columns, nodes=len(nodes))
+
+    def within(self, indptr: Tensor, indices: Tensor) -> Relations:
+        """Return the entries whose edges stand in an adjacency of the same nodes."""
+        rows, columns = self.rows(), self.indices.long()
+        against = (self.kinds % WAYS).bool()
+        targets = torch.where(against, columns, rows)
+        sources = torch.where(against, rows, columns)
+        owners = row_entries(indptr, torch.arange(self.num_nodes, device=self.device))[0]
+        listed = owners * self.num_nodes + indices.long()  # ascending
+        wanted = targets * self.num_nodes + sources
+        places = torch.searchsorted(listed, wanted).clamp_max(max(len(listed) - 1, 0))
+        kept = listed[places] == wanted if len(listed) else torch.zeros_like(against)
+        if bool(kept.all()):
+            return self
+        entries = kept.nonzero().flatten()
+        return self._taken(entries, rows[kept], columns[kept], nodes=self.num_nodes)
+
+    def _taken(self, entries: Tensor, rows: Tensor, columns: Tensor, *, nodes: int) -> Relations:
+        weights = None if self.weights is None else self.weights[entries]
+        kinds = self.kinds[entries].long()
+        return self._sorted(self.names, rows, columns, kinds, weights, nodes=nodes)
+
+    def only(self, names: Sequence[str]) -> Relations:
+        """Return some of the relations; the numbers of the names are new."""
+        for name in names:
+            if name not in self.names:
+                known = ", ".join(self.names)
+                raise DataError(f"relation {name!r} is none of the graph's: it has {known}")
+        ends, number = self.edges()
+        wanted = torch.tensor([names.index(n) if n in names else -1 for n in self.names])
+        found = wanted[number]
+        weights = None
+        if self.weights is not None:
+            weights = self.weights[(self.kinds % WAYS) == 0][found >= 0]
+        return Relations.of(
+            ends[:, found >= 0], found[found >= 0], names, nodes=self.num_nodes, weights=weights
+        )
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Relations:
+        """Return the record with something done to each of its arrays, such as moving it."""
+        weights = None if self.weights is None else change(self.weights)
+        arrays = (change(array) for array in (self.indptr, self.indices, self.kinds))
+        return Relations(self.names, *arrays, weights)
+
+    def segments(self) -> Iterator[Tensor]:
+        """Yield, of every run of entries with one row and kind: where it begins, row, kind.
+
+        int64 [segments] each
+        """
+        rows, kinds = self.rows(), self.kinds.long()
+        key = rows * max(self.num_kinds, 1) + kinds
+        first = torch.ones_like(key, dtype=torch.bool)
+        first[1:] = key[1:] != key[:-1]
+        yield from (first.nonzero().flatten(), rows[first], kinds[first])
+
+
+def _check_relations(relations: Tensor, names: Sequence[str], edges: int) -> None:
+    check_whole("relations", relations, verb="hold")
+    if relations.shape != (edges,):
+        raise DataError(f"relations have shape {tuple(relations.shape)}: expected one an edge")
+    if len(names) > MOST_RELATIONS:
+        raise DataError(f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported")
+    if len(set(names)) < len(names):
+        raise DataError(f"relations must have names of their own, not {list(names)}")
+    if edges and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
+        raise DataError(
+            f"relations must be numbers of {len(names)} names, from 0 on, not "
+            f"{int(relations.min())} to {int(relations.max())}"
+        )
+
+
+def _last_of_each(major: Tensor, minor: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return an order by major, then minor, and which of equal entries comes last in it."""
+    order = minor.argsort(stable=True)
+    order = order[major[order].argsort(stable=True)]
+    major, minor = major[order], minor[order]
+    last = torch.ones(len(order), dtype=torch.bool, device=order.device)
+    last[:-1] = (major[1:] != major[:-1]) | (minor[1:] != minor[:-1])
+    return order, last
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTypes:
+    """What kind of thing each node is.
+
+    Attributes:
+        names: of the types.
+        numbers: which of them each node has.  int16 [nodes]
+
+    >>> NodeTypes(("paper", "author"), torch.tensor([0, 1, 1]).short()).of(torch.tensor([2]))
+    ['author']
+    """
+
+    names: tuple[str, ...]
+    numbers: Tensor
+
+    def of(self, nodes: Tensor) -> list[str]:
+        """Return the names of the types of some nodes."""
+        return [self.names[number] for number in self.numbers[nodes].tolist()]
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> NodeTypes:
+        """Return the record with something done to its array."""
+        return NodeTypes(self.names, change(self.numbers))

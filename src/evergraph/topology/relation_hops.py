@@ -1,0 +1,214 @@
+"""What neighbours send along each relation, kept apart in a vector of fixed width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph, Smoother
+from evergraph.graphs.kernels import choose_kernel
+from evergraph.graphs.propagation import densify
+from evergraph.graphs.relations import Relations
+from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.class_codes import ClassCodes, class_codes
+from evergraph.topology.rowwise import unit_rows
+
+WIDTH = 256
+FURTHEST = 2
+SEGMENTS_AT_A_TIME = 1 << 16
+
+
+class RelationHops(TopologyEncoder):
+    """E = [T, B₁X, B₂B₁X]: types of nodes, and what comes along relations and pairs of them.
+
+        (B_l H)_v = Σ_k s_{l,k} ⊙ mean of H_u over the u that stand in v's row with kind k
+
+    A kind is a relation along its edges, or against them. s_{l,k} is a fixed vector of random signs
+    for each kind and hop: what two kinds send is nearly orthogonal, so a sum of all of them keeps
+    them apart (binding by signs, Kanerva 2009), and two hops keep pairs of kinds apart. The width
+    is the same whatever the number of relations: one that comes later changes nothing that is
+    there. An edge of weight w counts w times in the mean.
+
+    X are the features, each of unit length, turned into ``width`` columns where they have another
+    number, plus T, a random unit vector for the type of each node: nodes without features are
+    known by their type alone. T is 0 where types are not known.
+
+    dims = 3 x width.
+
+    Args:
+        width: of a hop.
+
+    >>> from evergraph.graphs.relations import Relations
+    >>> path = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                         labels=torch.tensor([0, 0]), undirected=True)
+    >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
+    >>> _, near, _ = RelationHops(width=2).encode(path.with_relations(cites)).chunk(3, dim=1)
+    >>> near.abs()  # the first is cited by nobody, but sees whom it cites
+    tensor([[0., 1.],
+            [1., 0.]])
+    """
+
+    name = "relation-hops"
+
+    def __init__(self, *, width: int = WIDTH) -> None:
+        super().__init__(hops=FURTHEST, self_loops=False)
+        check_integer("width", width, least=1)
+        self.width = width
+        self._first = 0
+
+    @property
+    def parts(self) -> int:
+        """Types and two hops."""
+        return 1 + FURTHEST
+
+    @property
+    def arrays(self) -> int:
+        """Types, hops, what is being summed, and all of them once more side by side."""
+        return 2 * self.parts + 1
+
+    def inputs(self, graph: Graph) -> Graph:
+        """Return the graph with the features that are sent."""
+        features = widened(graph.features, self.width)
+        if graph.types is not None:
+            features += type_codes(graph, self.width)
+        return graph.with_features(features)
+
+    def from_column(self, first: int) -> RelationHops:
+        """Return the encoder of features that begin at another column of ``inputs``."""
+        part = copy(self)
+        part._first = first
+        return part
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        relations = related(graph)
+        columns = slice(self._first, self._first + graph.num_features)
+        states = [graph.features]
+        for hop in range(1, FURTHEST + 1):
+            signs = kind_signs(relations.kind_names(), hop=hop, width=self.width)[:, columns]
+            states.append(bound_means(relations, states[-1], signs.to(graph.features.device)))
+        states[0] = torch.zeros_like(graph.features)
+        if graph.types is not None:
+            states[0] += type_codes(graph, self.width)[:, columns].to(states[0].device)
+        return torch.cat(states, dim=1)
+
+    def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
+        """Return embeddings divided by their lengths, part by part."""
+        parts = rows.tensor_split(self.parts, dim=1)
+        return torch.cat([unit_rows(part.contiguous(), together=together) for part in parts], dim=1)
+
+
+class RelationCodes(ClassCodes):
+    """E = B₁C: the classes of neighbours, told apart by relation; see ``RelationHops``.
+
+    Row v of C is the code of v's class where the graph shows v's label, see ``ClassCodes``. No node
+    stands in its own row: its own label is not seen.
+
+    dims = width.
+    """
+
+    name = "relation-codes"
+
+    def __init__(self, *, width: int = 64, seed: int = 0) -> None:
+        super().__init__(hops=1, width=width, seed=seed)
+        self._first = 0
+
+    def from_column(self, first: int) -> RelationCodes:
+        """Return the encoder of codes that begin at another column."""
+        part = copy(self)
+        part._first = first
+        return part
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        relations = related(graph)
+        signs = kind_signs(relations.kind_names(), hop=1, width=self.width)
+        columns = slice(self._first, self._first + graph.num_features)
+        return bound_means(relations, graph.features, signs[:, columns].to(graph.features.device))
+
+
+def related(graph: Graph) -> Relations:
+    """Return the relations of a graph that must have them."""
+    if graph.relations is None:
+        raise ConfigurationError(
+            "views with 'r' and relation-hops need a graph with relations, and this one has none: "
+            "give edges a relation, or keep directions as one (Graph.with_directions)"
+        )
+    return graph.relations
+
+
+def kind_signs(kinds: Sequence[str], *, hop: int, width: int) -> Tensor:
+    """Return the sign that each kind gives each column at a hop.  -> float32 [kinds, width]
+
+    They depend on the kind's name, the hop and the column alone.
+
+    >>> kind_signs(["cites>"], hop=1, width=3).abs()
+    tensor([[1., 1., 1.]])
+    """
+    drawn = [
+        torch.randint(2, (width,), generator=seeded(0, "relation", hop, kind)) for kind in kinds
+    ]
+    return 2.0 * torch.stack(drawn) - 1.0 if drawn else torch.empty(0, width)
+
+
+def widened(features: Tensor, width: int) -> Tensor:
+    """Return features of unit length, turned into so many columns if they have another number.
+
+    By a fixed random matrix with values from N(0, 1/width), which keeps lengths and angles about
+    as they are.  [n, d] -> [n, width], new memory
+    """
+    if features.shape[1] == width:
+        return unit_rows(densify(features).clone(), together=True)
+    generator = seeded(0, "features along relations", features.shape[1], width)
+    matrix = torch.randn(features.shape[1], width, generator=generator).mul_(width**-0.5)
+    return unit_rows(densify(features @ matrix.to(features.device)), together=True)
+
+
+def type_codes(graph: Graph, width: int) -> Tensor:
+    """Return the random unit vector of each node's type.  -> float32 [nodes, width]"""
+    assert graph.types is not None
+    table = class_codes([f"type {name}" for name in graph.types.names], width=width)
+    return table.to(graph.types.numbers.device)[graph.types.numbers.long()]
+
+
+def bound_means(relations: Relations, features: Tensor, signs: Tensor) -> Tensor:
+    """Return Σ_k s_k ⊙ mean of the features of those that stand in a row with kind k.
+
+    A cost that is linear in entries, whatever the number of kinds.
+
+    features: float32 [nodes, width]; signs: float32 [kinds, width] -> [nodes, width]
+    """
+    starts, rows, kinds = relations.segments()
+    ends = torch.cat([starts[1:], starts.new_tensor([len(relations)])])
+    out = torch.zeros_like(features)
+    for begin in range(0, len(starts), SEGMENTS_AT_A_TIME):
+        part = slice(begin, begin + SEGMENTS_AT_A_TIME)
+        means = _means(relations, starts[part], ends[part], features)
+        places = rows[part].to(features.device)
+        out.index_add_(0, places, means.mul_(signs[kinds[part].to(signs.device)]))
+    return out
+
+
+def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor) -> Tensor:
+    """Return the mean of features over runs of entries, weighed where entries have weights."""
+    totals = (ends - starts).float()
+    if relations.weights is not None:
+        totals = _run_sums(relations.weights, starts, ends)
+    sums = Smoother(
+        torch.cat([starts, ends[-1:]]).int(),
+        relations.indices,
+        totals.reciprocal(),
+        torch.ones(relations.num_nodes, device=relations.device),
+        self_loops=False,
+        kernel=choose_kernel(entries=len(relations), device=relations.device),
+    )
+    return sums.product(features)
+
+
+def _run_sums(weights: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    running = torch.cat([weights.new_zeros(1).double(), weights.double().cumsum(0)])
+    return (running[ends] - running[starts]).float()
