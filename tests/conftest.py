@@ -23,8 +23,8 @@ from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 
-# The gate draws the same examples every time: what passed here passes there. HYPOTHESIS_PROFILE=explore
-# draws new ones, as `make test-slow` does.
+# The gate draws the same examples every time: what passed here passes there. New ones are drawn
+# with HYPOTHESIS_PROFILE=explore, as `make test-slow` does.
 settings.register_profile("gate", derandomize=True)
 settings.register_profile("explore", print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))

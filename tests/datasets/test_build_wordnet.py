@@ -92,7 +92,28 @@ def test_labels_are_the_lexicographer_files(folder: Path) -> None:
 
 
 def test_edges_are_pointers_without_doubles_directions_or_loops(folder: Path) -> None:
-    assert script.undirected_pairs(script.read_synsets(folder)).tolist() == PAIRS
+    assert [list(pair) for pair in script.joined_pairs(script.read_synsets(folder))] == PAIRS
+
+
+def test_a_pair_keeps_what_joins_it_and_which_way(folder: Path) -> None:
+    joined = script.joined_pairs(script.read_synsets(folder))
+    # 1 has the hypernym 0, which says so backwards as well; the derivation is said by both
+    assert list(joined.values()) == [
+        "hypernym<", "derived-from< derived-from>", "attribute<", "similar-to< similar-to>",
+    ]  # fmt: skip
+    arrays = stored(script.build(folder))
+    lines = arrays["kinds"].tobytes().decode().split("\n")
+    assert [lines[place] for place in arrays["edge_kinds"]] == list(joined.values())
+    assert arrays["types"].tobytes() == b"nnvasr"
+
+
+def test_an_unknown_symbol_is_refused() -> None:
+    synsets = [
+        script.Synset(("n", "0"), 0, (("n", "1"),), (), ("?",)),
+        script.Synset(("n", "1"), 0, (), ()),
+    ]
+    with pytest.raises(DataError, match=r"symbol '\?'"):
+        script.joined_pairs(synsets)
 
 
 def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:

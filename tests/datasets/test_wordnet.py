@@ -50,9 +50,15 @@ def packed(**changed: Any) -> bytes:
         "word_lengths": [2, 1, 1, 2],  # words 0 1, 1, 2, 0 2
         "word_gaps": [0, 1, 1, 2, 0, 2],
         "word_counts": [1, 2, 1, 3, 1, 1],
+        "edge_kinds": [0, 1, 0],  # 0-1 and 2-3 by the first line, 0-3 by the second
+        "kinds": list(b"part-of>\nantonym< antonym> part-of<"),
+        "types": list(b"nnar"),
     }
     content = io.BytesIO()
-    np.savez_compressed(content, **{k: np.array(v) for k, v in (arrays | changed).items()})
+    kept = {k: np.array(v) for k, v in (arrays | changed).items()}
+    for text in ("kinds", "types"):
+        kept[text] = kept[text].astype(np.uint8)
+    np.savez_compressed(content, **kept)
     return content.getvalue()
 
 
@@ -101,7 +107,7 @@ def test_licence_is_in_the_file_and_in_the_notice() -> None:
 def test_features_hold_neither_labels_nor_edges(small: Path, tmp_path: Path) -> None:
     before = wordnet.WordNet(dims=2).load(small)
     (tmp_path / "small.npz").write_bytes(
-        packed(labels=[5, 6, 7, 8], edge_lengths=[0, 0, 0, 0], edge_gaps=[])
+        packed(labels=[5, 6, 7, 8], edge_lengths=[0, 0, 0, 0], edge_gaps=[], edge_kinds=[])
     )
     after = wordnet.WordNet(dims=2).load(small)
     assert after.labels.tolist() == [5, 6, 7, 8]
@@ -122,6 +128,31 @@ def test_small_graph_by_hand(small: Path) -> None:
     assert products[0, 1].item() == pytest.approx(cosine, abs=1e-5)
     assert products[0, 2].item() == pytest.approx(0, abs=1e-5)
     assert products[2, 3].item() == pytest.approx(math.sqrt(0.5), abs=1e-5)
+
+
+def test_relations_and_parts_of_speech_by_hand(small: Path) -> None:
+    plain = wordnet.WordNet(dims=2).load(small)
+    assert plain.relations is None
+    assert plain.types is None
+    graph = wordnet.WordNet(dims=2, relations=True).load(small)
+    assert graph.indices.equal(plain.indices)
+    assert graph.relations is not None
+    assert graph.types is not None
+    ends, relations = graph.relations.edges()
+    named = zip(*ends.tolist(), (graph.relations.names[r] for r in relations), strict=True)
+    assert sorted(named) == [
+        (0, 1, "part-of"), (0, 3, "antonym"), (2, 3, "part-of"), (3, 0, "antonym"),
+        (3, 0, "part-of"),
+    ]  # fmt: skip
+    assert graph.types.of(torch.arange(4)) == ["noun", "noun", "adjective", "adverb"]
+
+
+def test_every_edge_of_the_bundled_file_has_a_relation(cache: Path) -> None:
+    graph = wordnet.WordNet(relations=True).load_outline(cache)
+    assert graph.relations is not None
+    joined = graph.relations.rows() * graph.num_nodes + graph.relations.indices
+    assert joined.unique().equal(graph.edge_rows() * graph.num_nodes + graph.indices)
+    assert graph.relations.names[:3] == ("also-see", "antonym", "attribute")
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class ViewFeatures(Backbone):
 
     def _meet(self, graph: Graph) -> None:
         """See whether there are relations, in the first graph."""
-        self._met_relations = graph.relations is not None
+        self._met_relations = graph.relations is not None or graph.types is not None
         empty = [str(v) for v in self.parsed if v.related and not v.hops and not v.codes]
         if empty and not self.sees_relations:
             relations_of(graph)

@@ -95,7 +95,8 @@ def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resourc
     copies = 1 + 2 / topology.arrays
     for columns in _column_blocks(topology, graph, embeddings, resources, at_once=copies):
         features = columns_of(graph.features, *columns)
-        part = topology.smooth(graph.with_features(features), adjacency=adjacency)
+        some = topology.from_column(columns[0])
+        part = some.smooth(graph.with_features(features), adjacency=adjacency)
         _put(embeddings, part, columns, wide)
         del part  # before the next block takes its room
     return embeddings

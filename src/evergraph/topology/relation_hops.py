@@ -132,10 +132,13 @@ class RelationCodes(ClassCodes):
 
 
 def related(graph: Graph) -> Relations:
-    """Return the relations of a graph that must have them."""
+    """Return the relations of a graph that must have them, or types; none where it has types."""
+    if graph.relations is None and graph.types is not None:
+        nothing = torch.empty(2, 0, dtype=torch.int64, device=graph.device)
+        return Relations.of(nothing, nothing[0], (), nodes=graph.num_nodes)
     if graph.relations is None:
         raise ConfigurationError(
-            "views with 'r' and relation-hops need a graph with relations, and this one has none: "
+            "views with 'r' need a graph with relations or types of nodes, and this one has none: "
             "give edges a relation, or keep directions as one (Graph.with_directions)"
         )
     return graph.relations
