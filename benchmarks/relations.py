@@ -49,8 +49,8 @@ def _table(graphs: Sequence[str], seeds: Sequence[int], values: dict[str, Any]) 
         ("", *(f"tested {column}" for column in COLUMNS)),
         rows,
         (
-            f"Test nodes, {len(seeds)} seeds with a split each. All tasks are learned at once, which "
-            "gives what learning them one by one does.",
+            f"Test nodes, {len(seeds)} seeds with a split each. All tasks are learned at once, "
+            "which gives what learning them one by one does.",
         ),
     )
 

@@ -88,7 +88,7 @@ def test_a_preset_serves_other_methods_too() -> None:
             "unknown key 'training.epohcs': did you mean 'training.epochs'. training takes epochs,",
         ),
         ({"budgte": 3}, "unknown key 'budgte': did you mean 'memory.budget'. the configuration"),
-        ({"zzz": 3}, "unknown key 'zzz': the configuration takes dataset, undirected, method"),
+        ({"zzz": 3}, "unknown key 'zzz': the configuration takes dataset, undirected, directions"),
         ({"seeds": 0}, "seeds, where they are a single number and so a count, must be an integer"),
         ({"training": {"epochs": "many"}}, "training.epochs: .*not 'many'"),
         ({"seeds": []}, "seeds: "),

@@ -21,7 +21,12 @@ READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
 
 def load(
-    source: str | Path, *, undirected: bool = True, cache: Path | None = None, **parameters: Any
+    source: str | Path,
+    *,
+    undirected: bool = True,
+    directions: bool = False,
+    cache: Path | None = None,
+    **parameters: Any,
 ) -> Graph:
     """Return a graph by name or path, every edge running both ways unless ``undirected=False``.
 
@@ -30,6 +35,8 @@ def load(
             folder with tables of nodes and edges or a graph made by ``evergraph import``, which
             stays on disk. A name wins over a file of that name.
         undirected: whether to add the reverse of every edge.
+        directions: whether the way that edges run is kept as a relation, see
+            ``Graph.with_directions``.
         cache: where datasets are kept; ``default_cache()`` if not given.
         parameters: go to the dataset's constructor; a path takes none.
 
@@ -38,7 +45,9 @@ def load(
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
     if isinstance(source, str) and is_registered(source):
-        return load_named(source, undirected=undirected, cache=cache, **parameters)
+        return load_named(
+            source, undirected=undirected, directions=directions, cache=cache, **parameters
+        )
     if isinstance(source, str) and not looks_like_path(source):
         raise UnknownNameError("dataset, and no file or folder, called", source, datasets.names())
     if parameters:
@@ -49,6 +58,7 @@ def load(
     graph = read_path(Path(source))
     if not graph.mapped:
         graph = graph.with_features(fitting_layout(graph.features))
+    graph = graph.with_directions() if directions else graph
     return graph.to_undirected() if undirected else graph
 
 
@@ -67,13 +77,16 @@ def load_outline(source: str | Path) -> Graph:
     return load(source, undirected=False)
 
 
-def load_named(name: str, *, undirected: bool, cache: Path | None, **parameters: Any) -> Graph:
+def load_named(
+    name: str, *, undirected: bool, directions: bool, cache: Path | None, **parameters: Any
+) -> Graph:
     """Return a registered dataset, held to the catalogue's facts where it has its usual form."""
     dataset = datasets.make(name, **parameters)
     graph = dataset.load(default_cache() if cache is None else cache)
     facts = catalogue().get(dataset.name)
     if not parameters:
         check_facts(dataset.name, graph)
+    graph = graph.with_directions() if directions else graph
     if not undirected or (facts is not None and not facts.directed):
         return graph  # the largest graphs are published symmetric: no need to sort them again
     return graph.to_undirected()

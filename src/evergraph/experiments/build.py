@@ -31,7 +31,12 @@ DEVICE_COPIES = 4
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset."""
     load_plugins(config.plugins)
-    return load(config.dataset.name, undirected=config.undirected, **config.dataset.parameters)
+    return load(
+        config.dataset.name,
+        undirected=config.undirected,
+        directions=config.directions,
+        **config.dataset.parameters,
+    )
 
 
 def build_stream(

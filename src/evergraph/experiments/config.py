@@ -106,6 +106,7 @@ class StreamConfig(Section):
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3
     known_labels: str = "global"
+    unlabelled: str | None = None
 
 
 class HeadConfig(Section):
@@ -140,9 +141,11 @@ class RunConfig(Section):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
 
     ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
-    backbone ``pdgnn``. ``seeds``: a repeat each; a single number N stands for 0 to N - 1. ``part``:
-    the nodes tested on. ``measures``: whether to test, after each task, on what comes next as well,
-    see ``evaluate``. ``plugins``: files or modules that define parts, see ``load_plugin``.
+    backbone ``pdgnn``. ``directions``: whether the way that edges run is kept as a relation where
+    they are made to run both ways. ``seeds``: a repeat each; a single number N stands for 0 to
+    N - 1. ``part``: the nodes tested on. ``measures``: whether to test, after each task, on what
+    comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
+    ``load_plugin``.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
@@ -152,6 +155,7 @@ class RunConfig(Section):
 
     dataset: Component = Component(name="wordnet")
     undirected: bool = True
+    directions: bool = False
     method: Component = Component(name="auto")
     backbone: Component | None = None
     topology: Component = Component(name="sgc")

@@ -145,7 +145,11 @@ def _config_of(
 
 
 def _given(graph: Graph) -> Callable[[RunConfig], Graph]:
-    return lambda config: graph.to_undirected() if config.undirected else graph
+    def load(config: RunConfig) -> Graph:
+        known = graph.with_directions() if config.directions else graph
+        return known.to_undirected() if config.undirected else known
+
+    return load
 
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
@@ -225,7 +229,7 @@ def open_together(
     first = resolved(configs[0])
     for config in map(resolved, configs):
         check(config)
-        for part in ("dataset", "undirected", "stream", "seeds", "device"):
+        for part in ("dataset", "undirected", "directions", "stream", "seeds", "device"):
             if getattr(config, part) != getattr(first, part):
                 raise ConfigurationError(
                     f"{part} must be the same for all runs that are learned together, "

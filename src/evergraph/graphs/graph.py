@@ -320,8 +320,13 @@ class Graph(Shown):
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
         ``time``, or OGB's ``node_year``, is read where it is there. Whatever else the object holds
-        (weights, masks) is not used, and a warning in the log says so.
+        (weights, masks) is not used, and a warning in the log says so. A ``HeteroData`` becomes a
+        graph with relations and types, see ``from_hetero``.
         """
+        from evergraph.graphs.hetero import from_hetero, is_hetero
+
+        if is_hetero(data):
+            return from_hetero(data, undirected=undirected)
         edge_index, x, y = data.edge_index, data.x, data.y
         for name, value in (("edge_index", edge_index), ("x", x), ("y", y)):
             if value is None:

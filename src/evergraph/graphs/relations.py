@@ -131,6 +131,10 @@ class Relations:
         ends = torch.stack([self.indices[along].long(), self.rows()[along]])
         return ends, (self.kinds[along] // WAYS).long()
 
+    def edge_weights(self) -> Tensor | None:
+        """Return the weights of ``edges``, None where all are 1.  float32 [edges] | None"""
+        return None if self.weights is None else self.weights[(self.kinds % WAYS) == 0]
+
     def subgraph(self, nodes: Tensor) -> Relations:
         """Return the entries among some nodes, numbered in the order given: see ``Graph``."""
         position = torch.full((self.num_nodes,), -1, dtype=torch.int64, device=self.device)
@@ -170,9 +174,8 @@ class Relations:
         ends, number = self.edges()
         wanted = torch.tensor([names.index(n) if n in names else -1 for n in self.names])
         found = wanted[number]
-        weights = None
-        if self.weights is not None:
-            weights = self.weights[(self.kinds % WAYS) == 0][found >= 0]
+        weights = self.edge_weights()
+        weights = None if weights is None else weights[found >= 0]
         return Relations.of(
             ends[:, found >= 0], found[found >= 0], names, nodes=self.num_nodes, weights=weights
         )
@@ -180,8 +183,8 @@ class Relations:
     def each(self, change: Callable[[Tensor], Tensor]) -> Relations:
         """Return the record with something done to each of its arrays, such as moving it."""
         weights = None if self.weights is None else change(self.weights)
-        arrays = (change(array) for array in (self.indptr, self.indices, self.kinds))
-        return Relations(self.names, *arrays, weights)
+        indptr, indices, kinds = map(change, (self.indptr, self.indices, self.kinds))
+        return Relations(self.names, indptr, indices, kinds, weights)
 
     def segments(self) -> Iterator[Tensor]:
         """Yield, of every run of entries with one row and kind: where it begins, row, kind.

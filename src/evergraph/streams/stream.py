@@ -16,6 +16,7 @@ from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
+from evergraph.streams.companions import UNLABELLED_WAYS, Unlabelled, with_companions
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
 from evergraph.streams.task_members import TaskMembers
@@ -67,6 +68,9 @@ class GraphStream(Shown):
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
+        unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
+            with the first task that has a neighbour of them, see ``with_companions``; along where
+            nodes are of several types, unless given.
         known_labels: which graphs to test on show the dataset's labels of the training nodes in
             them, for methods that look at labels nearby: the ``global`` one, ``everywhere``, or
             ``nowhere``. A task's graph always shows them; no graph shows another label.
@@ -100,12 +104,17 @@ class GraphStream(Shown):
         split: tuple[float, float, float] = SHARES,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
+        unlabelled: Unlabelled | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         resources: Resources | None = None,
     ) -> None:
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
+        if unlabelled is None:
+            unlabelled = "leave-out" if graph.types is None else "along"
+        check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
+        self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting)
@@ -125,6 +134,8 @@ class GraphStream(Shown):
         labels = graph.labels.cpu()
         self.splits = split_tasks(labels, arrival, shares=split, seed=seed)
         self._owner = arrival.owner  # [all nodes]
+        if unlabelled == "along":
+            self._owner = with_companions(graph, self._owner)
         self._labels = self._renumber(labels)  # [all nodes]
         self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
         self._graph = graph.without_labels()
@@ -302,5 +313,5 @@ class GraphStream(Shown):
 
 
 def _count(labels: Tensor) -> dict[int, int]:
-    counts = torch.bincount(labels).tolist()
+    counts = torch.bincount(labels[labels >= 0]).tolist()
     return {label: count for label, count in enumerate(counts) if count}
