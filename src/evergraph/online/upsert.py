@@ -127,7 +127,8 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    return not any(len(p) for p in (delta.nodes, delta.edges, delta.late, delta.forgotten))
+    parts = (delta.nodes, delta.edges, delta.removed_edges, delta.updated, delta.late)
+    return not any(map(len, (*parts, delta.forgotten)))
 
 
 def _other_features(

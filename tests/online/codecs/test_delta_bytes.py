@@ -76,8 +76,8 @@ def test_no_shorter_bytes_are_taken(delta, data):
 
 
 def test_another_layout_says_what_to_do():
-    data = b"\x02" + delta_to_bytes(Delta())[1:]
-    with pytest.raises(DataError, match=r"layout 2, this version .* reads layout 1: open it with"):
+    data = b"\x03" + delta_to_bytes(Delta())[1:]
+    with pytest.raises(DataError, match=r"layout 3, this .* reads layouts 1 and 2: open it with"):
         delta_from_bytes(data)
 
 

@@ -18,6 +18,8 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 class LiveSmoother:
     """Â = D^-1/2 (A + sI) D^-1/2 of a growing graph, multiplied some rows at a time.
 
+    A holds the weights of edges, D the sums of the rows of A + sI.
+
     A row's sum is made in the order of its neighbours' positions, its own column last: its bits
     depend neither on how the graph is stored nor on the rows it is computed with. Which kernel
     makes the sums depends on the size of the whole graph, for the same reason.
@@ -37,23 +39,39 @@ class LiveSmoother:
         self._scalings = GrowingArray()  # the diagonal of D^-1/2
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
-        """Look at the degrees of nodes that are new or gather from more or fewer than before."""
+        """Look at the degrees of nodes that are new or gather otherwise than before."""
         self._scalings.extend(graph.num_nodes - len(self._scalings))
-        degrees = graph.degrees(nodes).numpy() + int(self.self_loops)
+        degrees = (graph.strengths(nodes) if graph.weighted else graph.degrees(nodes)).numpy()
+        degrees = degrees + int(self.self_loops)
+        there = degrees > 0
         # In float64 and by a root, which is rounded correctly: a power need not be.
-        scalings = np.where(degrees > 0, 1 / np.sqrt(np.maximum(degrees, 1)), 0.0)
+        scalings = np.where(there, 1 / np.sqrt(np.where(there, degrees, 1)), 0.0)
         self._scalings.array[nodes.numpy()] = scalings
 
     def rows(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
         indptr, indices = self._entries(graph, nodes)
         scalings = self._scalings.tensor
-        return indptr, indices, repeat(scalings[nodes], indptr.diff()) * scalings[indices]
+        left = repeat(scalings[nodes], indptr.diff())
+        if graph.weighted:
+            left = left * self._weights(graph, nodes, indptr)
+        return indptr, indices, left * scalings[indices]
+
+    def _weights(self, graph: GrowingGraph, nodes: Tensor, indptr: Tensor) -> Tensor:
+        """Return the entries of some rows of A + sI.  indptr: of these rows; -> [entries]"""
+        weights = torch.from_numpy(graph.weights(nodes))
+        if not self.self_loops:
+            return weights
+        full = torch.ones(int(indptr[-1]))
+        own = torch.zeros(len(full), dtype=torch.bool)
+        own[(indptr[1:] - 1).long()] = True  # the last of every row
+        full[~own] = weights
+        return full
 
     def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
         entries = graph.num_edges + (graph.num_nodes if self.self_loops else 0)
-        if choose_kernel(entries=entries) != "numba":
+        if graph.weighted or choose_kernel(entries=entries) != "numba":
             return ordered_product(*self.rows(graph, nodes), values)
         indptr, indices = self._entries(graph, nodes)
         scalings = self._scalings.tensor
