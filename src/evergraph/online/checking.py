@@ -23,6 +23,7 @@ from evergraph.online.identifiers import IdTable, check_id
 LARGEST_FEATURE = 1e12
 # Beyond these, sums of weights and their roots leave the range in which float32 is exact enough.
 LEAST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
+WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,8 +118,8 @@ def check_weights(weights: Sequence[float], edges: int) -> None:
 
     >>> check_weights([1.0, -2.0], 2)
     Traceback (most recent call last):
-    evergraph.core.errors.DataError: weights must be 0 or lie between 1e-12 and 1e+12, but edge 1 \
-has -2.0
+    evergraph.core.errors.DataError: edge 1 has weight -2.0: expected 0, for no edge, or a number \
+from 1e-12 to 1e+12
     """
     if not len(weights):
         return
@@ -127,12 +128,19 @@ has -2.0
             f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
         )
     for place, weight in enumerate(weights):
-        number = type(weight) in (int, float)
-        if not number or not (weight == 0 or LEAST_WEIGHT <= weight <= LARGEST_WEIGHT):
-            raise DataError(
-                f"weights must be 0 or lie between {LEAST_WEIGHT:g} and {LARGEST_WEIGHT:g}, but "
-                f"edge {place} has {weight!r}"
-            )
+        if not is_weight(weight):
+            raise DataError(f"edge {place} has weight {weight!r}: expected {WEIGHT_RULE}")
+
+
+def is_weight(value: object) -> bool:
+    """Whether a value may be the weight of an edge.
+
+    >>> is_weight(2), is_weight(-1.0), is_weight(True)
+    (True, False, False)
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return value == 0 or LEAST_WEIGHT <= value <= LARGEST_WEIGHT
 
 
 def _check_features(what: str, features: Tensor, nodes: int, width: int | None) -> None:
