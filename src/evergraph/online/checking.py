@@ -15,15 +15,13 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_id
 
 # Squares of embeddings of larger values leave the range of float32.
 LARGEST_FEATURE = 1e12
-# Beyond these, sums of weights and their roots leave the range in which float32 is exact enough.
-LEAST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
-WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,7 +117,7 @@ def check_weights(weights: Sequence[float], edges: int) -> None:
     >>> check_weights([1.0, -2.0], 2)
     Traceback (most recent call last):
     evergraph.core.errors.DataError: edge 1 has weight -2.0: expected 0, for no edge, or a number \
-from 1e-12 to 1e+12
+from 1e-18 to 1e+18
     """
     if not len(weights):
         return
@@ -140,7 +138,7 @@ def is_weight(value: object) -> bool:
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return value == 0 or LEAST_WEIGHT <= value <= LARGEST_WEIGHT
+    return value == 0 or LEAST_WEIGHT <= value <= MOST_WEIGHT
 
 
 def _check_features(what: str, features: Tensor, nodes: int, width: int | None) -> None:

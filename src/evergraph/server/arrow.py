@@ -16,12 +16,13 @@ from evergraph.datasets.files.table_columns import (
     as_integers,
     check_filled,
     column,
+    edge_weights,
     ids,
     is_number,
     is_text,
 )
 from evergraph.datasets.files.table_columns import features as numeric_columns
-from evergraph.online.codecs.table_changes import operations, weights
+from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, NodeId
 from evergraph.server.http import RefusedError
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 MOST_TABLES = 6
-NODE_OPS = ("add", "update", "forget")
-EDGE_OPS = ("add", "remove")
 
 
 def tables_in(body: bytes) -> Iterator[pyarrow.Table]:
@@ -181,7 +180,7 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
     if len(set(names)) < len(names):
         raise DataError(f"the columns of an Arrow table must differ, and are {names[:8]}")
     joins = {"source", "target"} <= set(names)
-    if "op" not in names:
+    if "op" not in names or not (joins or says_operations(table)):
         return _edge_part(table) if joins else _node_part(table)
     parts: dict[str, Any] = {}
     for op, rows in operations(table, EDGE_OPS if joins else NODE_OPS).items():
@@ -202,9 +201,8 @@ def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
     ends = tuple(zip(*(_ids(table, name) for name in known[:2]), strict=True))
     if op == "remove":
         return {"removed_edges": ends}
-    if "weight" not in table.column_names:
-        return {"edges": ends}
-    return {"edges": ends, "weights": tuple(weights(table).tolist())}
+    weights = edge_weights(table)
+    return {"edges": ends} | ({} if weights is None else {"weights": tuple(weights.tolist())})
 
 
 def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:

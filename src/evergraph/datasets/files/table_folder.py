@@ -76,13 +76,6 @@ def say_edges_unread(path: Path, columns: list[str]) -> list[str]:
     return ignored
 
 
-def say_ends_only(path: Path, columns: list[str]) -> list[str]:
-    """Say which columns of the edges of a delta are not used, and return them."""
-    ignored = [name for name in columns if name not in ENDS]
-    say_ignored(path, "column", ignored, "edges have no weights or kinds yet, only two ends")
-    return ignored
-
-
 def find_table(folder: Path, name: str) -> Path:
     """Return the one file of the folder that holds the table called ``name``."""
     found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]

@@ -373,6 +373,7 @@ class GrowingGraph:
             self.features[nodes],
             torch.full((len(nodes),), UNLABELLED),
             undirected=self.undirected,
+            weights=torch.from_numpy(self.weights(nodes)[inside]) if self.weighted else None,
         )
 
     def to_graph(self) -> tuple[Graph, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from evergraph.graphs import Smoother
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.kernels import choose_kernel
-from evergraph.graphs.normalisation import with_self_loops
+from evergraph.graphs.normalisation import with_last, with_self_loops
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -60,22 +60,18 @@ class LiveSmoother:
     def _weights(self, graph: GrowingGraph, nodes: Tensor, indptr: Tensor) -> Tensor:
         """Return the entries of some rows of A + sI.  indptr: of these rows; -> [entries]"""
         weights = torch.from_numpy(graph.weights(nodes))
-        if not self.self_loops:
-            return weights
-        full = torch.ones(int(indptr[-1]))
-        own = torch.zeros(len(full), dtype=torch.bool)
-        own[(indptr[1:] - 1).long()] = True  # the last of every row
-        full[~own] = weights
-        return full
+        return with_last(indptr, weights, torch.ones(len(nodes))) if self.self_loops else weights
 
     def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
         entries = graph.num_edges + (graph.num_nodes if self.self_loops else 0)
-        if graph.weighted or choose_kernel(entries=entries) != "numba":
+        if choose_kernel(entries=entries) != "numba":
             return ordered_product(*self.rows(graph, nodes), values)
         indptr, indices = self._entries(graph, nodes)
         scalings = self._scalings.tensor
-        rows = Smoother(indptr, indices, scalings[nodes], scalings, False, kernel="numba")
+        weights = self._weights(graph, nodes, indptr) if graph.weighted else None
+        left = scalings[nodes]
+        rows = Smoother(indptr, indices, left, scalings, False, kernel="numba", weights=weights)
         return rows.product(values)
 
     def _entries(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
