@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -202,15 +202,19 @@ class _Edges:
 
 
 def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
-    """Return edges that are not known, each once; those to nowhere stay, to be refused."""
+    """Return edges that are not known, each once; those to nowhere stay, to be refused.
+
+    One that is given and removed at once comes to nothing, or goes.
+    """
     both_ways = knowledge is None or knowledge.graph.undirected
-    given = _each_once(delta, ids, both_ways)
+    cut = {_name(edge, both_ways): edge for edge in delta.removed_edges}
+    given = _each_once(delta, ids, both_ways, without=cut)
     known = dict(zip(given, _weights(list(given), ids, knowledge), strict=True))
     news = {edge: weight for edge, weight in given.items() if _is_news(weight, known[edge])}
-    gone = [edge for edge, weight in news.items() if weight == 0]
-    left = {_name(edge, both_ways) for edge in given if _weight_after(given[edge], known[edge])}
-    removed = _removed(delta, ids, knowledge, {_name(e, both_ways) for e in given}, left)
+    there = _weights(list(cut.values()), ids, knowledge)
+    removed = [edge for edge, weight in zip(cut.values(), there, strict=True) if weight]
     new = sum(known[edge] == 0 for edge in news)
+    gone = sum(weight == 0 for weight in news.values())
     absent = sum(weight == 0 and not known[edge] for edge, weight in given.items())
     return _Edges(
         pairs=list(news),
@@ -219,15 +223,15 @@ def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
         counts={
             "new_edges": new,
             "known_edges": len(delta.edges) - len(news) - absent,
-            "changed_weights": len(news) - new - len(gone),
-            "removed_edges": len(gone) + len(removed),
+            "changed_weights": len(news) - new - gone,
+            "removed_edges": gone + len(removed),
             "missing_edges": absent + len(delta.removed_edges) - len(removed),
         },
     )
 
 
 def _each_once(
-    delta: Delta, ids: IdTable, both_ways: bool
+    delta: Delta, ids: IdTable, both_ways: bool, *, without: Container[object]
 ) -> dict[tuple[NodeId, NodeId], float | None]:
     """Return edges as they came first, with the weights they were given last, if any; no loops."""
     new = frozenset(delta.nodes)
@@ -235,8 +239,10 @@ def _each_once(
     found: dict[tuple[NodeId, NodeId], float | None] = {}
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     for (source, target), weight in zip(delta.edges, weights, strict=True):
-        if source != target or not (source in ids or source in new):
-            found[first.setdefault(_name((source, target), both_ways), (source, target))] = weight
+        name = _name((source, target), both_ways)
+        loop = source == target and (source in ids or source in new)
+        if not loop and name not in without:
+            found[first.setdefault(name, (source, target))] = weight
     return found
 
 
@@ -258,27 +264,3 @@ def _weights(edges: Edges, ids: IdTable, knowledge: Knowledge | None) -> list[fl
 def _is_news(weight: float | None, known: float) -> bool:
     """Whether an edge of a weight, if it is given one, changes what is known of it."""
     return known == 0 if weight is None else float(np.float32(weight)) != known
-
-
-def _weight_after(weight: float | None, known: float) -> float:
-    return (known or 1.0) if weight is None else weight
-
-
-def _removed(
-    delta: Delta,
-    ids: IdTable,
-    knowledge: Knowledge | None,
-    given: set[object],
-    left: set[object],
-) -> Edges:
-    """Return edges to remove that are there once the delta's own are, each once."""
-    both_ways = knowledge is None or knowledge.graph.undirected
-    found, seen = [], set()
-    known = _weights(list(delta.removed_edges), ids, knowledge)
-    for edge, weight in zip(delta.removed_edges, known, strict=True):
-        name = _name(edge, both_ways)
-        there = name in left if name in given else weight > 0
-        if there and name not in seen:
-            found.append(edge)
-        seen.add(name)
-    return found

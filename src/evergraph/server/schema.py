@@ -273,6 +273,10 @@ NodeReply = described(
     probability=(float, Field(description="Of that class.")),
     neighbours=(list[Neighbour], Field(description="The node itself first.")),
     edges=(list[tuple[int, int]], Field(description="Pairs of places in `neighbours`.")),
+    weights=(
+        list[float] | None,
+        Field(None, description="Of these edges, if they have any."),
+    ),
     **_picked(Neighbourhood, "whole"),
 )
 
@@ -295,6 +299,7 @@ def node_reply(learner: OnlineLearner, node: NodeId, limit: int) -> dict[str, An
         "neighbours": [one.model_dump() for one in near],
         "edges": told(around.edges),
         "whole": around.whole,
+        **({} if around.weights is None else {"weights": list(around.weights)}),
     }
 
 

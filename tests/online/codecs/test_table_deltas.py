@@ -153,7 +153,11 @@ def test_numbers_called_op_are_a_feature(tmp_path: Path) -> None:
         (NODES, "source,target,op\na,b,7\n", r"edges\.csv: column 'op' holds int64: expected add"),
         (NODES, "source,target,weight\na,b,1\na,c,-2\n", r"row 2 has -2 in column 'weight': expec"),
         (NODES, "source,target,weight\na,b,\n", r"edges\.csv: row 1 has no value in column 'weig"),
-        (NODES, "source,target,weight\na,b,x\n", r"row 1 has 'x' in column 'weight': expected a numb"),
+        (
+            NODES,
+            "source,target,weight\na,b,x\n",
+            r"row 1 has 'x' in column 'weight': expected a numb",
+        ),
         (
             NODES,
             "source,target,op\na,b,add\na,c,add\nb,a,remove\n",
