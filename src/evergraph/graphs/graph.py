@@ -328,7 +328,7 @@ class Graph(Shown):
             if value is None:
                 raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
         time: Any = data.get("time", data.get("node_year"))
-        name, weights = given_weights(data.to_dict())
+        attribute, weights = given_weights(data.to_dict())
         graph = cls.from_edges(
             edge_index,
             features=x,
@@ -337,7 +337,7 @@ class Graph(Shown):
             undirected=undirected,
             weights=weights,
         )
-        say_unread("Data", data.keys(), weights=name)
+        say_unread("Data", data.keys(), weights=attribute)
         return graph
 
     def to_data(self) -> Data:
