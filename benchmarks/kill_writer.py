@@ -29,7 +29,7 @@ def make() -> OnlineLearner:
 
 
 def delta(number: int) -> Delta:
-    """Return delta 1, 2, ...: new nodes and edges, a late label, now and then a node to forget."""
+    """Return delta 1, 2, ...: new nodes and edges, a late label, now and then all else."""
     generator = torch.Generator().manual_seed(number)
     nodes = [f"{number}-{place}" for place in range(PER_DELTA)]
     edges = [(nodes[0], nodes[1]), (nodes[1], nodes[2])]
@@ -42,6 +42,10 @@ def delta(number: int) -> Delta:
         edges=edges,
         late=[(f"{number - 1}-1", f"class {number % 4}")] if number > 1 else [],
         forgotten=[f"{number - 3}-2"] if number % 4 == 0 else [],
+        weights=[1 / (1 + place) for place in range(len(edges))] if number % 5 == 2 else [],
+        removed_edges=[(f"{number - 1}-1", f"{number - 1}-0")] if number % 3 == 0 else [],
+        updated=[f"{number - 1}-0"] if number % 3 == 2 else [],
+        updated_features=torch.randn(int(number % 3 == 2), FEATURES, generator=generator),
         key=f"delta {number}",
     )
 

@@ -45,6 +45,8 @@ def assert_same() -> Callable[[Graph, Graph], None]:
         assert torch.equal(found.features.to_dense(), expected.features.to_dense())
         assert (found.time is None) == (expected.time is None)
         assert expected.time is None or torch.equal(found.time, expected.time)
+        assert (found.weights is None) == (expected.weights is None)
+        assert expected.weights is None or torch.equal(found.weights, expected.weights)
 
     return check
 

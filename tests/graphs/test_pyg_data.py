@@ -74,8 +74,8 @@ def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixtur
     data.edge_weight, data.train_mask = torch.ones(1), torch.tensor([True, False])
     Graph.from_data(data)
     assert [record.getMessage() for record in caplog.records] == [
-        "Data: attributes 'edge_weight', 'train_mask' are ignored: only x, edge_index, y and time "
-        "are used"
+        "Data: attribute 'train_mask' is ignored: only x, edge_index, edge_weight, y and time are "
+        "used"
     ]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.mapped import map_array
 from evergraph.graphs import Graph, Smoother, normalised, propagate, smoother, walk
-from evergraph.graphs.kernels import products, row_ranges
+from evergraph.graphs.kernels import row_ranges, scaled_rows
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import graph_of, path_pairs
 
@@ -225,7 +225,7 @@ def test_pages_of_a_mapped_adjacency_go_once_they_are_read(
     graph, features = random_graph(7), random_features(7, 90, 9)
     expected = smoother(graph, kernel=kernel).product(features, add=features)  # type: ignore[arg-type]
     gone: list[Tensor] = []
-    monkeypatch.setattr(products, "page_out", gone.append)
+    monkeypatch.setattr(scaled_rows, "page_out", gone.append)
     monkeypatch.setattr(row_ranges, "MAPPED_ENTRIES", 10)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     operator = smoother(mapped(graph, tmp_path), kernel=kernel)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -63,6 +64,18 @@ def test_state_and_back(sparse: bool) -> None:
     stored(other, [2] * 5, sparse=sparse)
     for name, value in memory.state().items():
         assert value.equal(other.state()[name]), name
+
+
+def test_what_is_kept_keeps_its_weights() -> None:
+    plain = candidates_of([0] * 4)
+    heavy = replace(plain.graph, weights=torch.arange(1.0, 9.0))
+    memory, other = SubgraphMemory(budget=4), SubgraphMemory(budget=4)
+    candidates = replace(plain, graph=heavy)
+    memory.store(candidates, {0: 4}, keep=isolated, generator=torch.Generator())
+    other.restore(memory.state())
+    assert other.graph_ is not None
+    assert other.graph_.weights is not None
+    assert other.graph_.weights.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 class ByEmbedding(Sampler):

@@ -14,6 +14,7 @@ from evergraph.core.errors import (
     DataError,
     DuplicateNodeError,
     KeyReusedError,
+    UnknownEdgeError,
     UnknownNodeError,
 )
 from evergraph.online.classifier import ContinualNodeClassifier
@@ -296,7 +297,7 @@ def test_a_folder_keeps_it(tmp_path):
 def test_what_is_not_used_is_said(caplog):
     import pandas as pd
 
-    edges = pd.DataFrame({"source": ["a"], "target": ["b"], "weight": [0.5]})
+    edges = pd.DataFrame({"source": ["a"], "target": ["b"], "kind": [0.5]})
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
     assert model.status().edges == 2
     data = Data(
@@ -305,9 +306,52 @@ def test_what_is_not_used_is_said(caplog):
     )  # fmt: skip
     small().partial_fit(data)
     assert [record.getMessage() for record in caplog.records] == [
-        "edges: column 'weight' is ignored: edges have no weights or kinds yet, only two ends",
-        "Data: attributes 'edge_weight', 'time' are ignored: only x, edge_index and y are used",
+        "edges: column 'kind' is ignored: only source, target and weight of edges are used",
+        "Data: attribute 'time' is ignored: only x, edge_index, edge_weight and y are used",
     ]
+
+
+def test_weights_come_in_many_ways():
+    import pandas as pd
+
+    given = {"nodes": [0, 1, 2], "features": torch.eye(3), "labels": ["x", "y", None]}
+    pairs, weights = [(0, 1), (1, 2)], [0.5, 4.0]
+    frame = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": weights})
+    index = torch.tensor(pairs).t()
+    data = Data(x=torch.eye(3), edge_index=index, edge_attr=torch.tensor(weights)[:, None])
+    models = [
+        small().partial_fit(**given, edges=pairs, edge_weights=weights),
+        small().partial_fit(**given, edges=pairs, edge_weights=np.array(weights, np.float32)),
+        small().partial_fit(**given, edges=index, edge_weights=torch.tensor(weights)),
+        small().partial_fit(**given, edges=frame),
+        small().partial_fit(data, ids=[0, 1, 2]).label([0, 1], ["x", "y"]),
+        small().partial_fit(**given, edges=pairs).partial_fit([], edges=frame),
+    ]
+    first, *others = (model.embed([0, 1, 2]) for model in models)
+    assert all(np.array_equal(first, other) for other in others)
+    assert not np.array_equal(first, small().partial_fit(**given, edges=pairs).embed([0, 1, 2]))
+    with pytest.raises(DataError, match="edge 1 has weight -1: expected 0, for no edge"):
+        models[0].partial_fit([], edges=pairs, edge_weights=[1, -1])
+    with pytest.raises(DataError, match="have a column 'weight' as well"):
+        models[0].partial_fit([], edges=frame, edge_weights=weights)
+    with pytest.raises(ConfigurationError, match="edge_weights are part of a Data object"):
+        small().partial_fit(data, edge_weights=weights)
+
+
+def test_edges_go_and_features_change():
+    plain = small().partial_fit(["a", "b"], [[0.0, 3.0], [2.0, 1.0]], ["x", "y"])
+    model = small().partial_fit(["a", "b"], np.eye(2), ["x", "y"], [("a", "b")], key="one")
+    model.remove_edges([("b", "a")], key="two").update_features(["a"], [[0.0, 3.0]])
+    model.remove_edges([("b", "a")], key="two")  # counts once
+    model.update_features(["b"], [[2.0, 1.0]])
+    assert np.array_equal(model.embed(["a", "b"]), plain.embed(["a", "b"]))
+    assert np.allclose(model.predict_proba(["a", "b"]), plain.predict_proba(["a", "b"]), atol=1e-5)
+    with pytest.raises(UnknownEdgeError, match="removed edge 0 joins 'a' and 'b', but the graph"):
+        model.remove_edges([("a", "b")])
+    with pytest.raises(UnknownNodeError, match="updated names node 'c', which is not in the graph"):
+        model.update_features(["c"], [[0.0, 1.0]])
+    with pytest.raises(DataError, match="updated_features have 3 columns, but those of the graph"):
+        model.update_features(["a"], [[0.0, 1.0, 2.0]])
 
 
 def test_complex_features_are_refused():

@@ -36,11 +36,18 @@ def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, rando
         edges=tuple((random.choice(ids), random.choice(ids)) for _ in range(3)),
         late=tuple((node, "z") for node in ids[:2]),
         forgotten=tuple(ids[:1]) if forget else (),
+        weights=(0.5, 0.0, 3.0) if forget else (),
+        removed_edges=((ids[0], ids[-1]),) if forget else (),
+        updated=tuple(ids[1:]),
+        updated_features=torch.rand(len(ids) - 1, width),
     )
     read = delta_from_arrow(arrow_from_delta(delta), key="k")
     assert read.features.equal(delta.features)
     assert read.key == "k"
-    for name in ("nodes", "labels", "edges", "late", "forgotten"):
+    if len(ids) > 1:
+        assert read.updated_features.equal(delta.updated_features)
+    plain = ("nodes", "labels", "edges", "late", "forgotten")
+    for name in (*plain, "weights", "removed_edges", "updated"):
         assert tuple(getattr(read, name)) == tuple(getattr(delta, name)), name
 
 
@@ -51,6 +58,20 @@ def test_columns_say_what_a_table_is() -> None:
     delta = delta_from_arrow(body)
     assert (delta.nodes, delta.features.tolist(), delta.labels) == (("a",), [[1.0, 2.5]], (None,))
     assert (delta.edges, delta.late, delta.forgotten) == ((("b", "a"),), (("b", 7),), ("c",))
+
+
+def test_a_column_says_what_is_done_with_each_row() -> None:
+    ops = {"op": ["update", None, "forget"], "height": [1.0, 2.0, 0.0], "label": ["x", None, None]}
+    body = stream({"id": ["a", "b", "c"]} | ops)
+    body += stream({"source": ["a", "a"], "target": ["b", "c"], "op": ["remove", "add"]})
+    delta = delta_from_arrow(body)
+    assert (delta.nodes, delta.features.tolist(), delta.forgotten) == (("b",), [[2.0]], ("c",))
+    assert (delta.updated, delta.updated_features.tolist()) == (("a",), [[1.0]])
+    assert (delta.late, delta.edges, delta.removed_edges) == (
+        (("a", "x"),), (("a", "c"),), (("a", "b"),)
+    )  # fmt: skip
+    with pytest.raises(EvergraphError, match="row 1 has 'drop' in column 'op': expected add or"):
+        delta_from_arrow(stream({"source": ["a"], "target": ["b"], "op": ["drop"]}))
 
 
 def test_lists_of_any_kind_and_categories() -> None:
@@ -113,7 +134,7 @@ def test_damaged_bytes_never_do_anything_but_refuse(data: Any) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"source": ["a"], "target": ["b"], "weight": [2.0]}, "source and target alone.*'weight'"),
+        ({"source": ["a"], "target": ["b"], "kind": [2.0]}, "weight and op, and has 'kind'"),
         ({"id": ["a"], "time": [2020], "f": [1.0]}, "must not have the column 'time'"),
         ({"id": ["a"], "label": [0.5], "f": [1.0]}, "row 1 has 0.5 in column 'label': expected a"),
         ({"id": ["a"], "f": [float("nan")]}, "row 1 has nan in column 'f': expected a finite"),

@@ -187,8 +187,8 @@ def test_a_dump_that_has_grown_is_given_again(
     )
     assert err.splitlines() == [
         "nodes.csv: 1 label is missing, written as 'NULL': no class has such a name",
-        "nodes.csv: the features of 1 known node were left as the learner has them: known nodes "
-        "cannot be given others yet",
+        "nodes.csv: the features of 1 known node were left as the learner has them: 'update' in a "
+        "column 'op' changes them",
     ]
     (tmp_path / "nodes.csv").write_text(LATER_NODES.replace("n24,,0,3", "n24,,0,1"))
     (tmp_path / "ids").write_text("".join(f"n{i}\n" for i in range(26)))
@@ -201,13 +201,11 @@ def test_a_dump_that_has_grown_is_given_again(
 
 def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path) -> None:
     call("ingest", "learner", *TABLES)
-    (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,1\n")
+    (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,3\n")
     out, err = call("ingest", "learner", "--edges", "e.csv")
     assert out.startswith("0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added")
-    assert "ignored columns: weight; the learner knows 25 nodes and 2 classes" in out
-    assert err == (
-        "e.csv: column 'weight' is ignored: edges have no weights or kinds yet, only two ends\n"
-    )
+    assert "1 weight changed, 0 nodes forgotten; the learner knows 25 nodes and 2 classes" in out
+    assert err == ""
     (tmp_path / "l.csv").write_text("id,label\nn0,x\nn4,x\nn9,z\nn1,x\nn14,\n")
     assert "2 labels added, 1 changed" in call("ingest", "learner", "--nodes", "l.csv")[0]
     (tmp_path / "gone").write_text("n0\nnobody\n")
@@ -215,6 +213,35 @@ def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path)
     assert "1 node forgotten; the learner knows 24 nodes" in out
     out, _ = call("ingest", "learner", *TABLES, "--forget", "gone")  # the dump still has it
     assert out.startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
+
+
+@pytest.mark.parametrize("where", ["folder", "service"])
+def test_tables_say_what_changes(
+    where: str, call: Call, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target, extra = "learner", ()
+    if where == "service":
+        target, tokens = request.getfixturevalue("service")
+        extra = ("--token-file", str(tokens))
+    call("ingest", target, *TABLES, *extra)
+    (tmp_path / "n.csv").write_text(
+        "id,label,f,g,op\nn0,,9,9,update\nn1,,,,forget\nx,,1,1,update\n"
+    )
+    (tmp_path / "e.csv").write_text("source,target,op\nn2,n4,remove\nn2,n9,remove\nn0,n9,add\n")
+    tables = ("--nodes", "n.csv", "--edges", "e.csv", *extra)
+    out, err = call("ingest", target, *tables)
+    assert out.startswith(
+        "0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added, 0 changed, 1 edge "
+        "removed, 1 node updated, 1 node forgotten; the learner knows 24 nodes"
+    )
+    assert err.splitlines() == [
+        "e.csv: 1 edge to remove: the learner has no such",
+        "n.csv: 1 node to update: the learner has no such",
+    ]
+    out, _ = call("ingest", target, *tables)  # again: nothing of it is new
+    assert out.startswith("0 new nodes, 0 known nodes skipped, 0 new edges, 0 labels added, 0 ch")
+    assert "removed" not in out
+    assert "updated" not in out
 
 
 def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) -> None:

@@ -74,12 +74,67 @@ def test_only_what_is_new_of_an_upsert_counts(client: TestClient, first: Any) ->
         "new_labels": 1,
         "changed_labels": 0,
         "forgotten": 1,
+        "changed_weights": 0,
+        "removed_edges": 0,
+        "missing_edges": 0,
+        "updated_nodes": 0,
+        "missing_nodes": 0,
     }
     keyed = {"headers": {"Idempotency-Key": "k"}}
     refused = client.post("/v1/upsert", json={"edges": [["a", 3]]}, **keyed)
     assert (refused.status_code, "takes no key" in refused.json()["error"]) == (422, True)
     assert client.post("/v1/upsert", json={"edges": [["a", "nobody"]]}).status_code == 422
     assert client.get("/v1/status").json()["seq"] == 2
+
+
+CHANGES = {
+    "edges": [["a", "c"], ["b", "c"]],
+    "weights": [4, 0.5],
+    "removed_edges": [["b", "a"]],
+    "updated": ["c"],
+    "updated_features": [[0.0, 0.9]],
+}
+
+
+def test_changes_teach_what_the_final_graph_does(serve: Any, first: Any) -> None:
+    changed, arrow, at_once = serve(name="json"), serve(name="arrow"), serve(name="once")
+    for service in (changed, arrow):
+        assert service.post("/v1/deltas", json=first).status_code == 200
+    assert changed.post("/v1/deltas", json=CHANGES).json()["seq"] == 2
+    matrix = torch.tensor(CHANGES["updated_features"])
+    sent = arrow_from_delta(Delta(**CHANGES | {"updated_features": matrix}))
+    assert arrow.post("/v1/deltas", content=sent, headers={"Content-Type": ARROW}).is_success
+    rows = [*first["features"]]
+    rows[2] = [0.0, 0.9]
+    last = {"features": rows, "edges": [["a", "c"], [1, 3], ["c", "b"]], "weights": [4, 1, 0.5]}
+    at_once.post("/v1/deltas", json=first | last)
+    told, also, plain = (
+        [
+            p["probabilities"]
+            for p in service.post("/v1/predictions", json=asked).json()["predictions"]
+        ]
+        for asked in [{"ids": first["nodes"], "all": True}]
+        for service in (changed, arrow, at_once)
+    )
+    assert told == also
+    torch.testing.assert_close(torch.tensor(told), torch.tensor(plain), atol=1e-5, rtol=0)
+
+
+def test_an_upsert_of_changes_counts_once(client: TestClient) -> None:
+    body = CHANGES | {"removed_edges": [["b", "a"], ["a", "z"]], "updated": ["c", "z"]}
+    body |= {"updated_features": [[0.0, 0.9], [1.0, 1.0]]}
+    news = client.post("/v1/upsert", json=body).json()["news"]
+    found = {name: count for name, count in news.items() if count}
+    assert found == {
+        "new_edges": 1,
+        "changed_weights": 1,
+        "removed_edges": 1,
+        "missing_edges": 1,
+        "updated_nodes": 1,
+        "missing_nodes": 1,
+    }
+    again = client.post("/v1/upsert", json=body).json()
+    assert (again["seq"], again["news"]["known_edges"], again["news"]["missing_edges"]) == (2, 2, 2)
 
 
 def test_labels_come_late_and_nodes_are_forgotten(client: TestClient) -> None:

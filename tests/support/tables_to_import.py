@@ -18,10 +18,17 @@ def tables(folder: Path, nodes: str = NODES, edges: str = EDGES) -> tuple[Path, 
     return folder / "edges.csv", folder / "nodes.csv"
 
 
-def random_tables(folder: Path, nodes: int = 20, edges: int = 90) -> tuple[Path, Path]:
+def random_tables(
+    folder: Path, nodes: int = 20, edges: int = 90, *, weighted: bool = False
+) -> tuple[Path, Path]:
+    """Of weighted edges every fourth weighs nothing."""
     generator = np.random.default_rng(0)
     rows = [f"n{node},c{node % 3},{node / 4}" for node in range(nodes)]
     pairs = [f"n{a},n{b}" for a, b in generator.integers(nodes, size=(edges, 2))]
+    header = "source,target"
+    if weighted:
+        header += ",weight"
+        pairs = [f"{pair},{edge % 4 * 0.7}" for edge, pair in enumerate(pairs)]
     return tables(
-        folder, "\n".join(["id,label,f", *rows]) + "\n", "\n".join(["source,target", *pairs]) + "\n"
+        folder, "\n".join(["id,label,f", *rows]) + "\n", "\n".join([header, *pairs]) + "\n"
     )

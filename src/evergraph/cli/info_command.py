@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from evergraph.graphs import Graph
 
 
 def info_command(
@@ -55,6 +58,12 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _weights(graph: Graph) -> str:
+    if graph.weights is None or not graph.num_edges:
+        return "none"
+    return f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
+
+
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     import torch
 
@@ -70,6 +79,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "edges_both_ways": both_ways.num_edges,
+        "edge_weights": _weights(graph),
         "features": graph.num_features,
         "classes": graph.num_classes,
         "unlabelled_nodes": int((graph.labels < 0).sum()),

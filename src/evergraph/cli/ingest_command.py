@@ -29,15 +29,22 @@ SUMMED = (
     "new_labels",
     "changed_labels",
     "forgotten",
+    "changed_weights",
+    "removed_edges",
+    "missing_edges",
+    "updated_nodes",
+    "missing_nodes",
 )
 
 
 def ingest_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
     nodes: Path | None = typer.Option(
-        None, help="A .csv or .parquet of id, label if known, features (default: none)."
+        None, help="A .csv or .parquet of id, label if known, features, op (default: none)."
     ),
-    edges: Path | None = typer.Option(None, help="The same of source, target (default: none)."),
+    edges: Path | None = typer.Option(
+        None, help="The same of source, target, weight if any, op (default: none)."
+    ),
     forget: str | None = typer.Option(
         None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
     ),
@@ -52,7 +59,8 @@ def ingest_command(
     """Take in what is new of tables: nodes, edges and labels, in the order of their rows.
 
     What the learner knows already is passed over, so a dump that has grown can be given again as
-    a whole, and a command that was stopped goes on when it is given again.
+    a whole, and a command that was stopped goes on when it is given again. A column op says what
+    else is to happen: update or forget for nodes, remove for edges.
     """
     try:
         load_plugins(plugins)
@@ -62,11 +70,20 @@ def ingest_command(
         raise typer.Exit(130) from None
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were left"
-        say(nodes, f"{left} as the learner has them: known nodes cannot be given others yet")
+        say(nodes, f"{left} as the learner has them: 'update' in a column 'op' changes them")
+    _say_missing(nodes, edges, done)
     if as_json:
         print_json(done)
     else:
         typer.echo(_summary(done))
+
+
+def _say_missing(nodes: Path | None, edges: Path | None, done: dict[str, Any]) -> None:
+    """Say what was to change and is not there."""
+    if done["missing_edges"]:
+        say(edges, f"{_many(done['missing_edges'], 'edge')} to remove: the learner has no such")
+    if done["missing_nodes"]:
+        say(nodes, f"{_many(done['missing_nodes'], 'node')} to update: the learner has no such")
 
 
 def _summary(done: dict[str, Any]) -> str:
@@ -82,12 +99,23 @@ def _summary(done: dict[str, Any]) -> str:
         _many(done["new_edges"], "new edge"),
         f"{_many(done['new_labels'], 'label')} added",
         f"{done['changed_labels']:,} changed",
+        *_changes(done),
         f"{_many(done['forgotten'], 'node')} forgotten",
     )
     return (
         f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
         f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}{right}"
     )
+
+
+def _changes(done: dict[str, Any]) -> list[str]:
+    """Return what of the changes besides arrival there was, each in a few words."""
+    changes = (
+        ("changed_weights", "weight", "changed"),
+        ("removed_edges", "edge", "removed"),
+        ("updated_nodes", "node", "updated"),
+    )
+    return [f"{_many(done[name], what)} {how}" for name, what, how in changes if done[name]]
 
 
 def _many(count: int, what: str) -> str:

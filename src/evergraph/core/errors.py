@@ -7,6 +7,7 @@
     │   ├── DownloadError       a dataset could not be fetched
     │   ├── UnknownNodeError    an id that no node of the graph has
     │   │   └── LooseEdgeError  an edge to such an id
+    │   ├── UnknownEdgeError    an edge that the graph does not have
     │   ├── DuplicateNodeError  an id that a node of the graph has already
     │   ├── NothingLearnedError an answer is asked for before any label has come
     │   └── KeyReusedError      a delta has the key of another one
@@ -91,6 +92,10 @@ class UnknownNodeError(DataError):
 
 class LooseEdgeError(UnknownNodeError):
     """An edge to an id that no node of the graph has."""
+
+
+class UnknownEdgeError(DataError):
+    """An edge that the graph does not have, or not any more."""
 
 
 class DuplicateNodeError(DataError):

@@ -16,7 +16,8 @@ from evergraph.graphs.propagation import densify
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     """Return one graph that holds all of them, unconnected, nodes numbered one graph after another.
 
-    Features are sparse if the first graph's are; times are kept if every graph has them.
+    Features are sparse if the first graph's are; times are kept if every graph has them. Where one
+    has weights, the edges of those without weigh 1.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 1]))
@@ -36,7 +37,16 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         torch.cat([graph.labels for graph in graphs]),
         torch.cat(times) if len(times) == len(graphs) else None,
         all(graph.undirected for graph in graphs),
+        weights=_joined_weights(graphs),
     )
+
+
+def _joined_weights(graphs: Sequence[Graph]) -> Tensor | None:
+    if all(graph.weights is None for graph in graphs):
+        return None
+    ones = (torch.ones(graph.num_edges, device=graph.device) for graph in graphs)
+    given = (graph.weights for graph in graphs)
+    return torch.cat([one if own is None else own for one, own in zip(ones, given, strict=True)])
 
 
 def _stacked(features: Sequence[Tensor]) -> Tensor:

@@ -15,7 +15,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
+from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.validation import (
@@ -25,6 +25,8 @@ from evergraph.graphs.validation import (
     check_labels,
     check_real,
     check_whole,
+    checked_weights,
+    given_weights,
     say_unread,
 )
 
@@ -48,6 +50,8 @@ class Graph(Shown):
         undirected: whether every edge is known to run both ways.
         folder: the graph folder that it was opened from, if it was.
         bare: the same graph without labels, where this one was made of it by ``showing`` some.
+        weights: optional float32 [edges], how much each entry of the adjacency counts, above 0;
+            where there are none, every entry counts 1.
         relations: optional, the edges once more, each with what it stands for.
         types: optional, what kind of thing each node is.
 
@@ -67,6 +71,7 @@ class Graph(Shown):
     undirected: bool = False
     folder: Path | None = None
     bare: Graph | None = field(default=None, repr=False)
+    weights: Tensor | None = None
     relations: Relations | None = None
     types: NodeTypes | None = None
 
@@ -84,6 +89,11 @@ class Graph(Shown):
         if self.time is not None and self.time.shape != (nodes,):
             raise DataError(
                 f"time has shape {tuple(self.time.shape)}, but the graph has {nodes} nodes"
+            )
+        if self.weights is not None and self.weights.shape != self.indices.shape:
+            raise DataError(
+                f"weights have shape {tuple(self.weights.shape)}, but the graph has "
+                f"{self.num_edges} edges"
             )
         if self.relations is not None and self.relations.num_nodes != nodes:
             raise DataError(
@@ -126,12 +136,17 @@ class Graph(Shown):
         return self.indptr.diff().long()
 
     @property
+    def entry_bytes(self) -> int:
+        """How many bytes the entries of the adjacency take, weights included."""
+        return self.indices.nbytes + (0 if self.weights is None else self.weights.nbytes)
+
+    @property
     def nbytes(self) -> int:
         """How many bytes adjacency and features take."""
         features = self.features
         stored = features.nbytes if features.layout == torch.strided else 8 * features._nnz()
         related = 0 if self.relations is None else self.relations.nbytes
-        return self.indptr.nbytes + self.indices.nbytes + stored + related
+        return self.indptr.nbytes + self.entry_bytes + stored + related
 
     @property
     def mapped(self) -> bool:
@@ -166,8 +181,14 @@ class Graph(Shown):
         for memory lies in files.
         """
         nodes = nodes.to(self.device)
-        indptr, indices = induced_adjacency(
-            self.indptr, self.indices, nodes, keep=keep, groups=groups, resources=resources
+        indptr, indices, weights = induced_adjacency(
+            self.indptr,
+            self.indices,
+            nodes,
+            weights=self.weights,
+            keep=keep,
+            groups=groups,
+            resources=resources,
         )
         related = self.relations
         if related is not None:
@@ -179,6 +200,7 @@ class Graph(Shown):
             self.labels[nodes],
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
+            weights=weights,
             relations=related,
             types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
         )
@@ -223,6 +245,7 @@ class Graph(Shown):
             self.labels.to(device),
             None if self.time is None else self.time.to(device),
             self.undirected,
+            weights=None if self.weights is None else self.weights.to(device),
             relations=_each(self.relations, lambda array: array.to(device)),
             types=_each(self.types, lambda array: array.to(device)),
         )
@@ -232,6 +255,7 @@ class Graph(Shown):
         arrays = (self.indptr, self.indices, self.features, self.labels)
         indptr, indices, features, labels = (in_memory(array) for array in arrays)
         time = None if self.time is None else in_memory(self.time)
+        weights = None if self.weights is None else in_memory(self.weights)
         return Graph(
             indptr,
             indices,
@@ -239,20 +263,34 @@ class Graph(Shown):
             labels,
             time,
             self.undirected,
+            weights=weights,
             relations=_each(self.relations, in_memory),
             types=_each(self.types, in_memory),
         )
 
     def to_undirected(self) -> Graph:
-        """Return the graph in which every edge runs both ways (itself if it is known to be so)."""
+        """Return the graph in which every edge runs both ways (itself if it is known to be so).
+
+        A direction that is new has the weight of the one that was there.
+        """
         if self.undirected:
             return self
         rows, columns = self.edge_rows(), self.indices.long()
-        indptr, indices = build_csr(
-            torch.cat([rows, columns]), torch.cat([columns, rows]), self.num_nodes
+        # New directions first: of an edge that is there both ways, each keeps its own weight.
+        indptr, indices, weights = _built(
+            torch.cat([columns, rows]),
+            torch.cat([rows, columns]),
+            None if self.weights is None else torch.cat([self.weights, self.weights]),
+            self.num_nodes,
         )
         return replace(
-            self, indptr=indptr, indices=indices, undirected=True, folder=None, bare=None
+            self,
+            indptr=indptr,
+            indices=indices,
+            weights=weights,
+            undirected=True,
+            folder=None,
+            bare=None,
         )
 
     def with_relations(self, relations: Relations | None) -> Graph:
@@ -278,7 +316,10 @@ class Graph(Shown):
             return self
         ends = torch.stack([self.indices.long(), self.edge_rows()])
         number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
-        return self.with_relations(Relations.of(ends, number, ("edge",), nodes=self.num_nodes))
+        relations = Relations.of(
+            ends, number, ("edge",), nodes=self.num_nodes, weights=self.weights
+        )
+        return self.with_relations(relations)
 
     @classmethod
     def from_edges(
@@ -289,12 +330,21 @@ class Graph(Shown):
         labels: Tensor,
         time: Tensor | None = None,
         undirected: bool = False,
+        weights: Tensor | None = None,
     ) -> Graph:
         """Build a graph from (source, target) pairs; doubles and self-loops are dropped.
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
-        integer [nodes].
-        Self-loops are the normalisation's business: it adds exactly one where it is asked to.
+        integer [nodes]; weights: numbers [edges], none negative; without them every edge counts 1.
+        Self-loops are the normalisation's business: it adds exactly one where it is asked to. Of an
+        edge given twice the weight given last counts, and an edge of weight 0 is no edge;
+        undirected, (u, v) and (v, u) are one edge.
+
+        >>> graph = Graph.from_edges(torch.tensor([[0, 1, 1], [1, 0, 2]]), features=torch.eye(3),
+        ...                          labels=torch.tensor([0, 0, 1]), undirected=True,
+        ...                          weights=torch.tensor([1.0, 0.5, 2.0]))
+        >>> graph.indices.tolist(), graph.weights.tolist()  # of 0, of 1 and of 2
+        ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
         nodes = labels.numel()
         check_labels(labels)
@@ -306,22 +356,31 @@ class Graph(Shown):
             features = as_csr(features)
         features = features.float() if features.dtype != torch.float32 else features
         check_features(features, nodes)
+        if weights is not None:
+            weights = checked_weights("weight", weights, edge_index.shape[1])
         sources, targets = edge_index[0].long(), edge_index[1].long()
         distinct = sources != targets
         sources, targets = sources[distinct], targets[distinct]
-        if undirected:
+        weights = None if weights is None else weights[distinct]
+        if undirected and weights is not None:  # each edge beside its reverse, as the last counts
+            sources, targets = (
+                torch.stack(ends, 1).flatten() for ends in ((sources, targets), (targets, sources))
+            )
+            weights = weights.repeat_interleave(2)
+        elif undirected:
             sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
-        indptr, indices = build_csr(targets, sources, nodes)
+        indptr, indices, weights = _built(targets, sources, weights, nodes)
         time = None if time is None else time.long()
-        return cls(indptr, indices, features, labels.long(), time, undirected)
+        return cls(indptr, indices, features, labels.long(), time, undirected, weights=weights)
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
-        ``time``, or OGB's ``node_year``, is read where it is there. Whatever else the object holds
-        (weights, masks) is not used, and a warning in the log says so. A ``HeteroData`` becomes a
-        graph with relations and types, see ``from_hetero``.
+        ``time``, or OGB's ``node_year``, is read where it is there, and so are the weights of
+        edges: ``edge_weight``, else an ``edge_attr`` of one column. Whatever else the object holds
+        (masks, say) is not used, and a warning in the log says so. A ``HeteroData`` becomes a graph
+        with relations and types, see ``from_hetero``.
         """
         from evergraph.graphs.hetero import from_hetero, is_hetero
 
@@ -332,14 +391,16 @@ class Graph(Shown):
             if value is None:
                 raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
         time: Any = data.get("time", data.get("node_year"))
+        attribute, weights = given_weights(data.to_dict())
         graph = cls.from_edges(
             edge_index,
             features=x,
             labels=_column("y", y),
             time=None if time is None else _column("time", time),
             undirected=undirected,
+            weights=weights,
         )
-        say_unread("Data", data.keys())
+        say_unread("Data", data.keys(), weights=attribute)
         return graph
 
     def to_data(self) -> Data:
@@ -354,7 +415,18 @@ class Graph(Shown):
         )
         if self.time is not None:
             data.time = self.time
+        if self.weights is not None:
+            data.edge_weight = self.weights
         return data
+
+
+def _built(
+    rows: Tensor, columns: Tensor, weights: Tensor | None, nodes: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return pairs as CSR, with or without weights."""
+    if weights is None:
+        return *build_csr(rows, columns, nodes), None
+    return build_weighted_csr(rows, columns, weights, nodes)
 
 
 Arrays = TypeVar("Arrays", Relations, NodeTypes)

@@ -18,8 +18,11 @@ from evergraph.core.written_aside import written_aside
 from evergraph.graphs.graph import Graph
 
 FACTS = "graph.json"
-FORMAT = 1
-ARRAYS = ("indptr", "indices", "features", "labels", "time")
+# A graph with arrays that format 1 did not have is of format 2, so that an older version says that
+# it cannot read it; any other is of format 1 still, for which older versions ask.
+FORMATS = (1, 2)
+FORMER = ("indptr", "indices", "features", "labels", "time")
+ARRAYS = (*FORMER, "weights")
 _BLOCK = 1 << 24
 
 
@@ -38,9 +41,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
-    if facts.get("format") != FORMAT:
+    if facts.get("format") not in FORMATS:
+        known = " and ".join(map(str, FORMATS))
         raise DataError(
-            f"{folder}: is of format {facts.get('format')!r}, this version reads {FORMAT}: import "
+            f"{folder}: is of format {facts.get('format')!r}, this version reads {known}: import "
             "it again, or use the version that made it"
         )
     return facts
@@ -121,7 +125,7 @@ class GraphFolderWriter:
         sums = "".join(f"{name} {about_it['sha256']}\n" for name, about_it in arrays.items())
         total = hashlib.sha256(sums.encode()).hexdigest()
         facts = {
-            "format": FORMAT,
+            "format": 1 if set(arrays) <= set(FORMER) else 2,
             "undirected": undirected,
             "arrays": arrays,
             "sha256": total,

@@ -60,7 +60,11 @@ def from_hetero(data: HeteroData, *, target: str | None = None, undirected: bool
     classes = data[target].y
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)
     graph = Graph.from_edges(
-        ends, features=_features(data, types, sizes), labels=labels, undirected=undirected
+        ends,
+        features=_features(data, types, sizes),
+        labels=labels,
+        undirected=undirected,
+        weights=weights,
     )
     numbered = torch.arange(len(types), dtype=torch.int16).repeat_interleave(torch.tensor(sizes))
     _say_unread(data)

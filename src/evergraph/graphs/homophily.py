@@ -14,8 +14,8 @@ from evergraph.graphs.induced import BLOCK_ENTRIES
 def homophily(graph: Graph) -> float:
     """Return the share of edges whose two ends have the same class.
 
-    The paper's h(G) = 1/|E| · Σ_(j,k)∈E 1(y_j = y_k). Edges with an unlabelled end do not count;
-    a graph without edges has homophily 0.
+    The paper's h(G) = 1/|E| · Σ_(j,k)∈E 1(y_j = y_k). Edges with an unlabelled end do not count,
+    all others count the same, whatever they weigh; a graph without edges has homophily 0.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.tensor([0, 0, 1]))

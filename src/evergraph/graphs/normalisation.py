@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
+from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import csr_tensor, repeat
+from evergraph.graphs.cuts import ROW_COST, cut
 from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
+
+BLOCK_ENTRIES = 1 << 22  # of which the weights are summed at a time
 
 
 def normalised(
@@ -19,9 +24,9 @@ def normalised(
 ) -> Tensor:
     """Return the graph's adjacency as a weighted ``torch.sparse_csr`` matrix  [nodes, nodes].
 
-    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D counts the entries of a row of A + I,
-    also on a directed graph. row: D^-1 (A + I), a mean. none: A + I. ``self_loops=False`` leaves
-    I out. Nodes without neighbours get weight 0.
+    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D sums up the weights in a row of A + I, each
+    of which is 1 unless the graph says otherwise, also on a directed graph. row: D^-1 (A + I), a
+    mean. none: A + I. ``self_loops=False`` leaves I out. Nodes without neighbours get weight 0.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
@@ -29,17 +34,55 @@ def normalised(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    left, right = scalings(graph.indptr.diff() + int(self_loops), scheme)
+    left, right = scalings(row_sums(graph) + int(self_loops), scheme)
     own = None
     if self_loops:
         own = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
-    return written_out(graph.indptr, graph.indices, left=left, right=right, own=own)
+    return written_out(
+        graph.indptr, graph.indices, left=left, right=right, own=own, weights=graph.weights
+    )
+
+
+def row_sums(graph: Graph) -> Tensor:
+    """Return the sum of the weights in each row of A, which without weights is how many there are.
+
+    Weights are added in float64, which has room for all digits of sums of float32: in what order
+    makes no difference that float32 would show.  -> int32 or float64 [nodes]
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
+    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True,
+    ...                         weights=torch.tensor([0.5, 2.0]))
+    >>> row_sums(path)
+    tensor([0.5000, 2.5000, 2.0000], dtype=torch.float64)
+    """
+    if graph.weights is None:
+        return graph.indptr.diff()
+    if graph.device.type != "cpu":
+        sums = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
+        return sums.index_add_(0, graph.edge_rows(), graph.weights.double())
+    found = torch.zeros(graph.num_nodes, dtype=torch.float64)
+    for rows in cut(graph.degrees.double().numpy() + ROW_COST, BLOCK_ENTRIES):
+        starts = graph.indptr[rows.start : rows.stop + 1].long()
+        some = graph.weights[int(starts[0]) : int(starts[-1])].as_subclass(Tensor)
+        _add_up(some, starts - starts[0], found[rows])
+        if graph.mapped:
+            page_out(some)
+    return found
+
+
+def _add_up(weights: Tensor, starts: Tensor, out: Tensor) -> None:
+    """Fill in the sum of each row.  [entries], int64 [rows + 1], float64 [rows]"""
+    filled = starts.diff() > 0  # numpy knows no empty row
+    if len(weights):
+        sums = np.add.reduceat(weights.numpy(), starts[:-1][filled].numpy(), dtype=np.float64)
+        out[filled] = torch.from_numpy(sums)
 
 
 def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     """Return what rows and what columns are multiplied by.  2 x float32 [nodes]
 
-    degrees: how many entries each row holds, self-loops among them.  int [nodes]
+    degrees: how many entries each row holds, self-loops among them, or the sum of their weights.
+    [nodes]
     """
     ones = torch.ones(len(degrees), device=degrees.device)
     if scheme == "none":
@@ -47,31 +90,53 @@ def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     if scheme not in ("symmetric", "row"):
         raise UnknownNameError("normalisation", scheme, ("symmetric", "row", "none"))
     power = -0.5 if scheme == "symmetric" else -1.0
-    inverse = degrees.clamp_min(1).float().pow(power)
-    inverse = inverse.where(degrees > 0, torch.zeros_like(inverse))  # nothing flows out of there
+    there = degrees > 0
+    inverse = degrees.where(there, torch.ones_like(degrees)).float().pow(power)
+    inverse = inverse.where(there, torch.zeros_like(inverse))  # nothing flows out of there
     return inverse, inverse if scheme == "symmetric" else ones
 
 
 def written_out(
-    indptr: Tensor, indices: Tensor, *, left: Tensor, right: Tensor, own: Tensor | None
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    left: Tensor,
+    right: Tensor,
+    own: Tensor | None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return L (A + sI) R as ``torch.sparse_csr``  [rows, columns].
 
     indptr: int32 [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
-    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]
+    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: of the
+    entries of A, if they have any.  float32 [entries]
     """
     if own is not None:
         indptr, indices = with_self_loops(indptr, indices, own)
-    weights = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
-    return csr_tensor(indptr, indices, weights, (len(left), len(right)))
+        if weights is not None:
+            weights = with_last(indptr, weights, torch.ones_like(left))
+    values = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
+    if weights is not None:
+        values.mul_(weights)
+    return csr_tensor(indptr, indices, values, (len(left), len(right)))
 
 
 def with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     """Append to each row its own column.  -> int32 [rows + 1], int32 [entries + rows]"""
-    rows, device = len(own), indices.device
-    indptr = indptr + torch.arange(rows + 1, dtype=torch.int32, device=device)
+    indptr = indptr + torch.arange(len(own) + 1, dtype=torch.int32, device=indices.device)
+    return indptr, with_last(indptr, indices, own)
+
+
+def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
+    """Append one more to the values of each row.  -> [entries + rows]
+
+    indptr: where rows begin once that is done.  int32 [rows + 1]; values: [entries]; last: [rows]
+
+    >>> with_last(torch.tensor([0, 3, 4]), torch.tensor([1, 2]), torch.tensor([7, 8]))
+    tensor([1, 2, 7, 8])
+    """
     places = (indptr[1:] - 1).long()  # the last of every row
-    length = len(indices) + rows
+    length, device = len(values) + len(last), values.device
     free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, places, False)
-    full = torch.empty(length, dtype=torch.int32, device=device).scatter_(0, places, own)
-    return indptr, full.masked_scatter_(free, indices)
+    full = torch.empty(length, dtype=values.dtype, device=device).scatter_(0, places, last)
+    return full.masked_scatter_(free, values)

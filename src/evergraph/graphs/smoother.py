@@ -14,7 +14,7 @@ from evergraph.graphs.kernels import KERNELS, Kernel, choose_kernel, numba_works
 from evergraph.graphs.kernels.products import numba_product, torch_product
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 from evergraph.graphs.kernels.streamed import streamed_product
-from evergraph.graphs.normalisation import Normalisation, scalings
+from evergraph.graphs.normalisation import Normalisation, row_sums, scalings
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def smoother(
     scheme: Normalisation = "symmetric",
     kernel: Kernel | None = None,
 ) -> Smoother:
-    """Return the graph's normalised adjacency; only degrees are looked at.
+    """Return the graph's normalised adjacency; only degrees, or weights, are looked at.
 
     scheme: as of ``normalised``. kernel: chosen by the graph's size unless given.
 
@@ -74,7 +74,7 @@ def smoother(
     tensor([[2.0000],
             [2.0000]])
     """
-    left, right = scalings(graph.indptr.diff() + int(self_loops), scheme)
+    left, right = scalings(row_sums(graph) + int(self_loops), scheme)
     if kernel is None:
         entries = graph.num_edges + (graph.num_nodes if self_loops else 0)
         kernel = choose_kernel(entries=entries, device=graph.device)
@@ -89,6 +89,7 @@ def smoother(
         self_loops=self_loops,
         mapped=graph.mapped,
         kernel=kernel,
+        weights=graph.weights,
     )
 
 

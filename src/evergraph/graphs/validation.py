@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,6 +45,43 @@ def check_labels(labels: Tensor) -> None:
         )
 
 
+# Of weights within these bounds, and of sums of 2^31 of them, the inverses fit into float32.
+LEAST_WEIGHT = 1e-18
+MOST_WEIGHT = 1e18
+
+
+def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
+    """Return the weights of edges as float32, once there is one for each and all are sound.
+
+    >>> checked_weights("weight", torch.tensor([1, 2]), 2)
+    tensor([1., 2.])
+    """
+    if weights.shape != (edges,):
+        raise DataError(
+            f"{name}s have shape {list(weights.shape)}: expected [{edges}], a number an edge"
+        )
+    if weights.is_complex():
+        raise DataError(f"{name}s hold {weights.dtype}: expected real numbers")
+    wrong = unsound_weights(weights)
+    if bool(wrong.any()):
+        edge = int(wrong.nonzero()[0, 0])
+        raise DataError(f"edge {edge} has {name} {weights[edge].item()!r}: expected {WEIGHT_RULE}")
+    return weights.float()
+
+
+WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+
+
+def unsound_weights(weights: Tensor) -> Tensor:
+    """Return where weights are negative, not finite, or too small or large to be divided by.
+
+    >>> unsound_weights(torch.tensor([0.0, 2.5, -1.0, float("nan"), 1e30]))
+    tensor([False, False,  True,  True,  True])
+    """
+    found: Tensor = ~(((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)) | (weights == 0))
+    return found
+
+
 def check_real(features: Tensor) -> None:
     """Raise if features are complex: their imaginary part would be lost."""
     if features.is_complex():
@@ -72,14 +110,39 @@ def check_features(features: Tensor, nodes: int) -> None:
 # The last three say nothing that the others do not.
 READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
 TIME = ("time", "node_year")
+WEIGHTS = ("edge_weight", "edge_attr")
 
 
-def say_unread(where: object, names: Iterable[str], *, timed: bool = True) -> None:
+def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
+    """Return what the weights of edges are called among some attributes, and the weights.
+
+    They are ``edge_weight``, else ``edge_attr`` where that has one column.
+
+    >>> given_weights({"edge_attr": torch.tensor([[2.0], [3.0]])})
+    ('edge_attr', tensor([2., 3.]))
+    """
+    for name in WEIGHTS:
+        found = given.get(name)
+        if isinstance(found, Tensor) and (name == WEIGHTS[0] or _single(found)):
+            return name, found.reshape(-1) if _single(found) else found
+    return None, None
+
+
+def _single(values: Tensor) -> bool:
+    return values.dim() == 1 or values.shape[1:] == (1,)
+
+
+def say_unread(
+    where: object, names: Iterable[str], *, timed: bool = True, weights: str | None = None
+) -> None:
     """Say which attributes of a ``Data`` object, or of a dict like one, are not used.
 
-    timed: whether it is known when nodes appeared; a learner that grows does not ask.
+    timed: whether it is known when nodes appeared; a learner that grows does not ask. weights: the
+    attribute that edges have their weights from, if they have any.
     """
-    read = (*READ, *TIME) if timed else READ
+    read = (*READ, *(TIME if timed else ()), *([] if weights is None else [weights]))
     used = "x, edge_index, y and time" if timed else "x, edge_index and y"
+    if weights is not None:
+        used = used.replace("edge_index", f"edge_index, {weights}")
     unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")

@@ -140,6 +140,8 @@ class SubgraphMemory(Part):
             return state
         features = self.graph_.features
         state |= {"indptr": self.graph_.indptr, "indices": self.graph_.indices}
+        if self.graph_.weights is not None:
+            state |= {"weights": self.graph_.weights}
         if features.layout == torch.strided:
             return state | {"features": features}
         return state | {
@@ -156,7 +158,8 @@ class SubgraphMemory(Part):
         self.graph_ = None
         if "indptr" in state:
             unlabelled = torch.full((len(state["indptr"]) - 1,), -1)
-            self.graph_ = Graph(state["indptr"], state["indices"], _features(state), unlabelled)
+            arrays = (state["indptr"], state["indices"], _features(state), unlabelled)
+            self.graph_ = Graph(*arrays, weights=state.get("weights"))
 
 
 def _features(state: dict[str, Tensor]) -> Tensor:

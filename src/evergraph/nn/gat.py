@@ -24,7 +24,8 @@ class GAT(GNN):
     """h_i ← Σ_j softmax_j(leaky(a·[W h_i, W h_j])) W h_j over several heads (Veličković 2018).
 
     The last layer has one head, whose attention reads the hidden states themselves: a linear
-    function of W h is one of h, and so classes can be added without touching it.
+    function of W h is one of h, and so classes can be added without touching it. How much an edge
+    counts is learned: weights that edges have are not looked at.
 
     Args:
         heads: how many; each is ``hidden / heads`` wide, 8 heads of 32 by default.

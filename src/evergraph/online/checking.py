@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError, DuplicateNodeError, LooseEdgeError, UnknownNodeError
+from evergraph.core.errors import (
+    DataError,
+    DuplicateNodeError,
+    LooseEdgeError,
+    UnknownEdgeError,
+    UnknownNodeError,
+)
+from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_id
 
 # Squares of embeddings of larger values leave the range of float32.
@@ -23,22 +31,30 @@ class CheckedDelta(Delta):
     Attributes:
         first: the position that the first new node gets.
         ends: positions of the sources and targets of its edges.  int64 [2, edges]
+        weighed: weights of its edges, None where none are given.  float32 [edges]
+        cut: positions of the sources and targets of edges that go.  int64 [2, removed_edges]
+        renewed: positions of the nodes that get other features.  int64 [updated]
         told: positions of the nodes whose labels are late.  int64 [late]
         gone: positions of the nodes to be forgotten.  int64 [forgotten]
     """
 
     first: int
     ends: Tensor
+    weighed: Tensor | None
+    cut: Tensor
+    renewed: Tensor
     told: Tensor
     gone: Tensor
 
     __repr__ = Delta.__repr__
 
 
-def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> CheckedDelta:
+def check_delta(
+    delta: Delta, ids: IdTable, *, num_features: int | None, graph: GrowingGraph | None = None
+) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
-    num_features: how wide features are; None before the first node.
+    num_features: how wide features are; None before the first node. graph: None before that.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
@@ -53,10 +69,15 @@ graph
     late = [node for node, _ in delta.late]
     first = ids.next
     new = {node: first + place for place, node in enumerate(delta.nodes)}
+    ends = _ends(delta.edges, ids, new)
+    weighed = torch.tensor(delta.weights, dtype=torch.float32) if len(delta.weights) else None
     return CheckedDelta(
         **vars(delta),
         first=first,
-        ends=_ends(delta.edges, ids, new),
+        ends=ends,
+        weighed=weighed,
+        cut=_cut(delta, ids, new, graph) if len(delta.removed_edges) else ends[:, :0],
+        renewed=_known("updated", delta.updated, ids),
         told=_known("late labels", late, ids),
         gone=_known("forgotten", delta.forgotten, ids),
     )
@@ -64,42 +85,83 @@ graph
 
 def check_parts(delta: Delta, *, num_features: int | None) -> None:
     """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
-    _check_features(delta.features, len(delta.nodes), num_features)
+    _check_features("features", delta.features, len(delta.nodes), num_features)
+    updated = delta.updated_features
+    _check_features("updated_features", updated, len(delta.updated), num_features)
     _check_labels(delta)
-    for place, edge in enumerate(delta.edges):
-        if len(edge) != 2:
-            raise DataError(f"edge {place} must join two nodes, not {edge!r}")
+    _check_pairs("edge", delta.edges)
+    _check_pairs("removed edge", delta.removed_edges)
+    check_weights(delta.weights, len(delta.edges))
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
         check_id("label", pair[1])
-    for part in (delta.nodes, delta.forgotten, *delta.edges, [node for node, _ in delta.late]):
+    late = [node for node, _ in delta.late]
+    pairs = (*delta.edges, *delta.removed_edges)
+    for part in (delta.nodes, delta.updated, delta.forgotten, *pairs, late):
         for node in part:
             check_id("id of a node", node)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
 
 
-def _check_features(features: Tensor, nodes: int, width: int | None) -> None:
+def _check_pairs(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> None:
+    for place, edge in enumerate(edges):
+        if len(edge) != 2:
+            raise DataError(f"{what} {place} must join two nodes, not {edge!r}")
+
+
+def check_weights(weights: Sequence[float], edges: int) -> None:
+    """Raise unless there is a weight for every edge or none at all, and all are sound.
+
+    >>> check_weights([1.0, -2.0], 2)
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: edge 1 has weight -2.0: expected 0, for no edge, or a number \
+from 1e-18 to 1e+18
+    """
+    if not len(weights):
+        return
+    if len(weights) != edges:
+        raise DataError(
+            f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
+        )
+    for place, weight in enumerate(weights):
+        if not is_weight(weight):
+            raise DataError(f"edge {place} has weight {weight!r}: expected {WEIGHT_RULE}")
+
+
+def is_weight(value: object) -> bool:
+    """Whether a value may be the weight of an edge.
+
+    >>> is_weight(2), is_weight(-1.0), is_weight(True)
+    (True, False, False)
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return value == 0 or LEAST_WEIGHT <= value <= MOST_WEIGHT
+
+
+def _check_features(what: str, features: Tensor, nodes: int, width: int | None) -> None:
     if not nodes:
         if len(features):
-            raise DataError(f"features have {len(features)} rows, but there are 0 new nodes")
+            named = "new" if what == "features" else "updated"
+            raise DataError(f"{what} have {len(features)} rows, but there are 0 {named} nodes")
         return
     if features.dim() != 2 or len(features) != nodes or not features.shape[1]:
         raise DataError(
-            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
+            f"{what} have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
         )
     if width is not None and features.shape[1] != width:
         raise DataError(
-            f"features have {features.shape[1]} columns, but those of the graph have {width}"
+            f"{what} have {features.shape[1]} columns, but those of the graph have {width}"
         )
     if features.dtype != torch.float32:
-        raise DataError(f"features hold {features.dtype}: expected torch.float32")
+        raise DataError(f"{what} hold {features.dtype}: expected torch.float32")
     within = features.abs() <= LARGEST_FEATURE  # False for NaN
     if not bool(within.all()):
         row, column = (~within).nonzero()[0].tolist()
         raise DataError(
-            f"features must be finite numbers of at most {LARGEST_FEATURE:g}, but row {row}, "
+            f"{what} must be finite numbers of at most {LARGEST_FEATURE:g}, but row {row}, "
             f"column {column} holds {features[row, column].item()!r}"
         )
 
@@ -128,6 +190,42 @@ def _ends(
                 )
     sides = [ids.positions(side, new=new) for side in zip(*edges, strict=True)]
     return torch.stack(sides) if sides else torch.empty(2, 0, dtype=torch.int64)
+
+
+def _cut(
+    delta: Delta, ids: IdTable, new: Mapping[NodeId, int], graph: GrowingGraph | None
+) -> Tensor:
+    """Return where the edges that go begin and end; raise where there is none.  int64 [2, m]
+
+    An edge that comes with the delta may go with it as well.
+    """
+    both_ways = graph is None or graph.undirected
+    name: Callable[[tuple[NodeId, NodeId]], object] = frozenset if both_ways else tuple
+    there = dict(zip(map(name, delta.edges), _stay(delta), strict=True))
+    sides = [_where(side, ids, new) for side in zip(*delta.removed_edges, strict=True)]
+    kept = torch.zeros(len(sides[0]), dtype=torch.bool)
+    if graph is not None:
+        kept = graph.lists(*(side.where(side < graph.num_nodes, -1) for side in sides))
+    for place, (edge, known) in enumerate(zip(delta.removed_edges, kept.tolist(), strict=True)):
+        if not there.get(name(edge), known):
+            raise UnknownEdgeError(
+                f"removed edge {place} joins {edge[0]!r} and {edge[1]!r}, but the graph has no "
+                "such edge"
+            )
+        there[name(edge)] = False  # once
+    return torch.stack(sides)
+
+
+def _stay(delta: Delta) -> list[bool]:
+    """Return which edges of a delta are edges, being neither loops nor of weight 0."""
+    weights = delta.weights or [1.0] * len(delta.edges)
+    return [a != b and weight > 0 for (a, b), weight in zip(delta.edges, weights, strict=True)]
+
+
+def _where(nodes: Sequence[NodeId], ids: IdTable, new: Mapping[NodeId, int]) -> Tensor:
+    places = ids.where(nodes)
+    fresh = torch.tensor([new.get(node, -1) for node in nodes], dtype=torch.int64)
+    return places.maximum(fresh)
 
 
 def _known(what: str, nodes: Sequence[NodeId], ids: IdTable) -> Tensor:

@@ -18,6 +18,7 @@ from evergraph.online.conversion import (
     as_features,
     as_ids,
     as_labels,
+    as_weights,
     delta_of_data,
     label_array,
     labels_like,
@@ -140,6 +141,7 @@ class ContinualNodeClassifier(Part, Closing):
         labels: Any = None,
         edges: Any = None,
         *,
+        edge_weights: Any = None,
         ids: Any = None,
         key: str | None = None,
     ) -> ContinualNodeClassifier:
@@ -151,11 +153,15 @@ class ContinualNodeClassifier(Part, Closing):
             features: one row per node.
             labels: one per node; None or NaN where it is not known, in a tensor also -1.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
+            edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
+                Without any, new edges weigh 1 and known ones what they did; weight 0 removes one.
             ids: of the rows of a ``Data``; 0, 1, 2, ... unless given.
             key: names the call; a call with the same key counts once.
         """
         if of_library(nodes, "torch_geometric"):
             delta = delta_of_data(nodes, ids, key)
+            if edge_weights is not None:
+                raise ConfigurationError("edge_weights are part of a Data object: give them there")
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
@@ -165,9 +171,31 @@ class ContinualNodeClassifier(Part, Closing):
                 features=as_features(features, len(new)),
                 labels=as_labels(labels, len(new)),
                 edges=as_edges(edges),
+                weights=as_weights(edge_weights, edges),
                 key=key,
             )
         return self._submit(delta)
+
+    def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
+        """Remove edges; all is then as if they had never been there.
+
+        >>> model = ContinualNodeClassifier(width=64)
+        >>> model = model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"], [("a", "b")])
+        >>> model.remove_edges([("b", "a")]).status().edges
+        0
+        """
+        return self._submit(Delta(removed_edges=as_edges(edges), key=key))
+
+    def update_features(
+        self, ids: Any, features: Any, *, key: str | None = None
+    ) -> ContinualNodeClassifier:
+        """Give known nodes other features; all is then as if they had always had these.
+
+        features: one row per node.
+        """
+        nodes = as_ids(ids, "ids")
+        rows = as_features(features, len(nodes))
+        return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Tell the labels of known nodes; a node that has another gets the new one."""

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say_ignored
-from evergraph.graphs.validation import UNLABELLED, check_edges, say_unread
+from evergraph.graphs.validation import (
+    UNLABELLED,
+    check_edges,
+    checked_weights,
+    given_weights,
+    say_unread,
+)
 from evergraph.online.delta import Delta, Label, NodeId
 from evergraph.online.identifiers import check_id
 
@@ -119,16 +125,34 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
         sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
         return list(zip(sources, targets, strict=True))
     if type(values).__name__ == "DataFrame":
-        columns = list(values.columns)
+        columns = [name for name in values.columns if not _is_weight(name)]
         named = {"source", "target"} <= set(columns)
         source, target = ("source", "target") if named else _two(columns)
         others = [name for name in columns if name not in (source, target)]
-        say_ignored("edges", "column", others, "edges have no weights or kinds yet, only two ends")
+        say_ignored("edges", "column", others, "only source, target and weight of edges are used")
         pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
         return list(zip(*pair, strict=True))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
         raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row an edge")
     return [_pair(edge) for edge in _plain(values, "edges")]
+
+
+def as_weights(values: Any, edges: Any) -> list[float]:
+    """Return the weights of edges, none where there are none: given, or the column ``weight`` of a
+    DataFrame of edges.
+
+    >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
+    ([], [0.5])
+    """
+    if type(edges).__name__ == "DataFrame" and any(map(_is_weight, edges.columns)):
+        if values is not None:
+            raise DataError("edge_weights are given, but edges have a column 'weight' as well")
+        values = edges["weight"]
+    return [] if values is None else _plain(values, "edge_weights")
+
+
+def _is_weight(name: object) -> bool:
+    return isinstance(name, str) and name == "weight"
 
 
 def _two(columns: Sequence[Any]) -> Sequence[Any]:
@@ -165,14 +189,18 @@ def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
         raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
+    named, weights = given_weights(data.to_dict())
+    if weights is not None:
+        weights = checked_weights("weight", weights, rows.shape[1])
     delta = Delta(
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
         labels=as_labels(data.y, len(nodes)),
         edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
+        weights=[] if weights is None else weights.tolist(),
         key=key,
     )
-    say_unread("Data", data.keys(), timed=False)
+    say_unread("Data", data.keys(), timed=False, weights=named)
     return delta
 
 

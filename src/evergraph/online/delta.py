@@ -14,7 +14,8 @@ Label = str | int
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """New nodes and edges, labels that came late, and nodes to be forgotten, in that order.
+    """New nodes and edges, edges that go, features and labels that are others now, and nodes to be
+    forgotten, in that order.
 
     It is applied whole or not at all. Ids are the user's own.
 
@@ -23,6 +24,11 @@ class Delta:
         features: of the new nodes.  float32 [nodes, dims]
         labels: of the new nodes, None where the class is not known (yet).
         edges: pairs of ids, known or new with this delta.
+        weights: one per edge, or none at all: new edges weigh 1 then, known ones what they did. An
+            edge given twice has the last weight; one of weight 0 goes.
+        removed_edges: pairs of ids whose edges go.
+        updated: ids of known nodes that get other features.
+        updated_features: of these.  float32 [updated, dims]
         late: ids of known nodes and the labels they turn out to have.
         forgotten: ids of nodes that go, with their edges and their influence.
         key: names the delta; a delta whose key was applied before is not applied again.
@@ -38,10 +44,15 @@ class Delta:
     late: Sequence[tuple[NodeId, Label]] = ()
     forgotten: Sequence[NodeId] = ()
     key: str | None = None
+    weights: Sequence[float] = ()
+    removed_edges: Sequence[tuple[NodeId, NodeId]] = ()
+    updated: Sequence[NodeId] = ()
+    updated_features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
     def __repr__(self) -> str:
-        parts = [("nodes", self.nodes), ("edges", self.edges), ("late labels", self.late)]
-        parts.append(("forgotten", self.forgotten))
+        parts = [("nodes", self.nodes), ("edges", self.edges)]
+        parts += [("removed edges", self.removed_edges), ("updated", self.updated)]
+        parts += [("late labels", self.late), ("forgotten", self.forgotten)]
         return f"Delta({', '.join(f'{len(part)} {name}' for name, part in parts if len(part))})"
 
 

@@ -140,17 +140,33 @@ class Knowledge:
         vectors = self.embeddings.of(nodes)
         return vectors if self.codes is None else torch.cat([vectors, self.codes.of(nodes)], dim=1)
 
-    def grow(self, ids: Sequence[NodeId], features: Tensor, edges: Tensor) -> None:
-        """Add nodes and edges.
+    def change(
+        self,
+        ids: Sequence[NodeId],
+        features: Tensor,
+        edges: Tensor,
+        *,
+        weights: Tensor | None = None,
+        cut: Tensor | None = None,
+        renewed: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        """Add nodes and edges, then remove edges, then give nodes other features.
 
-        ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges]
+        ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges];
+        weights: of the edges, float32 [edges]; cut: positions, int64 [2, removed]; renewed: nodes
+        and their features, int64 [n], float32 [n, d]
         """
         for labels in (self.labels, self._learned):
             labels.extend(len(features))
         if self.held is not None:
             self.held.extend(ids)
         rows = features.reshape(len(features), self.graph.num_features)
-        self._follow(self.graph.add(rows, edges))
+        change = self.graph.add(rows, edges, weights)
+        if cut is not None:
+            change = change.then(self.graph.disconnect(cut))
+        if renewed is not None:
+            change = change.then(self.graph.renew(*renewed))
+        self._follow(change)
 
     def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         """Follow a change of the graph, and of labels, with embeddings and codes."""

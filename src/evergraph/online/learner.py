@@ -130,8 +130,9 @@ class OnlineLearner:
 
     def check(self, delta: Delta) -> CheckedDelta:
         """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
-        width = None if self._knowledge is None else self._knowledge.graph.num_features
-        return check_delta(delta, self._ids, num_features=width)
+        graph = None if self._knowledge is None else self._knowledge.graph
+        width = None if graph is None else graph.num_features
+        return check_delta(delta, self._ids, num_features=width, graph=graph)
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
@@ -149,7 +150,7 @@ class OnlineLearner:
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, whole: nodes and edges, then labels, then what is to be forgotten."""
+        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten."""
         with self._writing:
             checked = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             assert checked.first == self._ids.next, "something came after the delta was checked"
@@ -171,8 +172,15 @@ class OnlineLearner:
         return Knowledge(graph, live, self.head, seed=self.seed)
 
     def _apply(self, delta: CheckedDelta, knowledge: Knowledge) -> DeltaResult:
-        if len(delta.nodes) or len(delta.edges):
-            knowledge.grow(delta.nodes, delta.features, delta.ends)
+        if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
+            knowledge.change(
+                delta.nodes,
+                delta.features,
+                delta.ends,
+                weights=delta.weighed,
+                cut=delta.cut if len(delta.removed_edges) else None,
+                renewed=(delta.renewed, delta.updated_features) if len(delta.updated) else None,
+            )
         nodes, names = _named(delta)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from

@@ -19,6 +19,7 @@ class Neighbourhood:
         labels: their classes, None where not known.
         edges: pairs of places in ``nodes``, source and target.
         whole: whether none was left out.
+        weights: of these edges, None where all weigh 1.
     """
 
     nodes: tuple[NodeId, ...]
@@ -26,6 +27,7 @@ class Neighbourhood:
     labels: tuple[Label | None, ...]
     edges: tuple[tuple[int, int], ...]
     whole: bool
+    weights: tuple[float, ...] | None = None
 
 
 def neighbourhood(
@@ -42,4 +44,5 @@ def neighbourhood(
         labels=tuple(None if n < 0 else knowledge.classes.at(n) for n in numbers),
         edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
+        weights=None if near.weights is None else tuple(near.weights.tolist()),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,11 @@ class News:
         new_labels: labels of nodes that had none.
         changed_labels: labels of nodes that had another.
         forgotten: nodes that go.
+        changed_weights: edges that weighed something else.
+        removed_edges: edges that go.
+        missing_edges: edges that were to go and were not there.
+        updated_nodes: known nodes that get other features than they had.
+        missing_nodes: nodes that were to get other features and are not known.
     """
 
     new_nodes: int = 0
@@ -71,6 +76,11 @@ class News:
     new_labels: int = 0
     changed_labels: int = 0
     forgotten: int = 0
+    changed_weights: int = 0
+    removed_edges: int = 0
+    missing_edges: int = 0
+    updated_nodes: int = 0
+    missing_nodes: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,9 +99,11 @@ class Upserted:
 def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[Delta, News]:
     """Return a delta without what is known already, and how much of it is new.
 
-    Known nodes are left out, their labels become late ones where they differ; features of known
-    nodes are not changed. Edges and labels that are known and nodes to forget that are not are
-    left out. What is left is an ordinary delta, without a key: sent again it would be empty.
+    Known nodes are left out, their labels become late ones where they differ; their features are
+    changed only where they are among the ``updated``. Edges with their weights, features and
+    labels that are known are left out, and so is what is not known of edges that are to go, of
+    nodes to update and of nodes to forget. What is left is an ordinary delta, without a key: sent
+    again it would be empty.
     """
     width = None if knowledge is None else knowledge.graph.num_features
     check_parts(delta, num_features=width)
@@ -99,7 +111,10 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
     new = [row for row, node in enumerate(delta.nodes) if node not in ids]
     labels = delta.labels or (None,) * len(delta.nodes)
     told = [(delta.nodes[row], label) for row in known if (label := labels[row]) is not None]
-    late, changed = _late([*told, *delta.late], ids, knowledge)
+    updated, missing = _updated(delta, ids, knowledge)
+    nowhere = {node for node in delta.updated if node not in ids}
+    later = [pair for pair in delta.late if pair[0] not in nowhere]
+    late, changed = _late([*told, *later], ids, knowledge)
     edges = _edges(delta, ids, knowledge)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
@@ -108,7 +123,11 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
         nodes=[delta.nodes[row] for row in new],
         features=delta.features[new] if new else torch.zeros(0, 0),
         labels=first,
-        edges=edges,
+        edges=edges.pairs,
+        weights=edges.weights,
+        removed_edges=edges.removed,
+        updated=[delta.updated[row] for row in updated],
+        updated_features=delta.updated_features[updated] if updated else torch.zeros(0, 0),
         late=late,
         forgotten=forgotten,
         key=None,
@@ -117,17 +136,19 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
         new_nodes=len(new),
         known_nodes=len(known),
         other_features=_other_features(delta, known, ids, knowledge),
-        new_edges=len(edges),
-        known_edges=len(delta.edges) - len(edges),
+        **edges.counts,
         new_labels=len(first) - first.count(None) + len(late) - changed,
         changed_labels=changed,
         forgotten=len(forgotten),
+        updated_nodes=len(updated),
+        missing_nodes=missing,
     )
 
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    return not any(len(p) for p in (delta.nodes, delta.edges, delta.late, delta.forgotten))
+    parts = (delta.nodes, delta.edges, delta.removed_edges, delta.updated, delta.late)
+    return not any(map(len, (*parts, delta.forgotten)))
 
 
 def _other_features(
@@ -159,18 +180,87 @@ def _late(
     return late, changed
 
 
-def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> Edges:
-    """Return edges that are not known, each once; those to nowhere stay, to be refused."""
-    pairs = list(delta.edges)
-    if knowledge is not None and pairs:
-        sources, targets = (ids.where(side) for side in zip(*pairs, strict=True))
-        listed = knowledge.graph.lists(sources, targets).tolist()
-        pairs = [edge for edge, there in zip(pairs, listed, strict=True) if not there]
+def _updated(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[list[int], int]:
+    """Return which of the nodes to update get other features, and how many are not known."""
+    known = [row for row, node in enumerate(delta.updated) if node in ids]
+    missing = len(delta.updated) - len(known)
+    if knowledge is None or not known:
+        return [], missing
+    places = ids.positions([delta.updated[row] for row in known])
+    other = (knowledge.graph.features[places] != delta.updated_features[known]).any(1).tolist()
+    return [row for row, changes in zip(known, other, strict=True) if changes], missing
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """What of a delta's edges changes something; counts: as ``News`` has them."""
+
+    pairs: Edges
+    weights: list[float]
+    removed: Edges
+    counts: dict[str, int]
+
+
+def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
+    """Return edges that are not known, each once; those to nowhere stay, to be refused.
+
+    One that is given and removed at once comes to nothing, or goes.
+    """
     both_ways = knowledge is None or knowledge.graph.undirected
+    cut = {_name(edge, both_ways): edge for edge in delta.removed_edges}
+    given = _each_once(delta, ids, both_ways, without=cut)
+    known = dict(zip(given, _weights(list(given), ids, knowledge), strict=True))
+    news = {edge: weight for edge, weight in given.items() if _is_news(weight, known[edge])}
+    there = _weights(list(cut.values()), ids, knowledge)
+    removed = [edge for edge, weight in zip(cut.values(), there, strict=True) if weight]
+    new = sum(known[edge] == 0 for edge in news)
+    gone = sum(weight == 0 for weight in news.values())
+    absent = sum(weight == 0 and not known[edge] for edge, weight in given.items())
+    return _Edges(
+        pairs=list(news),
+        weights=[weight for weight in news.values() if weight is not None],
+        removed=removed,
+        counts={
+            "new_edges": new,
+            "known_edges": len(delta.edges) - len(news) - absent,
+            "changed_weights": len(news) - new - gone,
+            "removed_edges": gone + len(removed),
+            "missing_edges": absent + len(delta.removed_edges) - len(removed),
+        },
+    )
+
+
+def _each_once(
+    delta: Delta, ids: IdTable, both_ways: bool, *, without: Container[object]
+) -> dict[tuple[NodeId, NodeId], float | None]:
+    """Return edges as they came first, with the weights they were given last, if any; no loops."""
     new = frozenset(delta.nodes)
-    seen: dict[tuple[NodeId, NodeId], None] = {}  # in the order in which they came
-    for source, target in pairs:
+    first: dict[object, tuple[NodeId, NodeId]] = {}
+    found: dict[tuple[NodeId, NodeId], float | None] = {}
+    weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
+    for (source, target), weight in zip(delta.edges, weights, strict=True):
+        name = _name((source, target), both_ways)
         loop = source == target and (source in ids or source in new)
-        if not loop and not (both_ways and (target, source) in seen):
-            seen[source, target] = None
-    return list(seen)
+        if not loop and name not in without:
+            found[first.setdefault(name, (source, target))] = weight
+    return found
+
+
+def _name(edge: tuple[NodeId, NodeId], both_ways: bool) -> object:
+    return frozenset(edge) if both_ways else tuple(edge)
+
+
+def _weights(edges: Edges, ids: IdTable, knowledge: Knowledge | None) -> list[float]:
+    """Return what edges weigh, 0 where they are not known."""
+    if knowledge is None or not edges:
+        return [0.0] * len(edges)
+    sides = (ids.where(side) for side in zip(*edges, strict=True))
+    graph = knowledge.graph
+    found = graph.weights_of(*sides) if graph.weighted else graph.lists(*sides).float()
+    weights: list[float] = found.tolist()
+    return weights
+
+
+def _is_news(weight: float | None, known: float) -> bool:
+    """Whether an edge of a weight, if it is given one, changes what is known of it."""
+    return known == 0 if weight is None else float(np.float32(weight)) != known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,18 +16,20 @@ from evergraph.datasets.files.table_columns import (
     as_integers,
     check_filled,
     column,
+    edge_weights,
     ids,
     is_number,
     is_text,
 )
 from evergraph.datasets.files.table_columns import features as numeric_columns
+from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, NodeId
 from evergraph.server.http import RefusedError
 
 if TYPE_CHECKING:
     import pyarrow
 
-MOST_TABLES = 4
+MOST_TABLES = 6
 
 
 def tables_in(body: bytes) -> Iterator[pyarrow.Table]:
@@ -129,18 +131,38 @@ def arrow_from_delta(delta: Delta) -> bytes:
 
     tables: list[dict[str, Any]] = []
     if delta.nodes:
-        rows = np.ascontiguousarray(delta.features.numpy(), dtype=np.float32)
-        wide = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+        wide = _wide(delta.features)
         tables.append({"id": list(delta.nodes), "label": list(delta.labels), "features": wide})
     if delta.edges:
-        source, target = zip(*delta.edges, strict=True)
-        tables.append({"source": list(source), "target": list(target)})
+        tables.append(_ends(delta.edges))
+        if delta.weights:
+            tables[-1]["weight"] = [float(weight) for weight in delta.weights]
+    if delta.removed_edges:
+        op = ["remove"] * len(delta.removed_edges)
+        tables.append(_ends(delta.removed_edges) | {"op": op})
+    if delta.updated:
+        op = ["update"] * len(delta.updated)
+        wide = _wide(delta.updated_features)
+        tables.append({"id": list(delta.updated), "features": wide, "op": op})
     if delta.late:
         known, labels = zip(*delta.late, strict=True)
         tables.append({"id": list(known), "label": list(labels)})
     if delta.forgotten:
         tables.append({"id": list(delta.forgotten)})
     return b"".join(_stream(pa.table(table)) for table in tables)
+
+
+def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
+    source, target = zip(*edges, strict=True)
+    return {"source": list(source), "target": list(target)}
+
+
+def _wide(features: Tensor) -> pyarrow.Array:
+    """Return a column of lists, one row each."""
+    import pyarrow as pa
+
+    rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
 
 
 def _stream(table: pyarrow.Table) -> bytes:
@@ -157,22 +179,45 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
     names = list(table.column_names)
     if len(set(names)) < len(names):
         raise DataError(f"the columns of an Arrow table must differ, and are {names[:8]}")
-    if {"source", "target"} <= set(names):
-        if others := [name for name in names if name not in ("source", "target")]:
-            raise DataError(
-                f"an Arrow table of edges must have the columns source and target alone, and has "
-                f"{others[0]!r}: edges have no weights or kinds yet"
-            )
-        ends = [_ids(table, name) for name in ("source", "target")]
-        return {"edges": tuple(zip(*ends, strict=True))}
+    joins = {"source", "target"} <= set(names)
+    if "op" not in names or not (joins or says_operations(table)):
+        return _edge_part(table) if joins else _node_part(table)
+    parts: dict[str, Any] = {}
+    for op, rows in operations(table, EDGE_OPS if joins else NODE_OPS).items():
+        if rows.any():
+            chosen = table.drop_columns("op").filter(rows)
+            parts |= _edge_part(chosen, op) if joins else _node_part(chosen, op)
+    return parts
+
+
+def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
+    """Return what a table of edges is of a delta, all rows meaning the same operation."""
+    known = ("source", "target", "weight")
+    if others := [name for name in table.column_names if name not in known]:
+        raise DataError(
+            "an Arrow table of edges must have the columns source, target and, if you like, "
+            f"weight and op, and has {others[0]!r}: edges have no kinds yet"
+        )
+    ends = tuple(zip(*(_ids(table, name) for name in known[:2]), strict=True))
+    if op == "remove":
+        return {"removed_edges": ends}
+    weights = edge_weights(table)
+    return {"edges": ends} | ({} if weights is None else {"weights": tuple(weights.tolist())})
+
+
+def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
+    """Return what a table of nodes is of a delta, all rows meaning the same operation if given."""
+    names = list(table.column_names)
     if "id" not in names:
         raise DataError(
             f"an Arrow table must have the column id, or source and target, not {names[:8]}"
         )
-    if names == ["id"]:
+    if op == "forget" or (op is None and names == ["id"]):
         return {"forgotten": _ids(table, "id")}
     if "time" in names:
         raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
+    if op == "update":
+        return _updates(table)
     if set(names) == {"id", "label"}:
         late = _labels(table)
         check_filled(late, "label")
@@ -182,6 +227,14 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
         "features": _features(table),
         "labels": tuple(_labels(table).to_pylist()),
     }
+
+
+def _updates(table: pyarrow.Table) -> dict[str, Any]:
+    """Return other features of known nodes, and labels where the table has some."""
+    known, labels = _ids(table, "id"), _labels(table).to_pylist()
+    told = [pair for pair in zip(known, labels, strict=True) if pair[1] is not None]
+    parts = {"updated": known, "updated_features": _features(table)}
+    return parts | ({"late": tuple(told)} if told else {})
 
 
 def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:

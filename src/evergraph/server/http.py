@@ -23,6 +23,7 @@ from evergraph.core.errors import (
     NothingLearnedError,
     ResourceError,
     StoppedError,
+    UnknownEdgeError,
     UnknownNodeError,
 )
 
@@ -60,6 +61,7 @@ class RefusedError(EvergraphError):
 STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (LooseEdgeError, 422),
     (UnknownNodeError, 404),
+    (UnknownEdgeError, 404),
     (DuplicateNodeError, 409),
     (KeyReusedError, 409),
     (NothingLearnedError, 409),

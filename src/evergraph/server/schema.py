@@ -58,13 +58,19 @@ EXAMPLE: dict[str, Any] = {
 
 
 class UpsertBody(Payload):
-    """Nodes, edges and labels, new or known, and nodes to forget: what is new of it counts."""
+    """Nodes, edges, features and labels, new or known, and what is to go: what is new counts."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
     nodes: list[Id] = Field([], description="Ids of nodes.")
     features: list[list[Number]] = Field([], description="A row for each of these nodes.")
     labels: list[Id | None] = Field([], description="A class for each of these nodes, or null.")
     edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
+    weights: list[Number] = Field(
+        [], description="A weight for each of these edges, or none at all; 0 removes an edge."
+    )
+    removed_edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
+    updated: list[Id] = Field([], description="Known ids that get other features.")
+    updated_features: list[list[Number]] = Field([], description="A row for each of these.")
     late: list[tuple[Id, Id]] = Field([], description="Known ids and the classes they have.")
     forgotten: list[Id] = Field([], description="Ids that go, with all they taught.")
 
@@ -73,16 +79,21 @@ class UpsertBody(Payload):
         labels = self.labels or [None] * len(self.nodes)
         return Delta(
             nodes=tuple(self.nodes),
-            features=_matrix(self.features),
+            features=_matrix("features", self.features),
             labels=tuple(labels),
             edges=tuple(self.edges),
+            weights=tuple(self.weights),
+            removed_edges=tuple(self.removed_edges),
+            updated=tuple(self.updated),
+            updated_features=_matrix("updated_features", self.updated_features),
             late=tuple(self.late),
             forgotten=tuple(self.forgotten),
         )
 
 
 class DeltaBody(UpsertBody):
-    """New nodes and edges, labels that came late, and nodes to forget: all of it or nothing."""
+    """New nodes and edges, other weights and features, late labels, and what is to go: all of it
+    or nothing."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
     nodes: list[Id] = Field([], description="Ids of new nodes.")
@@ -125,11 +136,11 @@ class PredictionsBody(Payload):
     all: bool = Field(False, strict=True, description="Whether every class's probability is told.")
 
 
-def _matrix(rows: list[list[float]]) -> Tensor:
+def _matrix(name: str, rows: list[list[float]]) -> Tensor:
     """Return rows of equal width side by side.  -> float32 [rows, width]"""
     widths = {len(row) for row in rows}
     if len(widths) > 1:
-        raise RefusedError(422, f"features must be rows of one width, not of {_some(widths)}")
+        raise RefusedError(422, f"{name} must be rows of one width, not of {_some(widths)}")
     with np.errstate(over="ignore"):  # what is too large for float32 is infinite, and refused so
         matrix = np.array(rows, dtype=np.float64).astype(np.float32)
     return torch.from_numpy(matrix.reshape(len(rows), max(widths, default=0)))
@@ -262,6 +273,10 @@ NodeReply = described(
     probability=(float, Field(description="Of that class.")),
     neighbours=(list[Neighbour], Field(description="The node itself first.")),
     edges=(list[tuple[int, int]], Field(description="Pairs of places in `neighbours`.")),
+    weights=(
+        list[float] | None,
+        Field(None, description="Of these edges, if they have any."),
+    ),
     **_picked(Neighbourhood, "whole"),
 )
 
@@ -284,6 +299,7 @@ def node_reply(learner: OnlineLearner, node: NodeId, limit: int) -> dict[str, An
         "neighbours": [one.model_dump() for one in near],
         "edges": told(around.edges),
         "whole": around.whole,
+        **({} if around.weights is None else {"weights": list(around.weights)}),
     }
 
 
@@ -291,7 +307,7 @@ MEANINGS = {
     400: "The request ended early.",
     401: "No token, or a wrong one.",
     403: "The token may not do this.",
-    404: "A node that is not known.",
+    404: "A node or an edge that is not known.",
     409: "A node that is known already, a key that has other contents, or no class to predict yet.",
     413: "Too large.",
     415: "Another content type than those listed.",

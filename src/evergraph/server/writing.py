@@ -61,11 +61,13 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
     async def deltas(request: Request) -> JSONResponse:
-        """Take in new nodes and edges, late labels and nodes to forget, whole or not at all.
+        """Take in new nodes and edges, changes, late labels and what is to go, whole or not at all.
 
         JSON, or Arrow IPC streams one behind the other: a table of nodes (`id`, `features`,
-        `label`), of edges (`source`, `target`), of late labels (`id`, `label`), of nodes to
-        forget (`id`). Buffers must not be compressed.
+        `label`), of edges (`source`, `target`, `weight` if they have any), of late labels (`id`,
+        `label`), of nodes to forget (`id`). A column `op` in a table of nodes says `add`,
+        `update` or `forget`, in a table of edges `add` or `remove`. Buffers must not be
+        compressed.
         """
         return await learn(request, DeltaBody, ARROW)
 
@@ -78,8 +80,8 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         """Take in what is new of a delta, and pass over what is known already.
 
         The body is that of `/v1/deltas` without a key. Nodes may be known: their labels are taken
-        in where they are others, their features stay as they are. Edges and labels may be known,
-        nodes to forget may be gone.
+        in where they are others, their features stay as they are unless they are `updated`. Edges
+        and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
         """
         delta = await read(request, UpsertBody, ARROW)
         if delta.key is not None:
@@ -115,7 +117,9 @@ def _keyed(request: Request, delta: Delta) -> Delta:
 
 def _check_size(delta: Delta, most: int) -> None:
     if is_empty(delta):
-        raise RefusedError(422, "a delta must bring nodes, edges or labels, or forget some nodes")
-    named = max(len(delta.nodes), len(delta.late), len(delta.forgotten))
+        raise RefusedError(
+            422, "a delta must bring nodes, edges, features or labels, or take some away"
+        )
+    named = max(map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated)))
     if named > most:
         raise RefusedError(413, f"a delta must name at most {most} nodes, not {named}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import scipy
 import torch
@@ -24,10 +25,10 @@ class ClassCodes(TopologyEncoder):
     """E = [N C, N² C - diag(N²) C]: the classes of neighbours and of their neighbours.
 
     Row v of C is the code of v's class, a random vector of length 1, where the graph shows v's
-    label, and 0 elsewhere. N = D^-1/2 A D^-1/2 has no self-loops, so one hop does not see a
-    node's own label, and from two hops it is taken out: an embedding does not depend on it. The
-    code of a class depends on the seed and the class alone: new classes change nothing that is
-    there, and the width stays the same whatever their number.
+    label, and 0 elsewhere. N = D^-1/2 A D^-1/2, A with the weights of edges, has no self-loops, so
+    one hop does not see a node's own label, and from two hops it is taken out: an embedding does
+    not depend on it. The code of a class depends on the seed and the class alone: new classes
+    change nothing that is there, and the width stays the same whatever their number.
 
     dims = hops x width. The features of nodes are not looked at.
 
@@ -124,7 +125,7 @@ def meets_others(graph: Graph) -> Tensor:
     """
     coded = (graph.features != 0).any(1).to(graph.device)
     coded = (coded & (graph.degrees > 0)).float()
-    neighbours = smoother(graph, self_loops=False, scheme="none")
+    neighbours = smoother(replace(graph, weights=None), self_loops=False, scheme="none")
     walks = neighbours.product(neighbours.product(coded[:, None]))[:, 0]
     found: Tensor = walks > _walks_home(graph) * coded
     return found
@@ -134,7 +135,8 @@ def _walks_home(graph: Graph) -> Tensor:
     """Return how many walks of two steps lead a node back to itself.  float32 [nodes]"""
     if graph.undirected:
         return graph.degrees.float()
-    return _there_and_back(smoother(graph.to("cpu"), self_loops=False, scheme="none").matrix, graph)
+    plain = replace(graph, weights=None).to("cpu")
+    return _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
 
 
 def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:
@@ -166,7 +168,7 @@ def own_share(graph: Graph) -> Tensor:
     >>> own_share(star)  # of the middle 1/2 + 1/2 of each leaf 1/2
     tensor([1.0000, 0.5000, 0.5000])
     """
-    if not graph.undirected:
+    if graph.weights is not None or not graph.undirected:  # N need not be symmetric
         return _there_and_back(smoother(graph.to("cpu"), self_loops=False).matrix, graph)
     degrees = graph.indptr.diff()
     shares = torch.where(degrees > 0, 1.0 / degrees.clamp_min(1), 0.0)  # [nodes]

@@ -77,7 +77,7 @@ def _worth_sharing(graph: Graph, resources: Resources) -> bool:
 def _cut(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Cut:
     """Return what several workers share: columns, unless that cannot be."""
     workers = resources.engine.workers
-    whole = topology.separable and graph.indices.nbytes <= resources.left // workers
+    whole = topology.separable and graph.entry_bytes <= resources.left // workers
     return "columns" if whole or workers == 1 else "nodes"
 
 
@@ -162,9 +162,11 @@ def _adjacency_on(graph: Graph, resources: Resources, device: torch.device) -> G
     Weights of the products double it, and sorting buffers again; else it is streamed to the
     device, a block of rows at a time.
     """
-    if device.type == "cpu" or 4 * graph.indices.nbytes > resources.left_on(device):
+    if device.type == "cpu" or 4 * graph.entry_bytes > resources.left_on(device):
         return graph
-    return replace(graph, indptr=graph.indptr.to(device), indices=graph.indices.to(device))
+    weights = None if graph.weights is None else graph.weights.to(device)
+    indptr, indices = graph.indptr.to(device), graph.indices.to(device)
+    return replace(graph, indptr=indptr, indices=indices, weights=weights)
 
 
 def _size(topology: TopologyEncoder, graph: Graph, columns: int) -> int:
@@ -173,7 +175,7 @@ def _size(topology: TopologyEncoder, graph: Graph, columns: int) -> int:
 
 
 def _reserve(graph: Graph) -> int:
-    return min(RESERVE, LEAST_RESERVE + graph.indices.nbytes)
+    return min(RESERVE, LEAST_RESERVE + graph.entry_bytes)
 
 
 def _column_blocks(

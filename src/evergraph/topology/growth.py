@@ -46,8 +46,9 @@ class Growth:
 def affected_nodes(graph: Graph, new: Tensor, *, hops: int) -> Tensor:
     """Return whose embedding may differ from the one without some new nodes, these included.
 
-    An embedding looks at the nodes within ``hops`` and at their degrees. What changes is there the
-    new nodes and the degrees of their neighbours, so the nodes that reach either within ``hops``.
+    An embedding looks at the nodes within ``hops`` and at their degrees, or the sums of the weights
+    of their edges. What changes is there the new nodes and the degrees of their neighbours, so the
+    nodes that reach either within ``hops``. Edges between nodes that were there keep their weights.
 
     new: positions in ``graph``.  int64 [new]; -> bool [nodes]
 

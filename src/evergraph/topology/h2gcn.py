@@ -22,7 +22,8 @@ class H2GCN(TopologyEncoder):
 
     Ego, neighbours and neighbours' neighbours never mix. Ā_k is the mean over the ring: the
     original's symmetric weights would need the ring sizes of nodes 2L hops away, and an embedding
-    must depend on its own ego-subnetwork only. Rings are expanded in blocks of rows and never
+    must depend on its own ego-subnetwork only. A ring is a matter of distance, and all of it counts
+    the same: weights of edges are not looked at. Rings are expanded in blocks of rows and never
     kept whole.
 
     dims = (hops + 1) x features.

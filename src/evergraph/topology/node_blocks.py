@@ -26,6 +26,7 @@ class RowBlock:
         indices: the rows' part of the graph's own.  int32 [entries]
         left: the rows' part of the diagonal of L.  float32 [rows]
         self_loops, first, mapped, kernel: see ``Smoother``.
+        weights: the rows' part of the graph's own, if it has any.  float32 [entries]
     """
 
     indptr: Tensor
@@ -35,6 +36,7 @@ class RowBlock:
     first: int
     mapped: bool
     kernel: Kernel
+    weights: Part | None = None
 
     def smoother(self, right: Tensor) -> Smoother:
         """Return the rows as what can be multiplied by."""
@@ -47,6 +49,7 @@ class RowBlock:
             first=self.first,
             mapped=self.mapped,
             kernel=self.kernel,
+            weights=None if self.weights is None else self.weights.rows(),
         )
 
 
@@ -103,6 +106,7 @@ class NodeBlocks(Smoother):
             self.first + part.start,
             self.mapped,
             self.kernel,
+            None if self.weights is None else Part(self.weights, start, stop),
         )
 
 

@@ -208,6 +208,7 @@ def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor)
         torch.ones(relations.num_nodes, device=relations.device),
         self_loops=False,
         kernel=choose_kernel(entries=len(relations), device=relations.device),
+        weights=relations.weights,
     )
     return sums.product(features)
 

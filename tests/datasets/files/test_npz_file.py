@@ -168,12 +168,10 @@ def test_computers(shared: Path) -> None:
 
 
 def test_other_arrays_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = saved(tmp_path, **PLAIN, edge_weight=np.ones(2), names=np.array(["a", "b", "c"]))
+    path = saved(tmp_path, **PLAIN, train_mask=np.ones(2), names=np.array(["a", "b", "c"]))
     read_npz(path)
     (record,) = caplog.records
-    assert record.getMessage().startswith(
-        f"{path}: arrays 'edge_weight', 'names' are ignored: only"
-    )
+    assert record.getMessage().startswith(f"{path}: arrays 'train_mask', 'names' are ignored: only")
 
 
 def test_dates_are_seconds(tmp_path: Path) -> None:

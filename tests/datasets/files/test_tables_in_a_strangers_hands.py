@@ -112,10 +112,11 @@ def test_other_columns_of_edges_are_ignored_and_named(
     graph = read(
         csv_of(tmp_path, "id,label\na,0\nb,1\n", "source,weight,target,relation\na,0.5,b,cites\n")
     )
-    assert graph.num_edges == 1
+    assert graph.weights is not None
+    assert graph.weights.tolist() == [0.5]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'edges.csv'}: columns 'weight', 'relation' are ignored: edges have no "
-        "weights or kinds yet, only two ends"
+        f"{tmp_path / 'edges.csv'}: column 'relation' is ignored: only source, target and weight "
+        "of edges are used"
     ]
 
 

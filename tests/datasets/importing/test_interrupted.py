@@ -43,14 +43,20 @@ def stopped_after(calls: int) -> Callable[[str, int, int], None]:
     return on_progress
 
 
+def stopped_while_sorting(stage: str, done: int, total: int) -> None:
+    if stage == "sort":
+        raise StopError
+
+
 @pytest.mark.usefixtures("in_small_pieces")
-def test_interrupted_anywhere_it_goes_on(tmp_path: Path) -> None:
-    paths = random_tables(tmp_path)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_interrupted_anywhere_it_goes_on(tmp_path: Path, weighted: bool) -> None:
+    paths = random_tables(tmp_path, edges=30 if weighted else 90, weighted=weighted)
     calls, on_progress = recorded()
     whole = import_graph(*paths, tmp_path / "whole", on_progress=on_progress)
     assert {"nodes", "edges", "sort", "checksum"} == set(calls)
     assert calls.count("sort") > 2 < calls.count("edges")
-    for stop in range(len(calls) - 1):
+    for stop in range(0, len(calls) - 1, 3 if weighted else 1):
         out = tmp_path / f"stopped-{stop}"
         with pytest.raises(StopError):
             import_graph(*paths, out, on_progress=stopped_after(stop))
@@ -106,14 +112,17 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_small_pieces")
-def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
-    edges, nodes = random_tables(tmp_path)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_other_tables_are_not_mixed_in(tmp_path: Path, weighted: bool) -> None:
+    edges, nodes = random_tables(tmp_path, weighted=weighted)
     with pytest.raises(StopError):
-        import_graph(edges, nodes, tmp_path / "g", on_progress=stopped_after(20))
+        import_graph(edges, nodes, tmp_path / "g", on_progress=stopped_while_sorting)
+    assert (tmp_path / "g.partial" / "graph" / "weights.npy").exists() == weighted
     edges.write_text("source,target\nn0,n1\n")
     stages, on_progress = recorded()
     report = import_graph(edges, nodes, tmp_path / "g", on_progress=on_progress)
     assert (report.edges, report.entries) == (1, 2)
+    assert open_graph_folder(tmp_path / "g").weights is None
     assert "nodes" not in stages  # those are the same
     with pytest.raises(StopError):
         import_graph(edges, nodes, tmp_path / "h", on_progress=stopped_after(5))

@@ -23,11 +23,17 @@ FLOATS = st.floats(width=32, allow_nan=True)
 def deltas(draw: st.DrawFn) -> Delta:
     nodes, dims = draw(st.lists(IDS, max_size=4)), draw(st.integers(0, 3))
     values = [draw(st.lists(FLOATS, min_size=dims, max_size=dims)) for _ in nodes]
+    known, edges = draw(st.lists(IDS, max_size=2)), draw(st.lists(st.tuples(IDS, IDS), max_size=4))
+    weights = st.just(0.0) | st.floats(0.25, 9, width=32)
     return Delta(
         nodes=nodes,
         features=torch.tensor(values, dtype=torch.float32).view(len(nodes), dims),
         labels=draw(st.lists(st.none() | IDS, max_size=4)),
-        edges=draw(st.lists(st.tuples(IDS, IDS), max_size=4)),
+        edges=edges,
+        weights=draw(st.just([]) | st.lists(weights, min_size=len(edges), max_size=len(edges))),
+        removed_edges=draw(st.lists(st.tuples(IDS, IDS), max_size=2)),
+        updated=known,
+        updated_features=torch.rand(len(known), dims),
         late=draw(st.lists(st.tuples(IDS, IDS), max_size=3)),
         forgotten=draw(st.lists(IDS, max_size=3)),
         key=draw(st.none() | TEXT),
@@ -38,7 +44,10 @@ def deltas(draw: st.DrawFn) -> Delta:
 def test_round_trip(delta):
     data = delta_to_bytes(delta)
     back = delta_from_bytes(data)
-    for name in ("nodes", "labels", "edges", "late", "forgotten"):
+    assert list(back.weights) == list(delta.weights)
+    if len(delta.updated):
+        assert back.updated_features.equal(delta.updated_features)
+    for name in ("nodes", "labels", "edges", "late", "forgotten", "removed_edges", "updated"):
         assert list(getattr(back, name)) == list(getattr(delta, name))
         # 1 and True, or 1 and "1", are not one id.
         assert repr(list(getattr(back, name))) == repr(list(getattr(delta, name)))
@@ -59,6 +68,28 @@ def test_layout_by_hand():
     assert digest_of(data) == hashlib.sha256(body).digest()
 
 
+def test_layout_of_changes_by_hand():
+    delta = Delta(
+        edges=(("a", "b"),),
+        weights=(0.5,),
+        removed_edges=(("a", "c"),),
+        updated=("a",),
+        updated_features=torch.tensor([[1.0]]),
+    )
+    header = (
+        b'{"edges":[["a","b"]],"forgotten":[],"key":null,"labels":[],"late":[],"nodes":[],'
+        b'"removed_edges":[["a","c"]],"shape":[0,0],"updated":["a"],"updated_shape":[1,1],'
+        b'"weights":1}'
+    )
+    body = len(header).to_bytes(4, "little") + header + bytes.fromhex("0000803f0000003f")
+    assert delta_to_bytes(delta) == b"\x02" + hashlib.sha256(body).digest() + body
+
+
+def test_a_weight_that_cannot_be_one_is_not_written():
+    with pytest.raises(DataError, match="edge 0 has weight 'heavy': expected 0, for no edge"):
+        delta_to_bytes(Delta(edges=(("a", "b"),), weights=("heavy",)))
+
+
 @given(deltas(), st.data())
 def test_no_changed_byte_is_taken(delta, data):
     written = bytearray(delta_to_bytes(delta))
@@ -76,8 +107,8 @@ def test_no_shorter_bytes_are_taken(delta, data):
 
 
 def test_another_layout_says_what_to_do():
-    data = b"\x02" + delta_to_bytes(Delta())[1:]
-    with pytest.raises(DataError, match=r"layout 2, this version .* reads layout 1: open it with"):
+    data = b"\x03" + delta_to_bytes(Delta())[1:]
+    with pytest.raises(DataError, match=r"layout 3, this .* reads layouts 1 and 2: open it with"):
         delta_from_bytes(data)
 
 

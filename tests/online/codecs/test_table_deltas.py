@@ -96,7 +96,7 @@ def test_what_is_not_used_is_said_once(
     tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     nodes, edges = tables
-    edges.write_text("source,target,weight\na,b,2\n")
+    edges.write_text("source,target,kind\na,b,2\n")
     nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
     deltas = read_deltas(nodes, edges)
     assert [record.getMessage() for record in caplog.records] == [
@@ -104,9 +104,35 @@ def test_what_is_not_used_is_said_once(
         f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
         f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"
         " it drowns the others, so standardise the features",
-        f"{edges}: column 'weight' is ignored: edges have no weights or kinds yet, only two ends",
+        f"{edges}: column 'kind' is ignored: only source, target and weight of edges are used",
     ]
-    assert deltas.ignored == ("time", "weight")
+    assert deltas.ignored == ("time", "kind")
+
+
+def test_a_column_says_what_is_done_with_each_row(tables: tuple[Path, Path]) -> None:
+    nodes, edges = tables
+    nodes.write_text("id,label,f,op\na,x,1,\nb,y,2,update\nc,,,forget\nd,,4,add\ne,,5,update\n")
+    edges.write_text(
+        "source,target,weight,op\na,b,0.5,add\nb,d,,remove\na,d,2,\nc,a,3,add\nc,d,,remove\n"
+    )
+    deltas = read_deltas(nodes, edges, batch=3)
+    assert len(deltas) == 4
+    first, second, cut, gone = deltas
+    assert (first.nodes, first.features.tolist(), first.labels) == (
+        ("a", "d"), [[1.0], [4.0]], ("x", None)
+    )  # fmt: skip
+    assert (first.updated, first.updated_features.tolist()) == (("b",), [[2.0]])
+    assert (first.late, first.edges) == ((("b", "y"),), (("a", "b"), ("a", "d")))
+    assert first.weights == (0.5, 2.0)
+    assert (second.nodes, second.updated, second.late) == ((), ("e",), ())
+    assert cut.removed_edges == (("b", "d"),)  # who is forgotten takes its edges along
+    assert gone.forgotten == ("c",)
+
+
+def test_numbers_called_op_are_a_feature(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,f,op\na,1,7\n")
+    (delta,) = read_deltas(tmp_path / "nodes.csv")
+    assert (delta.nodes, delta.features.tolist()) == (("a",), [[1.0, 7.0]])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +143,26 @@ def test_what_is_not_used_is_said_once(
         ("id,f\na,1\nb,2e12\n", EDGES, r"nodes\.csv: row 2 has 2000000000000\.0 .* at most 1e\+12"),
         ("id,f\na,1\na,2\n", EDGES, r"nodes\.csv: row 2 repeats id 'a' of row 1"),
         ("id,f,label\na,1,0.5\n", EDGES, r"nodes\.csv: row 1 has 0\.5 in column 'label'"),
+        (
+            "id,f,op\na,1,add\nb,2,drop\n",
+            EDGES,
+            r"row 2 has 'drop' in column 'op': expected add, u",
+        ),
+        ("id,f,op\na,1,add\nb,,update\n", EDGES, r"nodes\.csv: row 2 has no value in column 'f'"),
+        (NODES, "source,target,op\na,b,cut\n", r"edges\.csv: row 1 has 'cut' in column 'op': exp"),
+        (NODES, "source,target,op\na,b,7\n", r"edges\.csv: column 'op' holds int64: expected add"),
+        (NODES, "source,target,weight\na,b,1\na,c,-2\n", r"row 2 has -2 in column 'weight': expec"),
+        (NODES, "source,target,weight\na,b,\n", r"edges\.csv: row 1 has no value in column 'weig"),
+        (
+            NODES,
+            "source,target,weight\na,b,x\n",
+            r"row 1 has 'x' in column 'weight': expected a numb",
+        ),
+        (
+            NODES,
+            "source,target,op\na,b,add\na,c,add\nb,a,remove\n",
+            r"edges\.csv: row 3 has 'remove' in column 'op' for the edge of row 1: expected one op",
+        ),
         (NODES, "source,target\na,\n", r"edges\.csv: row 1 has no value in column 'target'"),
     ],
 )

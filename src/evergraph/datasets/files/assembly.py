@@ -61,13 +61,15 @@ def assemble(
     labels: Tensor,
     time: Tensor | None,
     names: Sequence[str] | None = None,
+    weights: Tensor | None = None,
 ) -> Graph:
     """Return the graph of a file's arrays; without features they are 0 wide.
 
     A feature column that drowns the others is said to do so.
 
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes];
-    time: integer [nodes]; path, names: of the file and of the feature columns, for what is said.
+    time: integer [nodes]; path, names: of the file and of the feature columns, for what is said;
+    weights: [edges].
     """
     check_integers("y", labels)
     nodes = labels.numel()
@@ -75,7 +77,9 @@ def assemble(
         features = torch.zeros(nodes, 0)
     if time is not None:
         check_integers("time", time)
-    graph = Graph.from_edges(edge_index, features=features, labels=labels, time=time)
+    graph = Graph.from_edges(
+        edge_index, features=features, labels=labels, time=time, weights=weights
+    )
     say_loud_column(path, column_peaks(graph.features), names)
     return graph
 

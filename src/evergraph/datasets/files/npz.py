@@ -3,7 +3,8 @@
 Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes]; features as ``x`` [nodes, dims],
 or as CSR in ``x_indptr``, ``x_indices``, ``x_shape`` and, where values are not all 1, ``x_data``,
 or none; optionally ``year`` integer [nodes], which becomes ``Graph.time`` (a ``datetime64`` becomes
-the seconds since 1970). Other arrays are ignored, which is said.
+the seconds since 1970), and ``edge_weight`` [edges], none negative. Other arrays are ignored, which
+is said.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
 
-KEYS = ("edge_index", "y", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year")
+KEYS = ("edge_index", "y", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year", "edge_weight")
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 
@@ -43,6 +44,7 @@ def read_npz(path: Path) -> Graph:
             features=_features(arrays),
             labels=_tensor(arrays, "y"),
             time=_tensor(arrays, "year") if "year" in arrays else None,
+            weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
         )
     say_ignored(path, "array", others, f"only {', '.join(KEYS[:-1])} and {KEYS[-1]} are read")
     return graph
@@ -57,6 +59,8 @@ def write_npz(graph: Graph, path: Path) -> None:
     }
     if graph.time is not None:
         arrays["year"] = graph.time
+    if graph.weights is not None:
+        arrays["edge_weight"] = graph.weights
     with written_aside(path) as file:
         plain: Any = {key: array.cpu().numpy() for key, array in arrays.items()}
         np.savez(file, **plain)

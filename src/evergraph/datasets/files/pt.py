@@ -17,7 +17,7 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.validation import TIME, check_real, say_unread
+from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
 
@@ -26,20 +26,23 @@ def read_pt(path: Path) -> Graph:
     """Return the graph that a ``.pt`` file holds.
 
     The file is a ``Data``, the tuple in which PyG's in-memory datasets keep one, or a dict; ``x``
-    may be missing, ``time`` (or OGB's ``node_year``) may be there. What else it holds is ignored,
-    which is said.
+    may be missing; ``time`` (or OGB's ``node_year``) and weights of edges (``edge_weight``, or an
+    ``edge_attr`` of one column) may be there. What else it holds is ignored, which is said.
     """
     with naming(path):
         content = _content(_read_safely(path))
         tensors = _tensors(content)
+        name, weights = given_weights(tensors)
         graph = assemble(
             path,
             edge_index=tensors["edge_index"],
             features=_features(tensors.get("x")),
             labels=_column(tensors["y"]),
             time=next((_column(tensors[key]) for key in TIME if key in tensors), None),
+            weights=weights,
         )
-    say_unread(path, [str(key) for key, value in content.items() if value is not None])
+    held = [str(key) for key, value in content.items() if value is not None]
+    say_unread(path, held, weights=name)
     return graph
 
 

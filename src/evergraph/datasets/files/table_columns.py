@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.graphs.validation import WEIGHT_RULE, unsound_weights
 
 if TYPE_CHECKING:
     import pyarrow
+
+WEIGHT = "weight"  # of an edge
 
 
 def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
@@ -70,6 +73,25 @@ def features(
                 f"{rule}"
             )
     return torch.from_numpy(matrix)
+
+
+def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
+    """Return the column ``weight`` of an edge table, None where it has none.  float32 [rows]"""
+    if WEIGHT not in table.column_names:
+        return None
+    values = column(table, WEIGHT)
+    if not is_number(values.type) and len(values):
+        raise DataError(f"column {WEIGHT!r} holds {values.type}: expected numbers")
+    check_filled(values, WEIGHT, before=before)
+    weights = torch.from_numpy(values.to_numpy(zero_copy_only=False).astype(np.float64))
+    wrong = unsound_weights(weights)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0, 0])
+        raise DataError(
+            f"row {before + row + 1} has {values[row].as_py()!r} in column {WEIGHT!r}: expected "
+            f"{WEIGHT_RULE}"
+        )
+    return weights.float()
 
 
 def as_integers(

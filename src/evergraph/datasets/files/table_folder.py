@@ -2,7 +2,8 @@
 
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
 missing one is written), optionally ``time`` (integer, date or timestamp; see ``table_times``);
-every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other
+every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes, and
+optionally ``weight``, a number that is not negative; of an edge listed twice the last counts. Other
 columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
 
@@ -21,7 +22,7 @@ from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
-from evergraph.datasets.files.table_columns import features, ids
+from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
 from evergraph.datasets.files.table_labels import labels
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs import Graph
@@ -47,6 +48,7 @@ def read_table_folder(folder: Path) -> Graph:
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
         ends = [positions(edges, column, node_ids) for column in ENDS]
+        weights = edge_weights(edges)
     names = feature_names(nodes.column_names)
     with naming(nodes_path):
         graph = assemble(
@@ -56,8 +58,9 @@ def read_table_folder(folder: Path) -> Graph:
             labels=labels(nodes, nodes_path),
             time=times(nodes)[0] if "time" in nodes.column_names else None,
             names=names,
+            weights=weights,
         )
-    say_ends_only(edges_path, edges.column_names)
+    say_edges_unread(edges_path, edges.column_names)
     return graph
 
 
@@ -66,10 +69,10 @@ def feature_names(columns: list[str]) -> list[str]:
     return [name for name in columns if name not in RESERVED]
 
 
-def say_ends_only(path: Path, columns: list[str]) -> list[str]:
+def say_edges_unread(path: Path, columns: list[str]) -> list[str]:
     """Say which columns of an edge table are not used, and return them."""
-    ignored = [name for name in columns if name not in ENDS]
-    say_ignored(path, "column", ignored, "edges have no weights or kinds yet, only two ends")
+    ignored = [name for name in columns if name not in (*ENDS, WEIGHT)]
+    say_ignored(path, "column", ignored, "only source, target and weight of edges are used")
     return ignored
 
 

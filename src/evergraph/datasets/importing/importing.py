@@ -12,7 +12,7 @@ from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_folder import say_ends_only
+from evergraph.datasets.files.table_folder import say_edges_unread
 from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
 from evergraph.datasets.importing.stages import ImportStages, OnProgress
@@ -81,7 +81,7 @@ def import_graph(
         if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)
-    say_ends_only(edges, columns_of(edges))
+    say_edges_unread(edges, columns_of(edges))
     if found.loud is not None:
         say(nodes, found.loud)
     return report

@@ -20,7 +20,8 @@ class ImportReport:
     Attributes:
         nodes: how many nodes.
         edges: how many edges were listed.
-        doubles: how many of them were listed before, in an undirected graph also the other way.
+        doubles: how many of them were listed before, in an undirected graph also the other way, or
+            weigh nothing.
         loops: how many of them joined a node to itself.
         entries: how many the adjacency holds; of an undirected graph two for every edge.
         classes: one more than the largest label.
@@ -94,6 +95,7 @@ class EdgesRead:
         loops: how many of them were self-loops.
         runs: how many runs they went into.
         whole: whether that is all of the table.
+        weighted: whether the table has weights.
     """
 
     position: int = 0
@@ -101,6 +103,7 @@ class EdgesRead:
     loops: int = 0
     runs: int = 0
     whole: bool = False
+    weighted: bool = False
 
 
 @dataclass(frozen=True)

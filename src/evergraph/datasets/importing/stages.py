@@ -10,8 +10,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from evergraph.core.resources import Resources
-from evergraph.datasets.files.table_columns import ids
-from evergraph.datasets.importing.chunks import Chunk, read_chunks
+from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
+from evergraph.datasets.files.table_folder import ENDS
+from evergraph.datasets.importing.chunks import Chunk, columns_of, read_chunks
 from evergraph.datasets.importing.node_index import NodeIndex, read_ids
 from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
@@ -73,18 +74,19 @@ class ImportStages:
         done = self.progress.edges
         if index is None:
             return
-        sorter = self._sorter(found)
+        weighted = WEIGHT in columns_of(path)
+        sorter = self._sorter(found, weighted=weighted)
         ways = 2 if sorter.undirected else 1
         pieces = read_chunks(
             path,
-            ("source", "target"),
+            (*ENDS, WEIGHT) if weighted else ENDS,
             size=self._piece(self.resources.left // 2),
             only_needed=True,
             position=done.position,
             before=done.rows,
         )
         for piece in pieces:
-            done = replace(done, position=piece.position, rows=piece.after)
+            done = replace(done, position=piece.position, rows=piece.after, weighted=weighted)
             done = replace(done, loops=done.loops + self._add(sorter, index, piece))
             likely = 1.25 * ways * piece.table.num_rows  # pairs of the next piece
             if sorter.held + likely > sorter.room:
@@ -98,7 +100,7 @@ class ImportStages:
 
     def sort(self, found: NodesRead) -> None:
         """Merge the runs into the adjacency."""
-        sorter = self._sorter(found)
+        sorter = self._sorter(found, weighted=self.progress.edges.weighted)
 
         def on_range(done: Sorted) -> None:
             self._save(replace(self.progress, sorted=done))
@@ -136,18 +138,20 @@ class ImportStages:
     def _add(self, sorter: EdgeSorter, index: NodeIndex, piece: Chunk) -> int:
         sources, targets = (
             index.positions(ids(piece.table, name, before=piece.before), name, before=piece.before)
-            for name in ("source", "target")
+            for name in ENDS
         )
-        sorter.add(sources, targets)
+        weights = edge_weights(piece.table, before=piece.before) if sorter.weighted else None
+        sorter.add(sources, targets, None if weights is None else weights.numpy())
         return int((sources == targets).sum())
 
-    def _sorter(self, found: NodesRead) -> EdgeSorter:
+    def _sorter(self, found: NodesRead, *, weighted: bool) -> EdgeSorter:
         return EdgeSorter(
             self.folder / "runs",
             nodes=found.nodes,
             undirected=self.progress.inputs.undirected,
             memory=min(max(self.resources.left // 2, LEAST // 2), _LARGEST_SORT),
             runs=self.progress.edges.runs,
+            weighted=weighted,
         )
 
     def _piece(self, memory: int) -> int:

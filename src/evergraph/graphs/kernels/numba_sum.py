@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding
 import numpy as np
 from numba import njit
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from evergraph.graphs.kernels.compiled import compiled
@@ -39,11 +40,35 @@ class Rows(NamedTuple):
     own: int
 
 
+class WeightedRows(NamedTuple):
+    """The same where entries have weights: numba compiles all below once more for these."""
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    left: NDArray[np.float32]
+    right: NDArray[np.float32]
+    own: int
+    weights: NDArray[np.float32]
+
+
 class Flat(NamedTuple):
     """A matrix as a flat array in which a row begins every ``stride`` values."""
 
     values: NDArray[np.float32]
     stride: int
+
+
+def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
+    """Return what the features of ``j`` count in a sum; compiled code only, see below."""
+    raise NotImplementedError
+
+
+@overload(weigh, inline="always")
+def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
+    # Chosen as code is compiled, so that rows without weights are summed as if there were none.
+    if "weights" in rows.fields:
+        return lambda rows, j, entry: rows.right[np.uintp(j)] * rows.weights[np.uintp(entry)]
+    return lambda rows, j, entry: rows.right[np.uintp(j)]
 
 
 def _tile(half: int) -> Code:
@@ -70,7 +95,7 @@ def _tile(half: int) -> Code:
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)
                 j = np.intp(rows.indices[np.uintp(entry)])
-                weight = rows.right[np.uintp(j)]
+                weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
                 begin = j * x.stride
                 a = times_plus(weight, load(x.values, begin + low, half), a)
                 b = times_plus(weight, load(x.values, begin + high, half), b)
@@ -112,7 +137,7 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
     """Write scale · L (A + sI) R x + add_scale · add into ``out``, from one row to another.
 
-    rows: ``Rows``; x, out, add: ``Flat``, of which ``width`` columns count.
+    rows: ``Rows`` or ``WeightedRows``; x, out, add: ``Flat``, of which ``width`` columns count.
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines, and all much the same

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
 if TYPE_CHECKING:
-    from evergraph.graphs.kernels.numba_sum import Flat, Rows
+    from evergraph.graphs.kernels.numba_sum import Flat, Rows, WeightedRows
 
 
 def numba_product(
@@ -39,8 +38,7 @@ def numba_product(
         weighted_sums(
             rows, x, y, more, np.float32(scale), share, out.shape[1], part.start, part.stop
         )
-        if smoother.mapped:
-            page_out(smoother.entries(part))
+        smoother.let_go(part)
 
     count = range_count(smoother.indptr, mapped=smoother.mapped)
     spread(work, row_ranges(smoother.indptr, count=count))
@@ -63,7 +61,7 @@ def torch_product(
     for part in row_ranges(smoother.indptr, count=count):
         more = None if add is None else add[part]
         into(smoother.rows(part).matrix, features, out[part], more, scale, add_scale)
-        page_out(smoother.entries(part))
+        smoother.let_go(part)
 
 
 def into(
@@ -75,16 +73,17 @@ def into(
     torch.addmm(out if add is None else add, matrix, features, beta=beta, alpha=scale, out=out)
 
 
-def _rows(smoother: ScaledRows) -> Rows:
-    from evergraph.graphs.kernels.numba_sum import Rows
+def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
+    from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows
 
-    return Rows(
+    rows = Rows(
         smoother.indptr.numpy(),
         smoother.indices.numpy(),
         smoother.left.numpy(),
         smoother.right.numpy(),
         smoother.first if smoother.self_loops else -1,
     )
+    return rows if smoother.weights is None else WeightedRows(*rows, smoother.weights.numpy())
 
 
 def _flat(matrix: Tensor) -> Flat:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.choice import Kernel
 from evergraph.graphs.normalisation import written_out
 
@@ -29,6 +30,7 @@ class ScaledRows:
         first: which row of the whole the first row is.
         mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
         kernel: who multiplies on a CPU; part of a whole keeps the whole's.
+        weights: of the entries of A, in the order of ``indices``; all 1 if None.  float32 [edges]
     """
 
     indptr: Tensor
@@ -39,6 +41,7 @@ class ScaledRows:
     first: int = 0
     mapped: bool = False
     kernel: Kernel = "torch"
+    weights: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -58,8 +61,15 @@ class ScaledRows:
             last = self.first + len(self.left)
             own = torch.arange(self.first, last, dtype=torch.int32, device=self.device)
         indptr = self.indptr - self.indptr[0]
-        entries = self.entries(slice(0, len(self.left)))
-        return written_out(indptr, entries, left=self.left, right=self.right, own=own)
+        every = slice(0, len(self.left))
+        return written_out(
+            indptr,
+            self.entries(every),
+            left=self.left,
+            right=self.right,
+            own=own,
+            weights=self.entry_weights(every),
+        )
 
     def rows(self, part: slice) -> Self:
         """Return Â of some rows only, in views: nothing is copied."""
@@ -73,4 +83,19 @@ class ScaledRows:
 
     def entries(self, part: slice) -> Tensor:
         """Return the neighbours listed in some rows, self-loops aside.  int32 [entries]"""
-        return self.indices[int(self.indptr[part.start]) : int(self.indptr[part.stop])]
+        return self.indices[self._span(part)]
+
+    def entry_weights(self, part: slice) -> Tensor | None:
+        """Return their weights, if they have any.  float32 [entries]"""
+        return None if self.weights is None else self.weights[self._span(part)]
+
+    def let_go(self, part: slice) -> None:
+        """Let the pages of some rows leave memory, once they were read, if they lie in a file."""
+        if self.mapped:
+            page_out(self.entries(part))
+            weights = self.entry_weights(part)
+            if weights is not None:
+                page_out(weights)
+
+    def _span(self, part: slice) -> slice:
+        return slice(int(self.indptr[part.start]), int(self.indptr[part.stop]))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.products import into
 from evergraph.graphs.kernels.row_ranges import row_ranges
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
@@ -31,12 +30,13 @@ def streamed_product(
     device, right = features.device, smoother.right.to(features.device)
     entries = int(smoother.indptr[-1]) - int(smoother.indptr[0])
     for part in row_ranges(smoother.indptr, count=-(-entries // STREAMED_ENTRIES) or 1):
-        listed = smoother.entries(part)
+        weights = smoother.entry_weights(part)
         pointers = smoother.indptr[part.start : part.stop + 1]
         rows = replace(
             smoother.rows(part),
             indptr=(pointers - pointers[0]).to(device),
-            indices=listed.to(device),
+            indices=smoother.entries(part).to(device),
+            weights=None if weights is None else weights.to(device),
             left=smoother.left[part].to(device),
             right=right,
             mapped=False,
@@ -44,5 +44,4 @@ def streamed_product(
         )
         more = None if add is None else add[part]
         into(rows.matrix, features, out[part], more, scale, add_scale)
-        if smoother.mapped:
-            page_out(listed)
+        smoother.let_go(part)

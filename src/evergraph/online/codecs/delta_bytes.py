@@ -5,6 +5,10 @@
 4 bytes   length h of the header, little-endian
 h bytes   header: JSON of ids, labels and edges, and the shape of the features
 the rest  features, float32, little-endian, row by row
+
+Layout 2 is that of deltas with weights, removed edges or other features of known nodes: the header
+names these too, and behind the features follow the other features, then the weights, float32 alike.
+Deltas without any are written in layout 1, as they always were.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.online.checking import check_weights
 from evergraph.online.delta import Delta
 
-VERSION = 1
+PLAIN, VERSION = 1, 2
 DIGEST = slice(1, 33)
 _LISTS = ("nodes", "labels", "edges", "late", "forgotten")
+_MORE_LISTS = ("removed_edges", "updated")
 _LENGTH = struct.Struct("<I")
 
 
@@ -35,24 +41,30 @@ def delta_to_bytes(delta: Delta) -> bytes:
     >>> data[0], delta_from_bytes(data)
     (1, Delta(1 nodes))
     """
-    features = _checked(delta.features)
+    parts = [_checked(delta.features)]
     if delta.key is not None and not isinstance(delta.key, str):
         raise DataError(f"a delta's key must be text, not {delta.key!r}")
     facts: dict[str, Any] = {name: list(getattr(delta, name)) for name in _LISTS}
-    facts |= {"key": delta.key, "shape": list(features.shape)}
+    facts |= {"key": delta.key, "shape": list(delta.features.shape)}
+    plain = not any(map(len, (delta.weights, delta.removed_edges, delta.updated)))
+    if not plain:
+        check_weights(delta.weights, len(delta.edges))
+        parts += [_checked(delta.updated_features), torch.tensor(delta.weights).float()]
+        facts |= {name: list(getattr(delta, name)) for name in _MORE_LISTS}
+        facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
     header = json.dumps(facts, default=_refuse, sort_keys=True, separators=(",", ":")).encode()
-    values = features.numpy().astype("<f4").tobytes()
-    body = b"".join([_LENGTH.pack(len(header)), header, values])
-    return bytes([VERSION]) + hashlib.sha256(body).digest() + body
+    values = [part.numpy().astype("<f4").tobytes() for part in parts]
+    body = b"".join([_LENGTH.pack(len(header)), header, *values])
+    return bytes([PLAIN if plain else VERSION]) + hashlib.sha256(body).digest() + body
 
 
 def delta_from_bytes(data: bytes) -> Delta:
     """Return the delta that some bytes stand for; raise if they are not what was written."""
-    if not data or data[0] != VERSION:
+    if not data or data[0] not in (PLAIN, VERSION):
         found = data[0] if data else "none"
         raise DataError(
-            f"a delta is written in layout {found}, this version of evergraph reads layout "
-            f"{VERSION}: open it with the version that wrote it"
+            f"a delta is written in layout {found}, this version of evergraph reads layouts "
+            f"{PLAIN} and {VERSION}: open it with the version that wrote it"
         )
     body = data[DIGEST.stop :]
     if hashlib.sha256(body).digest() != data[DIGEST]:
@@ -68,17 +80,25 @@ def digest_of(data: bytes) -> bytes:
 
 
 def _delta(facts: dict[str, Any], values: bytes) -> Delta:
-    shape = facts["shape"]
+    shapes = [facts["shape"], facts.get("updated_shape", [0, 0]), [facts.get("weights", 0)]]
+    sizes = [math.prod(shape) for shape in shapes]
     # A copy of our own: the bytes are read-only, and may be of the other byte order.
-    features = np.frombuffer(values, "<f4", count=math.prod(shape)).astype(np.float32)
+    numbers = torch.from_numpy(np.frombuffer(values, "<f4", count=sum(sizes)).astype(np.float32))
+    features, updated, weights = (
+        part.view(shape) for part, shape in zip(numbers.split(sizes), shapes, strict=True)
+    )
     return Delta(
         nodes=tuple(facts["nodes"]),
-        features=torch.from_numpy(features).view(shape),
+        features=features,
         labels=tuple(facts["labels"]),
         edges=tuple((source, target) for source, target in facts["edges"]),
         late=tuple((node, label) for node, label in facts["late"]),
         forgotten=tuple(facts["forgotten"]),
         key=facts["key"],
+        weights=tuple(weights.tolist()),
+        removed_edges=tuple((a, b) for a, b in facts.get("removed_edges", ())),
+        updated=tuple(facts.get("updated", ())),
+        updated_features=updated,
     )
 
 

@@ -26,13 +26,22 @@ from evergraph.datasets.files.table_folder import (
     check_distinct,
     feature_names,
     read_table,
-    say_ends_only,
+    say_edges_unread,
 )
 from evergraph.datasets.files.table_labels import label_values, say_missing, spelled_missing
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
-from evergraph.online.delta import Delta, NodeId
+from evergraph.online.codecs.table_changes import (
+    EDGE_OPS,
+    NODE_OPS,
+    check_one_operation,
+    operations,
+    says_operations,
+    weights_where,
+    without_gaps,
+)
+from evergraph.online.delta import Delta, Label, NodeId
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,6 +60,9 @@ class TableDeltas:
         labels: text or int64, null where there is none.  [nodes]
         features: float32 [nodes, dims], or None where the table has none
         edges: the ids that edges join, both columns.
+        weights: of these edges, None where the table has none.  float32 [edges]
+        removed: the ids of edges that go, both columns, after all that comes.
+        updates: which of the nodes are known and get these features; None: none.  bool [nodes]
         forgotten: ids of nodes to forget, after all else.
         batch: how many nodes a delta has.
         ignored: columns of the tables that are not used.
@@ -65,12 +77,20 @@ class TableDeltas:
     batch: int = 100
     ignored: tuple[str, ...] = ()
     places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
+    weights: Tensor | None = None
+    removed: tuple[pyarrow.Array, pyarrow.Array] | tuple[()] = ()
+    updates: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
 
     def __len__(self) -> int:
-        return self._growing + -(-len(self.forgotten) // self.batch)
+        return self._growing + -(-self._going // EDGES) + -(-len(self.forgotten) // self.batch)
+
+    @property
+    def _going(self) -> int:
+        """How many edges are to go."""
+        return len(self.removed[0]) if self.removed else 0
 
     @property
     def _growing(self) -> int:
@@ -84,18 +104,45 @@ class TableDeltas:
         for number in range(self._growing):
             rows = slice(number * self.batch, (number + 1) * self.batch)
             yield self._delta(rows, order[ends[number] : ends[number + 1]])
+        for start in range(0, self._going, EDGES):
+            gone = (side[start : start + EDGES].to_pylist() for side in self.removed)
+            yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
         for start in range(0, len(self.forgotten), self.batch):
             yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
 
     def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
         joined = [side.take(edges).to_pylist() for side in self.edges]
         nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
-        delta = Delta(edges=tuple(zip(*joined, strict=True)))
+        weights = () if self.weights is None else tuple(self.weights[edges].tolist())
+        delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights)
         if self.features is None:
             told = zip(nodes, labels, strict=True)
             return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
+        if self.updates is None or not self.updates[rows].any():
+            return replace(
+                delta, nodes=tuple(nodes), features=self.features[rows], labels=tuple(labels)
+            )
+        return self._with_updates(delta, nodes, labels, self.features[rows], self.updates[rows])
+
+    @staticmethod
+    def _with_updates(
+        delta: Delta,
+        nodes: list[NodeId],
+        labels: list[Label | None],
+        features: Tensor,
+        updates: npt.NDArray[np.bool_],
+    ) -> Delta:
+        """Return a delta with nodes of which some are known and get other features."""
+        old, new = np.flatnonzero(updates).tolist(), np.flatnonzero(~updates).tolist()
+        told = ((nodes[row], label) for row in old if (label := labels[row]) is not None)
         return replace(
-            delta, nodes=tuple(nodes), features=self.features[rows], labels=tuple(labels)
+            delta,
+            nodes=tuple(nodes[row] for row in new),
+            features=features[new] if new else torch.zeros(0, 0),
+            labels=tuple(labels[row] for row in new),
+            updated=tuple(nodes[row] for row in old),
+            updated_features=features[old],
+            late=tuple(told),
         )
 
     def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -122,11 +169,18 @@ class TableDeltas:
 
         knows: such as ``OnlineLearner.knows_nodes``.
         """
-        new = [] if self.features is None else self.nodes.to_pylist()
+        new = [] if self.features is None else self._arriving()
         if self.features is None:
             self._check("nodes", "id", self.nodes, knows, new, "known, since it has no features")
         for name, side in zip(ENDS, self.edges, strict=True):
             self._check("edges", name, side, knows, new, "in the table of nodes or known")
+
+    def _arriving(self) -> list[NodeId]:
+        """Return the nodes that come, unless they are known."""
+        ids: list[NodeId] = self.nodes.to_pylist()
+        if self.updates is None:
+            return ids
+        return [node for node, known in zip(ids, self.updates, strict=True) if not known]
 
     def _check(
         self,
@@ -152,9 +206,13 @@ class TableDeltas:
     def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
         """Return the deltas without edges that are known, and how many these are.
 
-        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once.
+        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once. Where
+        edges have weights, which may be others, each delta is looked at when its turn comes.
         """
         import pyarrow as pa
+
+        if self.weights is not None:
+            return self, 0
 
         known = knows(*self.edges)
         kept = pa.array(~known)
@@ -173,7 +231,9 @@ def read_deltas(
     """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
 
     All of it is checked here, before anything is taken in. Either table may be missing, and so may
-    the features and the labels of nodes that are known already.
+    the features and the labels of nodes that are known already. A column ``op`` of texts says of a
+    node whether it is to ``add`` (where nothing is said), to ``update``, being known, or to
+    ``forget``; of an edge whether it is to ``add`` or to ``remove``.
 
     integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
     forget, or the name of a column of the node table that marks them. Such nodes and their edges
@@ -184,19 +244,31 @@ def read_deltas(
     if found is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
     ends = None if edges is None else _read_edges(edges, integers, nodes, found)
-    gone = forget if not isinstance(forget, str) or found is None else found.marked
-    return _deltas(found, ends, gone, batch, (nodes, edges))
+    named = () if isinstance(forget, str) else tuple(forget)
+    gone = dict.fromkeys((*named, *(() if found is None else found.marked)))  # each once
+    return _deltas(found, ends, tuple(gone), batch, (nodes, edges))
 
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """What a table of nodes holds; marked: the ids of nodes to forget."""
+    """What a table of nodes holds; marked: the ids of nodes to forget; updates: see above."""
 
     ids: pyarrow.Array
     labels: pyarrow.Array
     features: Tensor | None
     ignored: tuple[str, ...]
     marked: tuple[NodeId, ...]
+    updates: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """What a table of edges holds; removed: which rows are to go; weights: of the others."""
+
+    ends: tuple[pyarrow.Array, pyarrow.Array]
+    weights: Tensor | None
+    removed: npt.NDArray[np.bool_]
+    ignored: tuple[str, ...] = ()
 
 
 def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _Nodes:
@@ -211,6 +283,11 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
             names = [name for name in names if name != forget]
+        updates = None
+        if says_operations(table):
+            ops, names = operations(table, NODE_OPS), [name for name in names if name != "op"]
+            table, updates = without_gaps(table, names, ops["forget"]), ops["update"]
+            marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
         matrix = features(table, names, most=LARGEST_FEATURE) if names else None
         labels, spelled = pa.nulls(len(known), pa.string()), {}
         if "label" in table.column_names:
@@ -225,12 +302,12 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
     say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
     if matrix is not None:
         say_loud_column(path, column_peaks(matrix), names)
-    return _Nodes(known, labels, matrix, ignored, marked)
+    return _Nodes(known, labels, matrix, ignored, marked, updates)
 
 
 def _read_edges(
     path: Path, integers: bool, nodes_path: Path | None, nodes: _Nodes | None
-) -> tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]]:
+) -> _Edges:
     with naming(path):
         table = read_table(path, ENDS)
         source, target = (_ids(table, name, integers) for name in ENDS)
@@ -242,12 +319,18 @@ def _read_edges(
                     f"column {name!r} holds ids of type {side.type}, but those of {there} are "
                     f"{other.type}: expected the same, which --integers makes of a CSV"
                 )
-    return source, target, tuple(say_ends_only(path, table.column_names))
+        removed = np.zeros(len(source), dtype=bool)
+        if "op" in table.column_names:
+            removed = operations(table, EDGE_OPS)["remove"]
+            check_one_operation((source, target), removed)
+        weights = weights_where(table, ~removed)
+    names = [name for name in table.column_names if name != "op"]
+    return _Edges((source, target), weights, removed, tuple(say_edges_unread(path, names)))
 
 
 def _deltas(
     nodes: _Nodes | None,
-    edges: tuple[pyarrow.Array, pyarrow.Array, tuple[str, ...]] | None,
+    edges: _Edges | None,
     gone: Sequence[NodeId],
     batch: int,
     paths: tuple[Path | None, Path | None],
@@ -258,9 +341,13 @@ def _deltas(
     nothing = pa.array([], pa.string())
     if nodes is None:
         nodes = _Nodes(nothing, nothing, None, (), ())
-    source, target, ignored = (nothing, nothing, ()) if edges is None else edges
-    rows = ~_among(nodes.ids, gone), ~(_among(source, gone) | _among(target, gone))
-    keep, kept = (pa.array(mask) for mask in rows)
+    if edges is None:
+        edges = _Edges((nothing, nothing), None, np.zeros(0, dtype=bool))
+    source, target = edges.ends
+    stays = ~(_among(source, gone) | _among(target, gone))
+    rows = ~_among(nodes.ids, gone), stays & ~edges.removed
+    keep, kept, parted = (pa.array(mask) for mask in (*rows, stays & edges.removed))
+    chosen = torch.from_numpy(stays[~edges.removed])
     places = zip(paths, map(np.flatnonzero, rows), strict=True)
     return TableDeltas(
         nodes=nodes.ids.filter(keep),
@@ -269,8 +356,11 @@ def _deltas(
         edges=(source.filter(kept), target.filter(kept)),
         forgotten=tuple(gone),
         batch=batch,
-        ignored=(*nodes.ignored, *ignored),
+        ignored=(*nodes.ignored, *edges.ignored),
         places=dict(zip(("nodes", "edges"), places, strict=True)),
+        weights=None if edges.weights is None else edges.weights[chosen],
+        removed=(source.filter(parted), target.filter(parted)),
+        updates=None if nodes.updates is None else nodes.updates[rows[0]],
     )
 
 

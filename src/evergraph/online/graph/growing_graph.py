@@ -13,7 +13,11 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.neighbour_lists import NeighbourLists, turned
+from evergraph.online.graph.neighbour_lists import NeighbourLists, last_of_each, turned
+
+Array = npt.NDArray[Any]
+
+_SOURCE = 32  # bits that an edge's source is shifted by, so that both ends make one number
 
 
 def no_nodes() -> Tensor:
@@ -27,19 +31,33 @@ class GraphChange:
 
     Attributes:
         new: nodes that came.  int64 [new]
-        touched: nodes that were there before and gather from more or fewer now.  int64 [touched]
+        touched: nodes that were there before and gather from more or fewer now, or with other
+            weights.  int64 [touched]
         removed: nodes that went.  int64 [removed]
+        renewed: nodes that were there before and have other features now.  int64 [renewed]
     """
 
     new: Tensor = field(default_factory=no_nodes)
     touched: Tensor = field(default_factory=no_nodes)
     removed: Tensor = field(default_factory=no_nodes)
+    renewed: Tensor = field(default_factory=no_nodes)
 
     def __repr__(self) -> str:
+        renewed = f", {len(self.renewed)} renewed" if len(self.renewed) else ""
         return (
             f"GraphChange({len(self.new)} new, {len(self.touched)} touched, "
-            f"{len(self.removed)} removed)"
+            f"{len(self.removed)} removed{renewed})"
         )
+
+    def then(self, later: GraphChange) -> GraphChange:
+        """Return this change and one that came right after it, which brought no nodes, as one."""
+        assert not len(later.new) + len(self.removed) + len(later.removed)
+        first = self.new[0] if len(self.new) else torch.iinfo(torch.int64).max
+        touched, renewed = (
+            torch.cat(pair).unique()
+            for pair in ((self.touched, later.touched), (self.renewed, later.renewed))
+        )
+        return GraphChange(self.new, touched[touched < first], renewed=renewed[renewed < first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +69,14 @@ class Ego:
         distances: how many hops away each is.  int64 [nodes]
         edges: sources and targets among them; an edge that runs both ways once.  int64 [2, edges]
         whole: whether these are all within reach, so that none was left out for the limit.
+        weights: of these edges, None where all weigh 1.  float32 [edges]
     """
 
     nodes: Tensor
     distances: Tensor
     edges: Tensor
     whole: bool
+    weights: Tensor | None = None
 
 
 class GrowingGraph:
@@ -66,6 +86,8 @@ class GrowingGraph:
     an edge (source, target) stands in the row of its target. A change costs what the rows that it
     changes hold, whatever the size of the graph (now and then arrays are copied to larger room,
     which over many changes costs a constant share of them).
+
+    Edges weigh 1 unless they are given a weight; as long as all do, no weights are kept.
 
     Args:
         num_features: how wide a node's features are.
@@ -121,24 +143,79 @@ class GrowingGraph:
         """Of all positions, zero in holes.  float32 [num_nodes, d], a view until the graph grows"""
         return self._features.tensor
 
-    def add(self, features: Tensor, edges: Tensor) -> GraphChange:
+    @property
+    def weighted(self) -> bool:
+        """Whether an edge has ever weighed anything but 1."""
+        return self._into.weighted
+
+    def add(self, features: Tensor, edges: Tensor, weights: Tensor | None = None) -> GraphChange:
         """Add nodes, and edges between any nodes, new or old.
 
-        Doubles, self-loops and edges that are known are passed over.
+        Doubles, self-loops and edges that are known are passed over. With weights, a known edge
+        gets the weight it is given, one given twice the last; an edge of weight 0 goes.
 
         features: [new, d], none where only edges come; edges: integer [2, m] of sources and
-        targets. Whoever calls has seen to it that they fit: see ``check_delta``.
+        targets; weights: float32 [m], at least 0. Whoever calls has seen to it that they fit: see
+        ``check_delta``.
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
         self._extend(features)
-        pairs = edges[:, edges[0] != edges[1]].numpy()
-        pairs = np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
-        changed = self._into.insert(pairs[1], pairs[0])
-        if not self.undirected:
-            self._out_of.insert(pairs[0], pairs[1])
+        distinct = edges[0] != edges[1]
+        pairs = self._both_ways(edges[:, distinct])
+        changed = (
+            self._join(pairs) if weights is None else self._weigh(pairs, weights[distinct].numpy())
+        )
         touched = torch.from_numpy(changed[changed < old])
         return GraphChange(new=torch.arange(old, self.num_nodes), touched=touched)
+
+    def _both_ways(self, edges: Tensor) -> Array:
+        """Return edges and, where every edge runs both ways, behind each the way back.  [2, n]"""
+        pairs: Array = edges.numpy()
+        if not self.undirected:
+            return pairs
+        both: Array = np.stack([pairs, pairs[::-1]], axis=2).reshape(2, -1)
+        return both
+
+    def _join(self, pairs: Array, weights: Array | None = None) -> Array:
+        """List edges, and return whose rows are others now."""
+        if not self.undirected:
+            self._out_of.insert(pairs[0], pairs[1], weights)
+        return self._into.insert(pairs[1], pairs[0], weights)
+
+    def _weigh(self, pairs: Array, weights: Array) -> Array:
+        """List edges with their weights, or no longer; return whose rows are others now."""
+        weights = np.repeat(weights, 2) if self.undirected else weights
+        keys, weights = last_of_each((pairs[0] << _SOURCE) | pairs[1], weights)
+        pairs = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)])
+        stays = weights > 0
+        joined = self._join(pairs[:, stays], weights[stays])
+        changed: Array = np.union1d(joined, self._part(pairs[:, ~stays]))
+        return changed
+
+    def _part(self, pairs: Array) -> Array:
+        """List edges no longer, and return whose rows are others now."""
+        if not self.undirected:
+            self._out_of.delete(pairs[0], pairs[1])
+        return self._into.delete(pairs[1], pairs[0])
+
+    def disconnect(self, edges: Tensor) -> GraphChange:
+        """Remove edges; those that are not there are passed over.  int64 [2, m]
+
+        >>> path = GrowingGraph(num_features=1)
+        >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+        >>> path.disconnect(torch.tensor([[2], [1]]))
+        GraphChange(0 new, 2 touched, 0 removed)
+        >>> path.neighbours(1)
+        array([0], dtype=int32)
+        """
+        return GraphChange(touched=torch.from_numpy(self._part(self._both_ways(edges))))
+
+    def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
+        """Give nodes other features.  int64 [n], each once; [n, d]"""
+        other = (self.features[nodes] != features).any(1)
+        self.features[nodes] = features
+        return GraphChange(renewed=nodes[other].sort().values)
 
     def _extend(self, features: Tensor) -> None:
         count = len(features)
@@ -178,6 +255,24 @@ class GrowingGraph:
         """Return whom some nodes gather from, as CSR.  -> int64 [nodes + 1], int32 [entries]"""
         return self._into.rows(nodes.numpy())
 
+    def weights(self, nodes: Tensor) -> Array:
+        """Return the weights of what ``rows`` returns, in its order.  float32 [entries]"""
+        return self._into.weights(nodes.numpy())
+
+    def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
+        """Return what edges weigh, 0 where there is none.  [m], [m] -> float32 [m]
+
+        >>> pair = GrowingGraph(num_features=1)
+        >>> _ = pair.add(torch.zeros(3, 1), torch.tensor([[0], [1]]), torch.tensor([2.5]))
+        >>> pair.weights_of(torch.tensor([1, 0, -1]), torch.tensor([0, 2, 1]))
+        tensor([2.5000, 0.0000, 0.0000])
+        """
+        there = (sources >= 0) & (targets >= 0)
+        found = torch.zeros(len(sources))
+        weights = self._into.weigh(targets[there].numpy(), sources[there].numpy())
+        found[there] = torch.from_numpy(weights)
+        return found
+
     def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
         """Return which edges are there; a negative position is no node.  [m], [m] -> bool [m]
 
@@ -194,6 +289,16 @@ class GrowingGraph:
     def degrees(self, nodes: Tensor) -> Tensor:
         """Return from how many each of some nodes gathers.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))
+
+    def strengths(self, nodes: Tensor) -> Tensor:
+        """Return the sum of the weights in each of some rows.  float64 [nodes]
+
+        Added one by one in the order of the entries: the same bits whatever the other rows.
+        """
+        indptr, _ = self.rows(nodes)
+        owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
+        sums = np.bincount(owners, weights=self.weights(nodes), minlength=len(nodes))
+        return torch.from_numpy(sums)
 
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return some nodes and all that gather from them, ascending, each once.  int64 [found]
@@ -232,7 +337,9 @@ class GrowingGraph:
             count += len(layers[-1])
         nodes = torch.from_numpy(np.concatenate(layers))
         distances = torch.from_numpy(np.repeat(np.arange(len(layers)), [len(x) for x in layers]))
-        return Ego(nodes, distances, self._edges_among(nodes), whole)
+        edges = self._edges_among(nodes)
+        weights = self.weights_of(*edges) if self.weighted else None
+        return Ego(nodes, distances, edges, whole, weights)
 
     def _edges_among(self, nodes: Tensor) -> Tensor:
         """Return the edges between some nodes.  int64 [2, edges]"""
@@ -266,9 +373,8 @@ class GrowingGraph:
             self.features[nodes],
             torch.full((len(nodes),), UNLABELLED),
             undirected=self.undirected,
+            weights=torch.from_numpy(self.weights(nodes)[inside]) if self.weighted else None,
         )
-
-    Array = npt.NDArray[Any]
 
     def to_graph(self) -> tuple[Graph, Tensor]:
         """Return all nodes as a graph of its own, and their positions here.  int64 [nodes]"""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
@@ -114,10 +116,18 @@ class LiveCodes:
         indptr, columns, weights = self.smoother.rows(graph, nodes)
         squares = weights.double().square().numpy()  # both ways N_vu = N_uv
         owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
-        if not graph.undirected:
-            squares = squares * graph.lists(nodes[owners], columns.long()).numpy()
+        if not graph.undirected:  # N_vu N_uv: as N_vu², with the weight of the way back once
+            squares = squares * self._ways_back(graph, nodes[owners], columns.long())
         sums = np.bincount(owners, weights=squares, minlength=len(nodes))
         return torch.from_numpy(sums.astype(np.float32))
+
+    @staticmethod
+    def _ways_back(graph: GrowingGraph, targets: Tensor, sources: Tensor) -> NDArray[Any]:
+        """Return how edges back compare to those there: w_uv / w_vu, 0 where there is none."""
+        if not graph.weighted:
+            return graph.lists(targets, sources).numpy()
+        there, back = graph.weights_of(sources, targets), graph.weights_of(targets, sources)
+        return (back.double() / there.double()).numpy()
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""

@@ -74,9 +74,13 @@ class Surroundings:
         """Nothing is kept."""
         return 0
 
-    def update(self, graph: GrowingGraph, change: GraphChange) -> tuple[Tensor, Tensor]:
+    def update(
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
         changed = change.new
+        if renewed is not None:
+            changed = torch.cat([changed, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
             changed = graph.gatherers(seeds)
@@ -115,10 +119,11 @@ class EmbeddingUpdate:
 class LiveEmbeddings:
     """f_topo of every node of a growing graph, computed only where a change can be felt.
 
-    A change is felt by new nodes, by those that gather from more or fewer than before, and by all
-    that look at either within L hops. For an f_topo that is a recursion over hops every hop of
-    every node is kept, and rows are computed anew from the hop before (see ``HopStates``), never
-    corrected by differences: nothing drifts. Others are computed from what lies around.
+    A change is felt by new nodes, by those with other features, by those that gather from more or
+    fewer than before or with other weights, and by all that look at any of these within L hops.
+    For an f_topo that is a recursion over hops every hop of every node is kept, and rows are
+    computed anew from the hop before (see ``HopStates``), never corrected by differences: nothing
+    drifts. Others are computed from what lies around.
 
     Args:
         topology: the f_topo.
@@ -165,7 +170,8 @@ class LiveEmbeddings:
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
         self._embeddings.array[change.removed.numpy()] = 0
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        nodes, embeddings = self._source.update(graph, change)
+        renewed = change.renewed if len(change.renewed) else None
+        nodes, embeddings = self._source.update(graph, change, renewed)
         after = self.topology.scaled(embeddings) if self.scaling == "unit" else embeddings
         before = self.of(nodes)
         self._embeddings.array[nodes.numpy()] = after.numpy()

@@ -25,6 +25,9 @@ class NeighbourLists:
     new one of twice the size. So a change costs what the lists it changes hold, and over many
     changes an entry is moved a constant number of times.
 
+    An entry weighs 1. From the first weight on that is another, all weights lie in a second pool
+    beside the first; before, there is none.
+
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
     >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1]))  # rows with something new
@@ -32,6 +35,10 @@ class NeighbourLists:
     >>> indptr, indices = lists.rows(np.array([2, 1]))
     >>> indptr.tolist(), indices.tolist()
     ([0, 1, 3], [1, 0, 2])
+    >>> lists.insert(np.array([1]), np.array([2]), np.array([0.5], np.float32))
+    array([1])
+    >>> lists.weights(np.array([2, 1]))
+    array([1. , 1. , 0.5], dtype=float32)
     """
 
     def __init__(self) -> None:
@@ -39,6 +46,7 @@ class NeighbourLists:
         self._counts = GrowingArray(dtype=np.int64)
         self._rooms = GrowingArray(dtype=np.int64)
         self._pool: Array = np.empty(0, np.int32)
+        self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of what the pool has given out
         self.num_entries = 0
 
@@ -49,7 +57,13 @@ class NeighbourLists:
     def nbytes(self) -> int:
         """How many bytes lists and the columns in them take, the room for more left out."""
         columns = (self._starts, self._counts, self._rooms)
-        return sum(c.nbytes for c in columns) + self._pool.itemsize * self.num_entries
+        entry = self._pool.itemsize + (0 if self._weights is None else self._weights.itemsize)
+        return sum(c.nbytes for c in columns) + entry * self.num_entries
+
+    @property
+    def weighted(self) -> bool:
+        """Whether an entry has ever weighed anything but 1."""
+        return self._weights is not None
 
     def extend(self, rows: int) -> None:
         """Add empty rows."""
@@ -67,13 +81,37 @@ class NeighbourLists:
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return indptr, self._pool[_places(self._starts.array[rows], counts)]
 
+    def weights(self, rows: Array) -> Array:
+        """Return what the entries of some rows weigh, in their order.  float32 [entries]"""
+        counts = self.lengths(rows)
+        if self._weights is None:
+            return np.ones(int(counts.sum()), np.float32)
+        weights: Array = self._weights[_places(self._starts.array[rows], counts)]
+        return weights
+
     def lists(self, rows: Array, columns: Array) -> Array:
         """Return whether each row lists a column.  [pairs], [pairs] -> bool [pairs]"""
         known, wanted = self._listed(np.unique(rows)), _keys(rows, columns)
         return _among(wanted, known, np.searchsorted(known, wanted))
 
-    def insert(self, rows: Array, columns: Array) -> Array:
-        """List columns in rows, and return those rows that did not list them all before."""
+    def weigh(self, rows: Array, columns: Array) -> Array:
+        """Return what columns weigh in rows, 0 where they are not listed.  -> float32 [pairs]"""
+        owners = np.unique(rows)
+        known, wanted = self._listed(owners), _keys(rows, columns)
+        places = np.searchsorted(known, wanted)
+        there = _among(wanted, known, places)
+        found = np.zeros(len(wanted), np.float32)
+        found[there] = self.weights(owners)[places[there]]
+        return found
+
+    def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Array:
+        """List columns in rows, and return those rows that are others now.
+
+        weights: of the entries, the last counting of one that comes twice; unless given, new ones
+        weigh 1 and known ones what they did.  float32 [pairs]
+        """
+        if weights is not None or self._weights is not None:
+            return self._insert_weighted(_keys(rows, columns), weights)
         owners, wanted = np.unique(rows), np.unique(_keys(rows, columns))
         known = self._listed(owners)
         places = np.searchsorted(known, wanted)
@@ -81,11 +119,34 @@ class NeighbourLists:
         self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]))
         return np.unique(wanted[fresh] >> _ROW)
 
-    def delete(self, rows: Array, columns: Array) -> None:
-        """Take columns off the lists of rows."""
+    def _insert_weighted(self, keys: Array, weights: Array | None) -> Array:
+        """Do the same of entries that weigh something, given by their keys."""
+        wanted, given = last_of_each(keys, weights)
+        owners = np.unique(wanted >> _ROW)
+        known, weighs = self._listed(owners), self.weights(owners)
+        places = np.searchsorted(known, wanted)
+        there = _among(wanted, known, places)
+        fresh, other = ~there, there.copy()
+        other[there] = False if weights is None else weighs[places[there]] != given[there]
+        weighs[places[other]] = given[other]
+        self._begin_weights(weighs, given[fresh])
+        merged = np.insert(weighs, places[fresh], given[fresh])
+        self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
+        return np.unique(wanted[fresh | other] >> _ROW)
+
+    def _begin_weights(self, *given: Array) -> None:
+        """Keep weights from the first one on that is not 1."""
+        if self._weights is None and any((part != 1).any() for part in given):
+            self._weights = np.ones(len(self._pool), np.float32)
+
+    def delete(self, rows: Array, columns: Array) -> Array:
+        """Take columns off the lists of rows, and return those rows that have listed them."""
         owners, gone = np.unique(rows), np.unique(_keys(rows, columns))
         known = self._listed(owners)
-        self._rewrite(owners, known[~_among(known, gone, np.searchsorted(gone, known))])
+        kept = ~_among(known, gone, np.searchsorted(gone, known))
+        weights = None if self._weights is None else self.weights(owners)[kept]
+        self._rewrite(owners, known[kept], weights)
+        return np.unique(known[~kept] >> _ROW)
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -98,13 +159,16 @@ class NeighbourLists:
         indptr, columns = self.rows(owners)
         return _keys(np.repeat(owners, np.diff(indptr)), columns)
 
-    def _rewrite(self, owners: Array, keys: Array) -> None:
-        """Put entries in the place of all that the owners list; both ascend."""
+    def _rewrite(self, owners: Array, keys: Array, weights: Array | None = None) -> None:
+        """Put entries in the place of all that the owners list; owners and keys ascend."""
         counts = np.bincount(np.searchsorted(owners, keys >> _ROW), minlength=len(owners))
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
         self._counts.array[owners] = counts
-        self._pool[_places(self._starts.array[owners], counts)] = keys & (2**_ROW - 1)
+        places = _places(self._starts.array[owners], counts)
+        self._pool[places] = keys & (2**_ROW - 1)
+        if self._weights is not None:
+            self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
         """Move rows to the end of the pool where they have no room for so many columns."""
@@ -121,18 +185,30 @@ class NeighbourLists:
     def _repack(self, needed: int) -> None:
         """Move all lists, in order, into a pool that is half empty."""
         counts = self._counts.array
-        _, entries = self.rows(np.arange(len(self)))
+        every = np.arange(len(self))
+        entries, weights = self.rows(every)[1], self.weights(every) if self.weighted else None
         rooms = np.where(counts > 0, _roomy(counts), 0)
         starts = np.cumsum(rooms) - rooms
         self._end = int(rooms.sum())
         self._pool = np.empty(max(2 * (self._end + needed), _LEAST_POOL), np.int32)
-        self._pool[_places(starts, counts)] = entries
+        places = _places(starts, counts)
+        self._pool[places] = entries
+        if weights is not None:
+            self._weights = np.ones(len(self._pool), np.float32)
+            self._weights[places] = weights
         self._starts.array[:], self._rooms.array[:] = starts, rooms
 
     def state(self) -> dict[str, Tensor]:
-        """Return all rows as CSR, the same however they lie.  int64 [rows + 1], int32 [entries]"""
-        indptr, indices = self.rows(np.arange(len(self)))
-        return {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
+        """Return all rows as CSR, the same however they lie.  int64 [rows + 1], int32 [entries]
+
+        Where some weigh anything but 1, also what each weighs.  float32 [entries]
+        """
+        every = np.arange(len(self))
+        indptr, indices = self.rows(every)
+        kept = {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
+        if self.weighted:
+            kept["weights"] = torch.from_numpy(self.weights(every))
+        return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
@@ -141,6 +217,8 @@ class NeighbourLists:
         self._counts.restore(counts)
         self._rooms.restore(counts)
         self._pool = state["indices"].numpy().astype(np.int32)  # a copy
+        weights = state.get("weights")
+        self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
 
 
@@ -151,7 +229,21 @@ def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
     order = state["indices"].argsort(stable=True)
     counts = torch.bincount(state["indices"], minlength=rows)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    found = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    return found | ({"weights": state["weights"][order]} if "weights" in state else {})
+
+
+def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
+    """Return keys once each, ascending, and the value that each was given last; 1 unless given.
+
+    >>> last_of_each(np.array([7, 5, 7]), np.array([1, 2, 3], np.float32))
+    (array([5, 7]), array([2., 3.], dtype=float32))
+    """
+    if values is None:
+        distinct = np.unique(keys)
+        return distinct, np.ones(len(distinct), np.float32)
+    distinct, places = np.unique(keys[::-1], return_index=True)
+    return distinct, values[::-1][places]
 
 
 def _keys(rows: Array, columns: Array) -> Array:

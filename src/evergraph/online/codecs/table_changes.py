@@ -1,0 +1,135 @@
+"""What tables say is to change: a column ``op``, and weights of what is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.datasets.files.table_columns import (
+    WEIGHT,
+    column,
+    edge_weights,
+    is_number,
+    is_text,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+NODE_OPS = ("add", "update", "forget")
+EDGE_OPS = ("add", "remove")
+
+
+def says_operations(table: pyarrow.Table) -> bool:
+    """Whether a table of nodes has a column ``op`` of texts; one of numbers is a feature."""
+    return "op" in table.column_names and not is_number(column(table, "op").type)
+
+
+def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """Return of which rows the column ``op`` says what; one without a value says the first.
+
+    allowed: what it may say; -> bool [rows] for each
+
+    >>> import pyarrow as pa
+    >>> operations(pa.table({"op": ["remove", None]}), ("add", "remove"))["add"].tolist()
+    [False, True]
+    """
+    values = column(table, "op")
+    if not is_text(values.type) and values.null_count < len(values):
+        raise DataError(f"column 'op' holds {values.type}: expected {_either(allowed)}")
+    said = np.array([value or allowed[0] for value in values.to_pylist()], dtype=object)
+    strange = ~np.isin(said, allowed)
+    if strange.any():
+        row = int(strange.argmax())
+        raise DataError(
+            f"row {row + 1} has {said[row]!r} in column 'op': expected {_either(allowed)}"
+        )
+    return {op: said == op for op in allowed}
+
+
+def _either(choices: Sequence[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+
+
+def weights_where(table: pyarrow.Table, added: NDArray[np.bool_]) -> Tensor | None:
+    """Return the weights of edges that are added; others need none.  float32 [added]
+
+    None where the table has none at all. added: bool [rows]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if WEIGHT not in table.column_names:
+        return None
+    values = column(table, WEIGHT)
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
+    if is_text(values.type):
+        _refuse_text(values)
+    if is_number(values.type):  # else it is refused below
+        place = table.column_names.index(WEIGHT)
+        none = pa.scalar(0, values.type)
+        table = table.set_column(place, WEIGHT, pc.if_else(pa.array(added), values, none))
+    found = edge_weights(table)
+    return None if found is None else found[torch.from_numpy(added)]
+
+
+def _refuse_text(values: pyarrow.Array) -> None:
+    """Raise, since a column holds texts, and say where the first that is no number stands."""
+    for row, text in enumerate(values.to_pylist()):
+        try:
+            float(text or "nan")
+        except ValueError:
+            raise DataError(
+                f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
+            ) from None
+
+
+def check_one_operation(
+    ends: tuple[pyarrow.Array, pyarrow.Array], removed: NDArray[np.bool_]
+) -> None:
+    """Raise if one edge is both added and removed, in whichever direction: which was meant last?
+
+    removed: which rows remove an edge; the others add one.  bool [rows]
+    """
+    if not removed.any() or removed.all():
+        return
+    pairs = [frozenset(pair) for pair in zip(*(side.to_pylist() for side in ends), strict=True)]
+    gone = {pairs[row]: row for row in reversed(np.flatnonzero(removed).tolist())}
+    for row in np.flatnonzero(~removed).tolist():
+        if pairs[row] in gone:
+            first, last = sorted((row, gone[pairs[row]]))
+            raise DataError(
+                f"row {last + 1} has {'remove' if last != row else 'add'!r} in column 'op' for the "
+                f"edge of row {first + 1}: expected one operation an edge, so give two tables"
+            )
+
+
+def without_gaps(
+    table: pyarrow.Table, names: Sequence[str], rows: NDArray[np.bool_]
+) -> pyarrow.Table:
+    """Return a table whose columns of numbers hold 0 where some rows, which are to go, have gaps.
+
+    rows: which.  bool [rows]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not rows.any():
+        return table
+    for name in names:
+        values = column(table, name)
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.float64())
+        if values.null_count and is_number(values.type):
+            gaps = pc.and_(values.is_null(), pa.array(rows))
+            filled = pc.if_else(gaps, pa.scalar(0, values.type), values)
+            table = table.set_column(table.column_names.index(name), name, filled)
+    return table

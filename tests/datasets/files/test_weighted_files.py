@@ -1,0 +1,151 @@
+"""Weights of edges in every format: there and back, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError
+from evergraph.datasets import load
+from evergraph.datasets.files.npz import read_npz, write_npz
+from evergraph.datasets.files.pt import read_pt
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.importing import stages
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.joined import join
+from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import FACTS, open_graph_folder
+from tables_to_import import tables
+
+Same = Callable[[Graph, Graph], None]
+NODES = "id,label,f\na,0,1\nb,1,2\nc,0,3\n"
+
+
+@pytest.fixture
+def heavy(tiny: Graph) -> Graph:
+    return replace(tiny, weights=torch.tensor([0.5, 2.0, 3.25]))
+
+
+def test_npz_there_and_back(tmp_path: Path, heavy: Graph, assert_same: Same) -> None:
+    write_npz(heavy, tmp_path / "g.npz")
+    assert_same(read_npz(tmp_path / "g.npz"), heavy)
+    with np.load(tmp_path / "g.npz") as arrays:
+        assert arrays["edge_weight"].tolist() == [0.5, 2.0, 3.25]
+
+
+def test_an_npz_may_have_whole_numbers(tmp_path: Path) -> None:
+    path, ends = tmp_path / "g.npz", np.array([[0, 1], [1, 0]])
+    np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, 0]))
+    found = read_npz(path)
+    assert found.weights is not None
+    assert (found.indices.tolist(), found.weights.tolist()) == ([0], [2.0])
+    np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, -1]))
+    with pytest.raises(DataError, match=r"g\.npz: edge 1 has weight -1: expected 0, for no edge"):
+        read_npz(path)
+
+
+def test_pt_there_and_back(tmp_path: Path, heavy: Graph, assert_same: Same) -> None:
+    torch.save(heavy.to_data(), tmp_path / "g.pt")
+    assert_same(read_pt(tmp_path / "g.pt"), heavy)
+    one = {"edge_index": torch.tensor([[0], [1]]), "y": torch.zeros(2).long()}
+    torch.save(one | {"edge_attr": torch.tensor([[7]])}, tmp_path / "one.pt")
+    found = read_pt(tmp_path / "one.pt")
+    assert found.weights is not None
+    assert found.weights.tolist() == [7.0]
+
+
+def test_tables_and_imports_by_hand(tmp_path: Path, assert_same: Same) -> None:
+    # a-b comes twice: the last counts. b-c is listed both ways, each with its own. c-a weighs 0.
+    edges = "source,weight,target\na,1,b\nb,3,c\nc,4,b\na,2,b\nc,0,a\nb,9,b\n"
+    paths = tables(tmp_path, NODES, edges)
+    directed = read_table_folder(tmp_path)
+    assert directed.weights is not None
+    assert directed.indices.tolist() == [0, 2, 1]  # into b, into b, into c
+    assert directed.weights.tolist() == [2.0, 4.0, 3.0]
+    both = load(tmp_path)
+    assert both.weights is not None
+    assert both.indices.tolist() == [1, 0, 2, 1]
+    assert both.weights.tolist() == [2.0, 2.0, 4.0, 3.0]
+    report = import_graph(*paths, tmp_path / "g")
+    # of 6 edges one is a loop and 2 are left: 2 were listed before, 1 weighs nothing
+    assert (report.edges, report.loops, report.doubles, report.entries) == (6, 1, 3, 4)
+    assert_same(open_graph_folder(tmp_path / "g", verify=True), both)
+    assert json.loads((tmp_path / "g" / FACTS).read_text())["format"] == 2
+
+
+def test_a_folder_without_weights_is_what_it_was(tmp_path: Path) -> None:
+    import_graph(*tables(tmp_path), tmp_path / "g")
+    assert json.loads((tmp_path / "g" / FACTS).read_text())["format"] == 1
+    assert open_graph_folder(tmp_path / "g").weights is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    edges=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from(["0", "1", "2.5", "3e-2"])),
+        max_size=40,
+    ),
+    undirected=st.booleans(),
+)
+def test_an_import_is_what_the_tables_are_in_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    assert_same: Same,
+    edges: list[tuple[int, int, str]],
+    undirected: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("import")
+    rows = "".join(f"n{a},n{b},{weight}\n" for a, b, weight in edges)
+    nodes = "id,label,f\n" + "".join(f"n{node},{node % 2},{node}\n" for node in range(4))
+    paths = tables(folder, nodes, f"source,target,weight\n{rows}")
+    with pytest.MonkeyPatch.context() as patch:  # many pieces, many runs, many ranges
+        patch.setattr(stages, "_LARGEST_PIECE", 32)
+        patch.setattr(stages, "_LARGEST_SORT", 64 * 64)
+        import_graph(*paths, folder / "g", undirected=undirected)
+    expected = read_table_folder(folder)
+    found = open_graph_folder(folder / "g", verify=True)
+    assert_same(found, expected.to_undirected() if undirected else expected)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            "a,b,1\nb,c,-2\n",
+            "row 2 has -2 in column 'weight': expected 0, for no edge, or a number",
+        ),
+        ("a,b,1\nb,c,\n", "row 2 has no value in column 'weight': expected one"),
+        ("a,b,1\nb,c,inf\n", "row 2 has inf in column 'weight': expected 0, for no edge"),
+        ("a,b,heavy\n", "column 'weight' holds string: expected numbers"),
+    ],
+)
+def test_wrong_weights_are_named(tmp_path: Path, rows: str, said: str) -> None:
+    paths = tables(tmp_path, NODES, f"source,target,weight\n{rows}")
+    with pytest.raises(DataError, match=rf"edges\.csv: {said}"):
+        read_table_folder(tmp_path)
+    with pytest.raises(DataError, match=rf"edges\.csv: {said}"):
+        import_graph(*paths, tmp_path / "g")
+
+
+def test_joined_graphs_keep_their_weights(heavy: Graph, tiny: Graph) -> None:
+    found = join([tiny, heavy]).weights
+    assert found is not None
+    assert found.tolist() == [1, 1, 1, 0.5, 2.0, 3.25]
+
+
+def test_info_says_how_much_edges_weigh(call: Any, tmp_path: Path, heavy: Graph) -> None:
+    write_npz(heavy, tmp_path / "heavy.npz")
+    write_npz(replace(heavy, weights=None), tmp_path / "plain.npz")
+    heavy_said, plain_said = (
+        json.loads(call("info", str(tmp_path / name), "--json")[0])["edge_weights"]
+        for name in ("heavy.npz", "plain.npz")
+    )
+    assert (heavy_said, plain_said) == ("0.5 to 3.25", "none")

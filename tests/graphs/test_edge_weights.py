@@ -1,0 +1,280 @@
+"""Weights of edges: in the record, in what is made of it, and in every product."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.data import Data
+
+from evergraph.core.errors import DataError
+from evergraph.core.mapped import is_mapped, map_array
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph, normalised, smoother
+from evergraph.graphs import normalisation as normalisation_module
+from evergraph.graphs.disjoint import disjoint_union
+from evergraph.graphs.kernels import Kernel, numba_works, row_ranges, scaled_rows
+from evergraph.graphs.kernels.streamed import streamed_product
+from evergraph.graphs.normalisation import Normalisation, row_sums
+from graphs_to_draw import Pairs, edge_index, path_pairs
+
+KERNELS: list[Kernel] = ["torch", *(["numba"] if numba_works() else [])]  # type: ignore[list-item]
+SCHEMES: list[Normalisation] = ["symmetric", "row", "none"]
+seeds = st.integers(0, 10_000)
+
+
+def weighted(
+    pairs: Pairs, weights: list[float] | None, nodes: int = 3, *, undirected: bool = True
+) -> Graph:
+    """Node v has the feature v."""
+    return Graph.from_edges(
+        edge_index(pairs),
+        features=torch.arange(float(nodes))[:, None],
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+        weights=None if weights is None else torch.tensor(weights),
+    )
+
+
+def weighted_at_random(seed: int, *, nodes: int = 12, undirected: bool = False) -> Graph:
+    """Doubles, self-loops, edges of weight 0, and nodes that gather from nobody."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(40, generator=generator) * 3
+    return Graph.from_edges(
+        torch.randint(nodes - 2, (2, 40), generator=generator),
+        features=torch.randn(nodes, 5, generator=generator),
+        labels=torch.zeros(nodes, dtype=torch.int64),
+        undirected=undirected,
+        weights=weights.where(torch.rand(40, generator=generator) > 0.2, 0.0),
+    )
+
+
+def dense(graph: Graph) -> Tensor:
+    """A, written out.  [nodes, nodes]"""
+    matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
+    assert graph.weights is not None
+    matrix[graph.edge_rows(), graph.indices.long()] = graph.weights
+    return matrix
+
+
+def entries(graph: Graph) -> list[tuple[int, int, float]]:
+    """(source, target, weight) of every entry."""
+    assert graph.weights is not None
+    ends = (graph.indices.tolist(), graph.edge_rows().tolist(), graph.weights.tolist())
+    return list(zip(*ends, strict=True))
+
+
+# 0 -3- 1 -8- 2: rows of A + I sum up to 4, 12 and 9
+PATH = weighted(path_pairs(3), [3.0, 8.0])
+HAND: dict[tuple[str, bool], list[list[float]]] = {
+    ("symmetric", True): [
+        [1 / 4, 3 / 48**0.5, 0],
+        [3 / 48**0.5, 1 / 12, 8 / 108**0.5],
+        [0, 8 / 108**0.5, 1 / 9],
+    ],
+    ("row", True): [[1 / 4, 3 / 4, 0], [3 / 12, 1 / 12, 8 / 12], [0, 8 / 9, 1 / 9]],
+    ("none", True): [[1, 3, 0], [3, 1, 8], [0, 8, 1]],
+    ("symmetric", False): [[0, 3 / 33**0.5, 0], [3 / 33**0.5, 0, 8 / 88**0.5], [0, 8 / 88**0.5, 0]],
+    ("row", False): [[0, 1, 0], [3 / 11, 0, 8 / 11], [0, 1, 0]],
+    ("none", False): [[0, 3, 0], [3, 0, 8], [0, 8, 0]],
+}
+
+
+@pytest.mark.parametrize(("scheme", "self_loops"), list(HAND))
+def test_a_path_by_hand(scheme: Normalisation, self_loops: bool) -> None:
+    expected = torch.tensor(HAND[scheme, self_loops], dtype=torch.float32)
+    found = normalised(PATH, scheme=scheme, self_loops=self_loops).to_dense()
+    torch.testing.assert_close(found, expected)
+    for kernel in KERNELS:
+        operator = smoother(PATH, scheme=scheme, self_loops=self_loops, kernel=kernel)
+        torch.testing.assert_close(operator.product(torch.eye(3)), expected)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans())
+def test_every_kernel_equals_the_matrix_written_out(
+    seed: int, undirected: bool, self_loops: bool
+) -> None:
+    graph = weighted_at_random(seed, undirected=undirected)
+    features = torch.randn(12, 7, generator=torch.Generator().manual_seed(seed))
+    whole = dense(graph) + torch.eye(12) * self_loops
+    sums = whole.sum(1)
+    for scheme, kernel in product(SCHEMES, KERNELS):
+        power = {"symmetric": -0.5, "row": -1.0, "none": 0.0}[scheme]
+        inverse = torch.where(sums > 0, sums**power, 0.0) if power else torch.ones(12)
+        matrix = inverse[:, None] * whole * (inverse if scheme == "symmetric" else 1)
+        operator = smoother(graph, scheme=scheme, self_loops=self_loops, kernel=kernel)
+        found = operator.product(features, add=features, scale=0.5)
+        torch.testing.assert_close(found, 0.5 * matrix @ features + features)
+        some = operator.rows(slice(2, 11)).rows(slice(1, 7)).product(features)
+        torch.testing.assert_close(some, (matrix @ features)[3:9])
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds)
+def test_weights_of_one_change_no_bit(seed: int) -> None:
+    graph = weighted_at_random(seed)
+    plain, ones = replace(graph, weights=None), replace(graph, weights=torch.ones(graph.num_edges))
+    for scheme, kernel, loops in product(SCHEMES, KERNELS, (True, False)):
+        one, other = (
+            smoother(some, scheme=scheme, self_loops=loops, kernel=kernel).product(graph.features)
+            for some in (plain, ones)
+        )
+        assert one.equal(other)
+
+
+def test_the_weight_given_last_counts_and_none_of_zero() -> None:
+    pairs = [(0, 1), (1, 0), (0, 1), (2, 2), (1, 2), (2, 1)]
+    directed = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0], undirected=False)
+    assert entries(directed) == [(1, 0, 2.0), (0, 1, 3.0), (1, 2, 4.0)]
+    both = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0])  # 1 - 2 ends with 0: it is gone
+    assert entries(both) == [(1, 0, 3.0), (0, 1, 3.0)]
+    assert both.undirected
+
+
+def test_a_new_direction_has_the_weight_of_the_other() -> None:
+    graph = weighted([(0, 1), (1, 0), (1, 2)], [1.0, 2.0, 4.0], undirected=False).to_undirected()
+    assert entries(graph) == [(1, 0, 2.0), (0, 1, 1.0), (2, 1, 4.0), (1, 2, 4.0)]
+
+
+@pytest.mark.parametrize("wrong", [-1.0, float("nan"), float("inf"), 1e30, 1e-30])
+def test_a_weight_that_is_none_names_its_edge(wrong: float) -> None:
+    with pytest.raises(
+        DataError, match=r"^edge 1 has weight .*: expected 0, for no edge, or a num"
+    ):
+        weighted(path_pairs(3), [1.0, wrong])
+
+
+def test_there_is_a_weight_for_every_edge() -> None:
+    with pytest.raises(DataError, match=r"weights have shape \[1\]: expected \[2\]"):
+        weighted(path_pairs(3), [1.0])
+    with pytest.raises(DataError, match=r"weights have shape \(3,\), but the graph has 4 edges"):
+        replace(PATH, weights=torch.ones(3))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds)
+def test_a_subgraph_keeps_the_right_weights(seed: int) -> None:
+    graph = weighted_at_random(seed)
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.randperm(12, generator=generator)[:8]
+    kept = torch.rand(graph.num_edges, generator=generator) > 0.3
+    left = replace(graph, weights=torch.where(kept, graph.weights, 0.0))  # type: ignore[arg-type]
+    assert dense(graph.subgraph(nodes)).equal(dense(graph)[nodes][:, nodes])
+    assert dense(graph.subgraph(nodes, keep=kept)).equal(dense(left)[nodes][:, nodes])
+    groups = torch.arange(12) % 2
+    among = dense(graph).where(groups[:, None] == groups, 0.0)
+    in_order = nodes.sort().values
+    assert dense(graph.subgraph(in_order, groups=groups)).equal(among[in_order][:, in_order])
+
+
+def mapped(graph: Graph, folder: Path) -> Graph:
+    assert graph.weights is not None
+    for name in ("indices", "weights"):
+        np.save(folder / f"{name}.npy", getattr(graph, name).numpy())
+    arrays = {name: map_array(folder / f"{name}.npy") for name in ("indices", "weights")}
+    return replace(graph, **arrays)  # type: ignore[arg-type]
+
+
+def test_what_lies_in_files_is_cut_and_brought_to_memory(tmp_path: Path) -> None:
+    graph, nodes = weighted_at_random(3), torch.arange(1, 9)
+    in_files = mapped(graph, tmp_path)
+    found = in_files.subgraph(nodes, resources=Resources(memory=1, scratch=tmp_path))
+    assert found.weights is not None
+    assert is_mapped(found.weights)
+    assert dense(found).equal(dense(graph)[nodes][:, nodes])
+    whole = in_files.in_memory()
+    assert whole.weights is not None
+    assert not is_mapped(whole.weights)
+    assert dense(whole).equal(dense(graph))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_pages_of_mapped_weights_go_once_they_are_read(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = weighted_at_random(4, nodes=20)
+    expected = smoother(graph, kernel=kernel).product(graph.features)
+    gone: list[Tensor] = []
+    monkeypatch.setattr(scaled_rows, "page_out", gone.append)
+    monkeypatch.setattr(row_ranges, "MAPPED_ENTRIES", 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    operator = smoother(mapped(graph, tmp_path), kernel=kernel)
+    torch.testing.assert_close(operator.product(graph.features), expected)
+    weights = [part for part in gone if part.dtype == torch.float32]
+    assert torch.cat(weights).equal(graph.weights)  # type: ignore[arg-type]
+
+
+def test_rows_that_go_to_a_device_take_their_weights_along() -> None:
+    graph = weighted_at_random(5)
+    operator, out = smoother(graph), torch.empty(12, 5)
+    streamed_product(operator, graph.features, out, add=None, scale=1.0, add_scale=1.0)
+    torch.testing.assert_close(out, operator.product(graph.features))
+
+
+def test_sums_of_weights_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = weighted_at_random(6)
+    expected = dense(graph).double().sum(1)
+    monkeypatch.setattr(normalisation_module, "BLOCK_ENTRIES", 20)
+    assert row_sums(graph).equal(expected)
+    huge = weighted([(0, 1), (2, 1)], [2.0**59, 1.0])  # one sum over all would lose the small one
+    assert row_sums(huge).tolist() == [2.0**59, 2.0**59, 1.0]
+
+
+@pytest.mark.parametrize("weight", [1e-18, 1e18])
+def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
+    graph = weighted(path_pairs(3), [weight, weight])
+    for scheme, loops in product(SCHEMES, (True, False)):
+        assert normalised(graph, scheme=scheme, self_loops=loops).values().isfinite().all()
+    found = normalised(graph, scheme="row", self_loops=False).to_dense()
+    torch.testing.assert_close(found, torch.tensor([[0, 1.0, 0], [0.5, 0, 0.5], [0, 1.0, 0]]))
+
+
+def test_graphs_side_by_side_keep_their_weights() -> None:
+    plain = weighted([(0, 1)], None, nodes=2)
+    both = disjoint_union([plain, PATH])
+    assert both.weights is not None
+    assert both.weights.tolist() == [1, 1, 3, 3, 8, 8]
+    assert disjoint_union([plain, plain]).weights is None
+
+
+def test_other_labels_and_features_leave_weights_alone() -> None:
+    hidden = torch.full((3,), -1)
+    for graph in (
+        PATH.with_labels(hidden),
+        PATH.with_features(torch.eye(3)),
+        PATH.without_labels().showing(hidden),
+        PATH.to("meta"),
+    ):
+        assert graph.weights is not None
+    assert PATH.nbytes == replace(PATH, weights=None).nbytes + 4 * 4
+
+
+def test_pyg_data_there_and_back() -> None:
+    graph = weighted_at_random(7)
+    assert entries(Graph.from_data(graph.to_data())) == entries(graph)
+    assert "edge_weight" not in replace(graph, weights=None).to_data()
+
+
+def test_pyg_weights_are_edge_weight_or_one_column_of_attributes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    data = Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
+    data.edge_attr = torch.tensor([[5]])
+    assert entries(Graph.from_data(data)) == [(0, 1, 5.0)]
+    data.edge_attr = torch.ones(1, 2)
+    assert Graph.from_data(data).weights is None
+    data.edge_weight = torch.tensor([0.25])
+    assert entries(Graph.from_data(data)) == [(0, 1, 0.25)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Data: attribute 'edge_attr' is ignored: only x, edge_index, y and time are used",
+        "Data: attribute 'edge_attr' is ignored: only x, edge_index, edge_weight, y and time are "
+        "used",
+    ]

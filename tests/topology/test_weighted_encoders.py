@@ -1,0 +1,186 @@
+"""Every f_topo on a graph whose edges have weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.ray_transport import pack
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
+from evergraph.topology import SGC, ClassCodes, column_blocks, topologies
+from evergraph.topology.class_codes import class_codes
+from evergraph.topology.column_blocks import Cut, encode_within
+from evergraph.topology.growth import grown_embeddings
+from evergraph.topology.node_blocks import node_blocks
+from graphs_to_draw import edge_index, path_pairs
+
+every_topology = pytest.mark.parametrize("name", topologies.names())
+seeds = st.integers(0, 10_000)
+
+
+def weighted_graph(seed: int, *, undirected: bool = True, nodes: int = 12) -> Graph:
+    generator = torch.Generator().manual_seed(seed)
+    return Graph.from_edges(
+        torch.randint(nodes - 1, (2, 25), generator=generator),
+        features=torch.randn(nodes, 3, generator=generator),
+        labels=torch.randint(-1, 3, (nodes,), generator=generator),
+        undirected=undirected,
+        weights=torch.rand(25, generator=generator) * 3 + 0.1,
+    )
+
+
+def dense(graph: Graph) -> Tensor:
+    assert graph.weights is not None
+    matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
+    matrix[graph.edge_rows(), graph.indices.long()] = graph.weights
+    return matrix
+
+
+# 0 -3- 1 -8- 2: rows of A + I sum up to 4, 12 and 9
+PATH = Graph.from_edges(
+    edge_index(path_pairs(3)),
+    features=torch.tensor([[1.0], [2.0], [4.0]]),
+    labels=torch.tensor([0, 1, -1]),
+    undirected=True,
+    weights=torch.tensor([3.0, 8.0]),
+)
+
+
+def hop(x: list[float]) -> list[float]:
+    """One hop by hand."""
+    near, far = 3 / 48**0.5, 8 / 108**0.5
+    return [
+        x[0] / 4 + x[1] * near,
+        x[0] * near + x[1] / 12 + x[2] * far,
+        x[1] * far + x[2] / 9,
+    ]
+
+
+def test_two_hops_on_a_path_by_hand() -> None:
+    expected = torch.tensor([hop(hop([1.0, 2.0, 4.0]))]).T
+    torch.testing.assert_close(SGC(hops=2).encode(PATH), expected)
+
+
+@every_topology
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, undirected=st.booleans())
+def test_weights_of_one_change_no_bit(name: str, seed: int, undirected: bool) -> None:
+    graph = weighted_graph(seed, undirected=undirected)
+    encoder, ones = topologies.make(name), torch.ones(graph.num_edges)
+    plain = encoder.encode(replace(graph, weights=None))
+    assert encoder.encode(replace(graph, weights=ones)).equal(plain)
+
+
+@pytest.mark.parametrize("name", [n for n in topologies.names() if n not in ("identity", "h2gcn")])
+def test_weights_count(name: str) -> None:
+    encoder, plain = topologies.make(name), replace(PATH, weights=None)
+    assert not torch.allclose(encoder.encode(PATH), encoder.encode(plain))
+
+
+@every_topology
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds)
+def test_permutation_equivariance(name: str, seed: int) -> None:
+    graph = weighted_graph(seed)
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    found, encoder = graph.subgraph(order), topologies.make(name)
+    torch.testing.assert_close(
+        encoder.encode(found), encoder.encode(graph)[order], atol=1e-5, rtol=1e-4
+    )
+
+
+@every_topology
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, absent=st.sets(st.integers(0, 19)))
+def test_a_weight_of_zero_is_no_edge(name: str, seed: int, absent: set[int]) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.combinations(torch.arange(7))[:20].T  # none twice
+    there = torch.tensor([edge not in absent for edge in range(20)])
+    weights = torch.rand(20, generator=generator) + 0.1
+    parts = {"features": torch.randn(7, 3, generator=generator), "labels": torch.zeros(7).long()}
+    zeros = Graph.from_edges(pairs, **parts, undirected=True, weights=weights * there)
+    without = Graph.from_edges(pairs[:, there], **parts, undirected=True, weights=weights[there])
+    encoder = topologies.make(name)
+    assert encoder.encode(zeros).equal(encoder.encode(without))
+
+
+def in_folder(graph: Graph, folder: Path) -> Graph:
+    writer = GraphFolderWriter(folder)
+    for name in ("indptr", "indices", "features", "labels", "weights"):
+        array = getattr(graph, name)
+        writer.create(name, tuple(array.shape), array.dtype).copy_(array)
+    writer.finish(undirected=graph.undirected)
+    return open_graph_folder(folder, verify=True)
+
+
+class Several(LocalEngine):
+    """One process that says it is several."""
+
+    workers = 2
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
+    by: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_blocks, "_size", lambda topology, graph, columns: 1 << 40)
+    monkeypatch.setattr(column_blocks, "_column_blocks", lambda *_, **__: [(0, 1), (1, 3)])
+    graph = weighted_graph(1)
+    for name in (name for name in topologies.names() if topologies.make(name).separable):
+        topology, expected = topologies.make(name), topologies.make(name).encode(graph)
+        mapped = in_folder(graph, tmp_path / name)
+        found = encode_within(topology, mapped, resources=Resources(engine=Several()), by=by)
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_block_of_nodes_holds_the_weights_of_its_rows_alone() -> None:
+    graph = weighted_graph(2)
+    blocks = node_blocks(graph, engine=Several()).blocks
+    sent = [pack(block).values["weights"].values["array"].values for block in blocks]
+    assert len(sent) > 1
+    assert torch.cat([torch.from_numpy(part) for part in sent]).equal(graph.weights)  # type: ignore[arg-type]
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, undirected=st.booleans())
+def test_class_codes_are_their_formula(seed: int, undirected: bool) -> None:
+    graph = weighted_graph(seed, undirected=undirected)
+    matrix = dense(graph)
+    inverse = torch.where(matrix.sum(1) > 0, matrix.sum(1) ** -0.5, 0.0)
+    matrix = inverse[:, None] * matrix * inverse
+    table = torch.cat([class_codes(range(3), width=4), torch.zeros(1, 4)])
+    codes = table[graph.labels]
+    far = matrix @ matrix
+    expected = torch.cat([matrix @ codes, (far - far.diag().diag()) @ codes], dim=1)
+    found = ClassCodes(width=4).encode(graph)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_class_codes_on_a_path_by_hand() -> None:
+    near, far = ClassCodes(width=4).encode(PATH).split(4, dim=1)
+    first, second = class_codes([0, 1], width=4)
+    torch.testing.assert_close(near[2], second * (8 / 88**0.5))  # rows of A sum up to 3, 11 and 8
+    torch.testing.assert_close(far[2], first * (8 / 88**0.5) * (3 / 33**0.5))
+    assert far[0].equal(torch.zeros(4))  # two hops away is nobody else with a label
+
+
+@every_topology
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, new=st.sets(st.integers(0, 11), max_size=6))
+def test_a_graph_that_grows_is_encoded_where_weights_changed(
+    name: str, seed: int, new: set[int]
+) -> None:
+    graph, encoder = weighted_graph(seed), topologies.make(name)
+    old = torch.tensor([node for node in range(12) if node not in new], dtype=torch.int64)
+    known = encoder.encode(graph.subgraph(old))
+    found = grown_embeddings(encoder, graph, known=known, old=old).embeddings
+    torch.testing.assert_close(found, encoder.encode(graph), atol=1e-5, rtol=1e-4)
