@@ -179,6 +179,7 @@ def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
     values = {
         "dataset": {"name": "synthetic", "nodes": 70, "classes": 7, "features": 4},
+        "method": "tem",
         "training": {"epochs": 1},
         "device": "cpu",
     }

@@ -20,6 +20,7 @@ CLOCKS = ("seconds", "peak_rss_bytes")
 
 def small(**values: Any) -> RunConfig:
     base: dict[str, Any] = {
+        "method": "tem",
         "dataset": {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8},
         "training": {"epochs": 3, "batch_size": 64},
         "memory": {"budget": 10},

@@ -103,6 +103,7 @@ def test_validation_runs_never_ask_for_test_nodes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(GraphStream, "exams", spy)
     values = {
         "dataset": {"name": "synthetic", "nodes": 300, "classes": 4, "features": 8},
+        "method": "tem",
         "training": {"epochs": 1},
         "device": "cpu",
     }

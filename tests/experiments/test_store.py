@@ -29,6 +29,7 @@ from evergraph.experiments.store import ResultStore
 
 def small(**values: Any) -> RunConfig:
     base: dict[str, Any] = {
+        "method": "tem",
         "dataset": {"name": "synthetic", "nodes": 120, "classes": 6, "features": 4},
         "training": {"epochs": 1, "batch_size": 64},
         "memory": {"budget": 3},
