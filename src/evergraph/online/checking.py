@@ -22,6 +22,7 @@ from evergraph.online.identifiers import IdTable, check_id
 
 # Squares of embeddings of larger values leave the range of float32.
 LARGEST_FEATURE = 1e12
+LONGEST_NAME = 200  # of a relation or a type
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,6 +93,8 @@ def check_parts(delta: Delta, *, num_features: int | None) -> None:
     _check_pairs("edge", delta.edges)
     _check_pairs("removed edge", delta.removed_edges)
     check_weights(delta.weights, len(delta.edges))
+    _check_names("relations", "edges", delta.relations, len(delta.edges))
+    _check_names("types", "nodes", delta.types, len(delta.nodes), gaps=True)
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
@@ -109,6 +112,24 @@ def _check_pairs(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> None:
     for place, edge in enumerate(edges):
         if len(edge) != 2:
             raise DataError(f"{what} {place} must join two nodes, not {edge!r}")
+
+
+def _check_names(
+    what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
+) -> None:
+    """Raise unless there is a name for each or none at all; gaps: whether some may have none."""
+    if len(names) not in (0, count):
+        raise DataError(
+            f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
+        )
+    for place, name in enumerate(names):
+        if name is None and gaps:
+            continue
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise DataError(
+                f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {place} is "
+                f"{name!r}"
+            )
 
 
 def check_weights(weights: Sequence[float], edges: int) -> None:

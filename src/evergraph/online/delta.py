@@ -31,6 +31,10 @@ class Delta:
         updated_features: of these.  float32 [updated, dims]
         late: ids of known nodes and the labels they turn out to have.
         forgotten: ids of nodes that go, with their edges and their influence.
+        relations: what each edge stands for, one per edge or none at all. Two nodes may be joined
+            by several relations. A learner has relations from its first nodes on, or none.
+        types: what kind of thing each new node is, one per node (None where it is not known) or
+            none at all.
         key: names the delta; a delta whose key was applied before is not applied again.
 
     >>> Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
@@ -48,6 +52,8 @@ class Delta:
     removed_edges: Sequence[tuple[NodeId, NodeId]] = ()
     updated: Sequence[NodeId] = ()
     updated_features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    relations: Sequence[str] = ()
+    types: Sequence[str | None] = ()
 
     def __repr__(self) -> str:
         parts = [("nodes", self.nodes), ("edges", self.edges)]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.view import LearnerView
@@ -161,11 +162,20 @@ def _flows(knowledge: Knowledge, node: int) -> list[_Flow] | None:
         return None
     unit = embeddings.scaling == "unit"
     flows = [_Flow(nodes, weights, graph.features[nodes], unit) for nodes, weights in hops]
-    codes = knowledge.codes
+    codes, relations = knowledge.codes, knowledge.relations
+    if relations is not None:
+        flows.append(_untold(relations.dims))
     if codes is not None:
         coded = codes.flows(graph, node)
         flows += [_Flow(nodes, w, codes.shown(nodes), True, True) for nodes, w in coded]
+        if relations is not None:
+            flows.append(_untold(codes.width))
     return flows
+
+
+def _untold(width: int) -> _Flow:
+    """Return a part whose nodes are not told one by one: what it says is in the rest."""
+    return _Flow(no_nodes(), torch.zeros(0), torch.zeros(0, width), False)
 
 
 def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:

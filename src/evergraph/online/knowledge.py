@@ -18,6 +18,7 @@ from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
+from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
 from evergraph.online.held_back import HeldBack
@@ -112,33 +113,49 @@ class Knowledge:
         embeddings: of its nodes.
         head: has begun.
         seed: of class codes.
+        related: whether edges have relations, or nodes types, which the head looks at.
     """
 
     def __init__(
-        self, graph: GrowingGraph, embeddings: LiveEmbeddings, head: OnlineHead, *, seed: int = 0
+        self,
+        graph: GrowingGraph,
+        embeddings: LiveEmbeddings,
+        head: OnlineHead,
+        *,
+        seed: int = 0,
+        related: bool = False,
     ) -> None:
         self.graph = graph
         self.embeddings = embeddings
         self.head = head
         self.labels = NodeLabels()
         self.classes = IdTable()
-        self.codes = LiveCodes(width=head.code_width, seed=seed) if head.code_width else None
+        self.relations = LiveRelations(num_features=graph.num_features) if related else None
+        self.codes = None
+        if head.code_width:
+            self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
-        self._places = Earlier(embeddings.dims), Earlier(self.codes.dims if self.codes else 0)
+        self._places = tuple(Earlier(part.dims) for part in self._vectors)
         self._touched: list[Tensor] = []
         self._recomputed = 0
 
     @property
     def nbytes(self) -> int:
         """How many bytes graph, embeddings, codes and head take."""
-        parts = (self.graph, self.embeddings, self.codes, self.held, self.head)
+        parts = (self.graph, *self._vectors, self.held, self.head)
         return sum(part.nbytes for part in parts if part is not None)
+
+    @property
+    def _vectors(self) -> list[LiveEmbeddings | LiveRelations | LiveCodes]:
+        """What makes up a node's vector, in order."""
+        parts = (self.embeddings, self.relations, self.codes)
+        return [part for part in parts if part is not None]
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
-        vectors = self.embeddings.of(nodes)
-        return vectors if self.codes is None else torch.cat([vectors, self.codes.of(nodes)], dim=1)
+        parts = [part.of(nodes) for part in self._vectors]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def change(
         self,
@@ -149,12 +166,15 @@ class Knowledge:
         weights: Tensor | None = None,
         cut: Tensor | None = None,
         renewed: tuple[Tensor, Tensor] | None = None,
+        relations: Sequence[str] = (),
+        types: Sequence[str | None] = (),
     ) -> None:
         """Add nodes and edges, then remove edges, then give nodes other features.
 
         ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges];
         weights: of the edges, float32 [edges]; cut: positions, int64 [2, removed]; renewed: nodes
-        and their features, int64 [n], float32 [n, d]
+        and their features, int64 [n], float32 [n, d]; relations: one an edge or none; types: one a
+        new node or none
         """
         for labels in (self.labels, self._learned):
             labels.extend(len(features))
@@ -166,27 +186,40 @@ class Knowledge:
             change = change.then(self.graph.disconnect(cut))
         if renewed is not None:
             change = change.then(self.graph.renew(*renewed))
+        if self.relations is not None:
+            self.relations.extend(rows, types)
+            named = relations or [PLAIN] * edges.shape[1]
+            self.relations.connect(edges, named, weights)
+            if cut is not None:
+                self.relations.disconnect(cut, both_ways=self.graph.undirected)
+            if renewed is not None:
+                self.relations.renew(*renewed)
         self._follow(change)
 
     def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         """Follow a change of the graph, and of labels, with embeddings and codes."""
         self._touched.append(change.removed)
-        self._note(0, self.embeddings.update(self.graph, change))
+        self._note(self.embeddings, self.embeddings.update(self.graph, change))
         self._recomputed += len(self._touched[-1])
+        if self.relations is not None:
+            self._note(self.relations, self.relations.update())
         self._recode(change, relabelled)
+        if self.relations is not None:
+            self.relations.clear()
         self._show()
 
     def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         if self.codes is not None:
             nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
             moved = self.codes.update(self.graph, change, nodes, self._to_learn(nodes))
-            self._note(1, moved)
+            self._note(self.codes, moved)
 
-    def _note(self, which: int, moved: EmbeddingUpdate) -> None:
-        """Remember what moved, and of learned nodes from where."""
+    def _note(self, part: object, moved: EmbeddingUpdate) -> None:
+        """Remember what moved in a part of vectors, and of learned nodes from where."""
         self._touched.append(moved.nodes)
         learned = self._learned.of(moved.nodes) != UNLABELLED
-        self._places[which].note(moved.nodes[learned], moved.before[learned])
+        (places,) = (p for p, own in zip(self._places, self._vectors, strict=True) if own is part)
+        places.note(moved.nodes[learned], moved.before[learned])
 
     def _show(self) -> None:
         if self.head.needs_graph:
@@ -245,12 +278,13 @@ class Knowledge:
         """Take nodes out of what was learned, and out of the graph."""
         # As they are now, unless they have moved before: the graph will know nothing of them.
         learned = nodes[self._learned.of(nodes) != UNLABELLED]
-        self._places[0].note(learned, self.embeddings.of(learned))
-        if self.codes is not None:
-            self._places[1].note(learned, self.codes.of(learned))
+        for places, part in zip(self._places, self._vectors, strict=True):
+            places.note(learned, part.of(learned))
         relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
+        if self.relations is not None:
+            self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), relabelled)
 
     def settle(self) -> Settled:
@@ -285,11 +319,8 @@ class Knowledge:
         """Return the vectors that the head has learned nodes with; of others, what they are."""
         if not bool(learned.any()):
             return vectors
-        dims = self.embeddings.dims
-        found = [
-            places.of(nodes, part)
-            for places, part in zip(self._places, vectors.tensor_split([dims], dim=1), strict=True)
-        ]
+        parts = vectors.split([part.dims for part in self._vectors], dim=1)
+        found = [places.of(nodes, part) for places, part in zip(self._places, parts, strict=True)]
         return torch.cat(found, dim=1)
 
     def state(self) -> dict[str, Tensor]:
@@ -318,5 +349,5 @@ class Knowledge:
 
     def _parts(self) -> dict[str, Any]:
         """Return what keeps a state of its own, by name."""
-        names = ("graph", "embeddings", "codes", "held", "head", "labels", "classes")
+        names = ("graph", "embeddings", "relations", "codes", "held", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

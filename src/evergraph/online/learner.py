@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import UnknownNodeError
+from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
@@ -132,7 +132,22 @@ class OnlineLearner:
         """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
+        self._check_relations(delta)
         return check_delta(delta, self._ids, num_features=width, graph=graph)
+
+    def _check_relations(self, delta: Delta) -> None:
+        if not len(delta.relations) and not len(delta.types):
+            return
+        if not self.head.takes_relations:
+            raise DataError(
+                f"relations and types came with a delta, but head {self.head.name!r} does not look "
+                "at them: leave them out, or use head 'auto'"
+            )
+        if self._knowledge is not None and self._knowledge.relations is None:
+            raise DataError(
+                "relations and types came with a delta, but the learner began without any: its "
+                "first nodes must come with them"
+            )
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
@@ -155,21 +170,26 @@ class OnlineLearner:
             checked = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             assert checked.first == self._ids.next, "something came after the delta was checked"
             if len(checked.nodes) and self._knowledge is None:
-                self._knowledge = self._begun(checked.features.shape[1])
+                related = bool(len(checked.relations) or len(checked.types))
+                self._knowledge = self._begun(checked.features.shape[1], related=related)
                 self._share()
             if self._knowledge is None:  # a delta of nothing, before the first node
                 return self._done(checked, None, None, torch.empty(0, dtype=torch.int64))
             return self._apply(checked, self._knowledge)
 
-    def _begun(self, num_features: int) -> Knowledge:
-        """Make what depends on how wide features are."""
+    def _begun(self, num_features: int, *, related: bool) -> Knowledge:
+        """Make what depends on how wide features are, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
         live = LiveEmbeddings(self.topology, num_features=num_features, scaling=self.scaling)
         generator = seeded(self.seed, "head")
         self.head.begin(
-            live.dims, topology=self.topology, scaling=self.scaling, generator=generator
+            live.dims,
+            topology=self.topology,
+            scaling=self.scaling,
+            generator=generator,
+            related=related,
         )
-        return Knowledge(graph, live, self.head, seed=self.seed)
+        return Knowledge(graph, live, self.head, seed=self.seed, related=related)
 
     def _apply(self, delta: CheckedDelta, knowledge: Knowledge) -> DeltaResult:
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
@@ -180,6 +200,8 @@ class OnlineLearner:
                 weights=delta.weighed,
                 cut=delta.cut if len(delta.removed_edges) else None,
                 renewed=(delta.renewed, delta.updated_features) if len(delta.updated) else None,
+                relations=delta.relations,
+                types=delta.types,
             )
         nodes, names = _named(delta)
         labels = knowledge.number(names)
@@ -326,14 +348,17 @@ class OnlineLearner:
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        return {"seq": self._seq, "num_features": self.status().features}
+        kept = {"seq": self._seq, "num_features": self.status().features}
+        related = self._knowledge is not None and self._knowledge.relations is not None
+        return kept | {"related": True} if related else kept
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Take back what ``state`` and ``about`` returned."""
         with self._writing:
             self._seq = int(about["seq"])
             if about["num_features"]:
-                self._knowledge = self._begun(int(about["num_features"]))
+                width, related = int(about["num_features"]), bool(about.get("related"))
+                self._knowledge = self._begun(width, related=related)
                 self._knowledge.restore(state)
             self._view.turn(lambda: self._restored(state), ())
             self._share()

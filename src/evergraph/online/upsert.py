@@ -115,7 +115,7 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
     late, changed = _late([*told, *later], ids, knowledge)
-    edges = _edges(delta, ids, knowledge)
+    edges = (_related_edges if len(delta.relations) else _edges)(delta, ids, knowledge)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
     reduced = replace(
@@ -125,6 +125,8 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
         labels=first,
         edges=edges.pairs,
         weights=edges.weights,
+        relations=edges.relations,
+        types=[delta.types[row] for row in new] if len(delta.types) else [],
         removed_edges=edges.removed,
         updated=[delta.updated[row] for row in updated],
         updated_features=delta.updated_features[updated] if updated else torch.zeros(0, 0),
@@ -199,6 +201,38 @@ class _Edges:
     weights: list[float]
     removed: Edges
     counts: dict[str, int]
+    relations: Sequence[str] = ()
+
+
+def _related_edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
+    """Return edges whose relation is not known of their nodes, each once with the last weight."""
+    weights = delta.weights or [None] * len(delta.edges)
+    pairs = zip(delta.edges, delta.relations, strict=True)
+    given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
+    live = None if knowledge is None else knowledge.relations
+    ends = torch.stack([ids.where([edge[side] for edge in given]) for side in (0, 1)])
+    there = torch.zeros(len(given))
+    if live is not None:
+        there = live.weights_of(ends, [name for *_, name in given])
+    known = dict(zip(given, there.tolist(), strict=True))
+    news = {edge: weight for edge, weight in given.items() if _is_news(weight, known[edge])}
+    plain = replace(delta, edges=(), weights=(), relations=())
+    removed = _edges(plain, ids, knowledge)
+    new = sum(known[edge] == 0 for edge in news)
+    gone = sum(weight == 0 for weight in news.values())
+    return _Edges(
+        pairs=[(source, target) for source, target, _ in news],
+        weights=[weight for weight in news.values() if weight is not None],
+        removed=removed.removed,
+        counts=removed.counts
+        | {
+            "new_edges": new,
+            "known_edges": len(delta.edges) - len(news),
+            "changed_weights": len(news) - new - gone,
+            "removed_edges": gone + removed.counts["removed_edges"],
+        },
+        relations=[name for *_, name in news],
+    )
 
 
 def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:

@@ -6,8 +6,9 @@
 h bytes   header: JSON of ids, labels and edges, and the shape of the features
 the rest  features, float32, little-endian, row by row
 
-Layout 2 is that of deltas with weights, removed edges or other features of known nodes: the header
-names these too, and behind the features follow the other features, then the weights, float32 alike.
+Layout 2 is that of deltas with weights, relations, types, removed edges or other features of known
+nodes: the header names these too, and behind the features follow the other features, then the
+weights, float32 alike.
 Deltas without any are written in layout 1, as they always were.
 """
 
@@ -30,7 +31,7 @@ from evergraph.online.delta import Delta
 PLAIN, VERSION = 1, 2
 DIGEST = slice(1, 33)
 _LISTS = ("nodes", "labels", "edges", "late", "forgotten")
-_MORE_LISTS = ("removed_edges", "updated")
+_MORE_LISTS = ("removed_edges", "updated", "relations", "types")
 _LENGTH = struct.Struct("<I")
 
 
@@ -46,7 +47,7 @@ def delta_to_bytes(delta: Delta) -> bytes:
         raise DataError(f"a delta's key must be text, not {delta.key!r}")
     facts: dict[str, Any] = {name: list(getattr(delta, name)) for name in _LISTS}
     facts |= {"key": delta.key, "shape": list(delta.features.shape)}
-    plain = not any(map(len, (delta.weights, delta.removed_edges, delta.updated)))
+    plain = not any(len(getattr(delta, name)) for name in ("weights", *_MORE_LISTS))
     if not plain:
         check_weights(delta.weights, len(delta.edges))
         parts += [_checked(delta.updated_features), torch.tensor(delta.weights).float()]
@@ -98,6 +99,8 @@ def _delta(facts: dict[str, Any], values: bytes) -> Delta:
         weights=tuple(weights.tolist()),
         removed_edges=tuple((a, b) for a, b in facts.get("removed_edges", ())),
         updated=tuple(facts.get("updated", ())),
+        relations=tuple(facts.get("relations", ())),
+        types=tuple(facts.get("types", ())),
         updated_features=updated,
     )
 

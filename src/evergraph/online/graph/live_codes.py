@@ -16,9 +16,11 @@ from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate, contributions
+from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.class_codes import class_codes, others_alone
+from evergraph.topology.rowwise import unit_rows
 
 NEAR, FAR = 1, 2  # hops of N
 
@@ -31,11 +33,15 @@ class LiveCodes:
     the hop before, never corrected by differences (see ``HopStates``). The code of a class depends
     on the seed and its name alone, not on when it came.
 
-    dims = 2 x width.
+    Where there are relations, a third part tells the classes of neighbours by relation, B₁C: see
+    ``RelationCodes``.
+
+    dims = 2 x width, or 3 x width with relations.
 
     Args:
         width: of a code.
         seed: of the codes.
+        relations: of the graph, followed by whoever owns them before this is.
 
     >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
     >>> codes.name(["x"])
@@ -47,14 +53,18 @@ class LiveCodes:
     False
     """
 
-    def __init__(self, *, width: int, seed: int = 0) -> None:
+    def __init__(
+        self, *, width: int, seed: int = 0, relations: LiveRelations | None = None
+    ) -> None:
         self.width = width
         self.seed = seed
-        self.dims = FAR * width
+        self.relations = relations
+        self.dims = (FAR + (relations is not None)) * width
+        self._along = GrowingArray(width)  # B₁C, of unit length; none without relations
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
-        self._codes = GrowingArray(self.dims)
+        self._codes = GrowingArray(FAR * width)
         topology = MixHop(hops=FAR, self_loops=False, keep=(NEAR, FAR), unit=True)
         self._topology = topology
         self._hops = HopStates(topology, self.smoother, width, inputs=self._shown)
@@ -62,7 +72,8 @@ class LiveCodes:
     @property
     def nbytes(self) -> int:
         """How many bytes codes and the hop between take."""
-        return self._shown.nbytes + self._codes.nbytes + self._hops.nbytes
+        arrays = (self._shown, self._codes, self._along, self._hops)
+        return sum(array.nbytes for array in arrays)
 
     def name(self, labels: Sequence[Label]) -> None:
         """Draw the codes of classes that have the next numbers."""
@@ -86,10 +97,25 @@ class LiveCodes:
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         nodes = nodes[graph.alive[nodes]]
         felt, hops = self._hops.update(graph, change, nodes)
-        after = self._topology.scaled(self._without_own(graph, felt, hops))
-        before = self.of(felt)
-        self._codes.array[felt.numpy()] = after.numpy()
-        return EmbeddingUpdate(felt, before, after)
+        along = self._along_felt(change, nodes)
+        moved = felt if along is None else torch.cat([felt, along]).unique()
+        before = self.of(moved)
+        scaled = self._topology.scaled(self._without_own(graph, felt, hops))
+        self._codes.array[felt.numpy()] = scaled.numpy()
+        if along is not None and self.relations is not None:
+            sums = self.relations.product(along, self._shown.tensor, hop=1)
+            self._along.tensor[along] = unit_rows(sums)
+        return EmbeddingUpdate(moved, before, self.of(moved))
+
+    def _along_felt(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
+        """Return whose neighbours along relations, or their labels, are others now."""
+        if self.relations is None:
+            return None
+        self._along.extend(len(self._shown) - len(self._along))
+        self._along.array[change.removed.numpy()] = 0
+        near = self.relations.gatherers(relabelled)
+        felt: Tensor = torch.cat([change.new, self.relations.touched, near]).unique()
+        return felt
 
     def show(self, nodes: Tensor, classes: Tensor) -> None:
         """Set rows of C."""
@@ -131,7 +157,9 @@ class LiveCodes:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._codes.tensor[nodes]
+        if self.relations is None:
+            return self._codes.tensor[nodes]
+        return torch.cat([self._codes.tensor[nodes], self._along.tensor[nodes]], dim=1)
 
     def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]]:
         """Return positions and weights whose codes make each hop of a node's, before scaling.
@@ -144,11 +172,14 @@ class LiveCodes:
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of what labels and names of classes do not tell, by name."""
-        return {"codes": self._codes.state()} | self.smoother.state() | self._hops.state()
+        kept = {"codes": self._codes.state()} | self.smoother.state() | self._hops.state()
+        return kept if self.relations is None else kept | {"along": self._along.state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned; ``name`` and ``show`` bring the rest."""
         self._codes.restore(state["codes"])
+        if self.relations is not None:
+            self._along.restore(state["along"])
         self.smoother.restore(state)
         self._hops.restore(state)
         self._shown.extend(len(self._codes) - len(self._shown))

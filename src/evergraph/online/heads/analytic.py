@@ -59,7 +59,13 @@ class AnalyticHead(OnlineHead):
         self._settled = True
 
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        scaling: str,
+        generator: torch.Generator,
+        related: bool = False,
     ) -> None:
         """Draw φ."""
         self._features.begin(dims, generator=generator)

@@ -63,13 +63,25 @@ class OnlineHead(ABC):
         """
         return 0
 
+    @property
+    def takes_relations(self) -> bool:
+        """Whether it looks at what comes along relations, beside each embedding."""
+        return False
+
     @abstractmethod
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        scaling: str,
+        generator: torch.Generator,
+        related: bool = False,
     ) -> None:
         """Make what depends on the width of embeddings, before the first delta.
 
-        topology, scaling: how embeddings are made, for heads that look at the graph.
+        topology, scaling: how embeddings are made, for heads that look at the graph; related:
+        whether there are relations, for heads that take them.
         """
 
     @property

@@ -13,11 +13,15 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.memory import ClassStatistics
 from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.fusing import fused_weights
+from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.view_parts import CODE_HOPS, ViewParts, default_views, hops_in
 from evergraph.topology import MixHop, TopologyEncoder
+from evergraph.topology.relation_hops import WIDTH
 from evergraph.topology.views import View, parse_views
 from evergraph.training.learner import part_of
+
+RELATION_DIMS = PARTS * WIDTH
 
 
 @heads.register
@@ -35,7 +39,7 @@ class FusedHead(OnlineHead):
     Args:
         views: what heads see, such as ``2``, ``0|2`` and ``0|2+y``, see ``View``; hops must be
             those of the f_topo. Unless given the furthest hop, all hops side by side, and all with
-            class codes.
+            class codes; with relations in the last two, where there are any.
         width: m, how many random features a view has; memory is 4 m² bytes a view.
         regularisation: λ as a share of A's mean diagonal.
         codes: how wide the code of a class is.
@@ -87,13 +91,24 @@ class FusedHead(OnlineHead):
         """How wide class codes are; 0 where no view has them."""
         return self.codes if any(view.codes for view in self.parsed) else 0
 
+    @property
+    def takes_relations(self) -> bool:
+        """Views may have them."""
+        return True
+
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        scaling: str,
+        generator: torch.Generator,
+        related: bool = False,
     ) -> None:
         """Draw φ."""
-        self._hops, self._dims = hops_in(topology), dims
+        self._hops, self._dims, self._related = hops_in(topology), dims, related
         if self.views is None:
-            self.parsed = default_views(self._hops)
+            self.parsed = default_views(self._hops, related=related)
         self._check_hops()
         self.seed = torch.randint(2**62, (1,), generator=generator)
         self._draw()
@@ -109,9 +124,13 @@ class FusedHead(OnlineHead):
                 )
 
     def _draw(self) -> None:
-        codes = CODE_HOPS * self.code_width
         self._parts = ViewParts.drawn(
-            self._hops, self._dims, codes=codes, width=self.width, seed=int(self.seed)
+            self._hops,
+            self._dims,
+            codes=CODE_HOPS * self.code_width,
+            relations=(RELATION_DIMS, self.code_width) if self._related else (0, 0),
+            width=self.width,
+            seed=int(self.seed),
         )
 
     @property
@@ -167,7 +186,7 @@ class FusedHead(OnlineHead):
 
     def _whole(self, vectors: Tensor) -> Tensor:
         """Return vectors with class codes; where they are left out, no label is nearby."""
-        missing = self._dims + CODE_HOPS * self.code_width - vectors.shape[1]
+        missing = self._parts.dims - vectors.shape[1]
         return torch.nn.functional.pad(vectors, (0, missing)) if missing else vectors
 
     def _tidy(self) -> None:
@@ -222,8 +241,7 @@ class FusedHead(OnlineHead):
 
     def scorer(self) -> FusedScorer:
         """Return φ and a_v V_v; these are never written to, only replaced."""
-        width = self._dims + CODE_HOPS * self.code_width
-        return FusedScorer(self._parts, self.parsed, tuple(self._weights), width)
+        return FusedScorer(self._parts, self.parsed, tuple(self._weights), self._parts.dims)
 
     @property
     def nbytes(self) -> int:

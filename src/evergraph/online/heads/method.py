@@ -62,7 +62,13 @@ class MethodHead(OnlineHead):
         self._table = torch.zeros(0, 0)
 
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        scaling: str,
+        generator: torch.Generator,
+        related: bool = False,
     ) -> None:
         """Draw the seed that every fit begins with."""
         logger.warning(

@@ -69,7 +69,13 @@ class ReplayHead(OnlineHead):
         self._vectors = torch.empty(0, dims)
 
     def begin(
-        self, dims: int, *, topology: TopologyEncoder, scaling: str, generator: torch.Generator
+        self,
+        dims: int,
+        *,
+        topology: TopologyEncoder,
+        scaling: str,
+        generator: torch.Generator,
+        related: bool = False,
     ) -> None:
         """Make a learner of vectors: to it they are nodes without neighbours."""
         self._tem = TEM(

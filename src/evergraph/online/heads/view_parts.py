@@ -13,9 +13,12 @@ from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.rowwise import block_product
 from evergraph.topology.views import View
 
-CODES = -1  # the name of the class codes among the parts of a vector; others are hops
+# The names of class codes, of what comes along relations, and of class codes along these among the
+# parts of a vector; others are hops.
+CODES, RELATIONS, RELATION_CODES = -1, -2, -3
 BLOCK_VALUES = 1 << 21  # see ``evergraph.nn.expansion``
 CODE_HOPS = 2
+UNITS = {CODES: CODE_HOPS, RELATIONS: 3}  # of how many vectors of unit length a part is; others 1
 
 Projected = Mapping[int, Tensor]
 
@@ -29,27 +32,31 @@ def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
     return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
-def default_views(hops: Sequence[int]) -> tuple[View, ...]:
+def default_views(hops: Sequence[int], *, related: bool = False) -> tuple[View, ...]:
     """Return all hops side by side, and these with class codes, and the furthest hop alone.
+
+    related: whether what comes along relations stands beside all hops.
 
     >>> [str(view) for view in default_views((0, 2))]
     ['2', '0|2', '0|2+y']
     """
     every = tuple(hops)
-    views = (View((max(every),)), View(every), View(every, codes=True))
+    sides = View(every, related=related), View(every, codes=True, related=related)
+    views = (View((max(every),)), *sides)
     return tuple(dict.fromkeys(views))
 
 
 @dataclass(frozen=True, eq=False)
 class ViewParts:
-    """φ_v(x) = √(2/(m|v|)) max(0, Σ_{b ∈ v} x_b R_b) of a vector x = [hops | near and far codes].
+    """φ_v(x) = √(2/(m|v|)) max(0, Σ_{b ∈ v} x_b R_b) of x = [hops | relations | class codes].
 
     As ``ViewExpansion`` has it, for vectors whose parts lie side by side. Every part is projected
     once for all views. Unless told otherwise, the bits of a row do not depend on which others are
     there: a node leaves sums with the very features it came with.
 
     Attributes:
-        places: where each part begins and ends in a vector: hops by number, ``CODES``.
+        places: where each part begins and ends in a vector: hops by number, and where there are
+            such, ``RELATIONS``, ``CODES`` and ``RELATION_CODES``.
         matrices: R_b of each part.  [part dims, m]
 
     >>> parts = ViewParts({0: (0, 1), CODES: (1, 2)}, {0: torch.tensor([[1., -1.]]),
@@ -63,18 +70,31 @@ class ViewParts:
 
     @classmethod
     def drawn(
-        cls, hops: Sequence[int], dims: int, *, codes: int, width: int, seed: int
+        cls,
+        hops: Sequence[int],
+        dims: int,
+        *,
+        codes: int,
+        width: int,
+        seed: int,
+        relations: tuple[int, int] = (0, 0),
     ) -> ViewParts:
         """Draw R from a seed.
 
         hops: those in an embedding; dims: of the embedding; codes: of the class codes, both hops
-        together; width: m
+        together; width: m; relations: how wide what comes along them is, and class codes along
+        them
         """
         generator = torch.Generator().manual_seed(seed)
         size = dims // len(hops)
         places = {hop: (place * size, (place + 1) * size) for place, hop in enumerate(hops)}
-        if codes:
-            places[CODES] = dims, dims + codes
+        begin = dims
+        for part, size in zip(
+            (RELATIONS, CODES, RELATION_CODES), (relations[0], codes, relations[1]), strict=True
+        ):
+            if size:
+                places[part] = begin, begin + size
+            begin += size
         matrices = {
             part: torch.randn(stop - start, width, generator=generator)
             for part, (start, stop) in places.items()
@@ -88,7 +108,15 @@ class ViewParts:
 
     def needed(self, view: View) -> tuple[int, ...]:
         """Return the parts that a view is made of."""
-        return (*view.hops, CODES) if view.codes else view.hops
+        wanted: list[int] = list(view.hops)
+        wanted += [RELATIONS] if view.related else []
+        wanted += [CODES, RELATION_CODES] if view.codes else []
+        return tuple(part for part in wanted if part in self.places)
+
+    @property
+    def dims(self) -> int:
+        """How long a vector with all its parts is."""
+        return max(stop for _, stop in self.places.values())
 
     def part(self, vectors: Tensor, part: int) -> Tensor:
         """Return one part of vectors.  [n, dims] -> [n, part dims]"""
@@ -111,8 +139,8 @@ class ViewParts:
         return found
 
     def scale(self, view: View) -> float:
-        """Return √(2/(m|v|)); class codes are two parts."""
-        count = len(view.hops) + (CODE_HOPS if view.codes else 0)
+        """Return √(2/(m|v|)); |v| counts what is of unit length: class codes are two, and so on."""
+        count = sum(UNITS.get(part, 1) for part in self.needed(view))
         return math.sqrt(2 / (self.width * count))
 
     def features(self, view: View, projected: Projected) -> Tensor:

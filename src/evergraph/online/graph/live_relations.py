@@ -1,0 +1,295 @@
+"""What comes along relations to the nodes of a growing graph, and of what type they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evergraph.core.seeding import seeded
+from evergraph.graphs.propagation import ordered_product
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import no_nodes
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate
+from evergraph.online.graph.neighbour_lists import NeighbourLists
+from evergraph.online.identifiers import IdTable
+from evergraph.topology.class_codes import class_codes
+from evergraph.topology.relation_hops import WIDTH, kind_signs
+from evergraph.topology.rowwise import block_product, unit_rows
+from evergraph.training.learner import part_of
+
+Array = NDArray[Any]
+UNTYPED = -1
+PARTS = 3  # types, one hop, two hops
+PLAIN = "edge"  # the relation of edges that are given none
+
+
+class LiveRelations:
+    """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
+
+    Changes are told as they come (``extend``, ``connect``, ``disconnect``, ``renew``, ``forget``);
+    ``update`` computes anew what they can be felt in. Relations and types are known by their
+    names: new ones may come at any time and change nothing that is there.
+
+    dims = 3 x width.
+
+    Args:
+        num_features: how wide a node's features are.
+        width: of a part.
+
+    >>> live = LiveRelations(num_features=2, width=2)
+    >>> live.extend(torch.eye(2), ["paper", "author"])
+    >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
+    >>> live.update().nodes
+    tensor([0, 1])
+    >>> live.of(torch.tensor([0])).shape
+    torch.Size([1, 6])
+    """
+
+    def __init__(self, *, num_features: int, width: int = WIDTH) -> None:
+        self.num_features = num_features
+        self.width = width
+        self.dims = PARTS * width
+        self.names = IdTable()
+        self.types = IdTable()
+        self._lists: list[tuple[NeighbourLists, NeighbourLists]] = []  # along, against
+        self._signs: dict[tuple[int, str], Tensor] = {}
+        self._typed = GrowingArray(dtype=np.int64)
+        self._sent = GrowingArray(width)  # X
+        self._near = GrowingArray(width)  # B₁X, not scaled
+        self._vectors = GrowingArray(self.dims)
+        self._matrix = self._drawn()
+        self.clear()
+
+    def _drawn(self) -> Tensor | None:
+        if self.num_features == self.width:
+            return None
+        generator = seeded(0, "features along relations", self.num_features, self.width)
+        matrix = torch.randn(self.num_features, self.width, generator=generator)
+        return matrix.mul_(self.width**-0.5)
+
+    def clear(self) -> None:
+        """Forget what has changed: all has been followed."""
+        self.touched = no_nodes()  # whose rows are others
+        self._other = no_nodes()  # who sends something else
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes vectors, hops and lists take."""
+        arrays = (self._typed, self._sent, self._near, self._vectors)
+        lists = sum(part.nbytes for pair in self._lists for part in pair)
+        return lists + sum(array.nbytes for array in arrays)
+
+    def extend(self, features: Tensor, types: Sequence[str | None]) -> None:
+        """Add nodes.  features: [new, d]; types: one a node, None where it is not known, or none"""
+        start, count = len(self._typed), len(features)
+        for array in (self._typed, self._sent, self._near, self._vectors):
+            array.extend(count)
+        for pair in self._lists:
+            for part in pair:
+                part.extend(count)
+        nodes = torch.arange(start, start + count)
+        self._typed.tensor[nodes] = self._numbers(types or [None] * count)
+        self._send(nodes, features)
+
+    def _numbers(self, types: Sequence[str | None]) -> Tensor:
+        new = [name for name in dict.fromkeys(types) if name is not None and name not in self.types]
+        self.types.add(new)
+        numbers = [UNTYPED if name is None else self.types.position(name) for name in types]
+        return torch.tensor(numbers, dtype=torch.int64)
+
+    def _send(self, nodes: Tensor, features: Tensor) -> None:
+        rows = features if self._matrix is None else block_product(features, self._matrix)
+        self._sent.tensor[nodes] = unit_rows(rows.contiguous()) + self._codes(nodes)
+        self._other = torch.cat([self._other, nodes])
+
+    def _codes(self, nodes: Tensor) -> Tensor:
+        """Return T.  -> [nodes, width]"""
+        numbers = self._typed.tensor[nodes]
+        table = class_codes([f"type {name}" for name in self.types], width=self.width)
+        codes = torch.cat([table, torch.zeros(1, self.width)])  # the last is of no type
+        return codes[numbers]
+
+    def renew(self, nodes: Tensor, features: Tensor) -> None:
+        """Give nodes other features."""
+        self._send(nodes, features)
+
+    def connect(
+        self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
+    ) -> None:
+        """Add edges.  ends: int64 [2, edges]; relations: one an edge; weights: float32 [edges]
+
+        Of an edge given twice the last weight counts; one of weight 0 goes.
+        """
+        places = self._places(relations)
+        apart = (ends[0] != ends[1]).numpy()
+        sources, targets = (side.numpy() for side in ends)
+        for number in np.unique(places[apart]).tolist():
+            chosen = apart & (places == number)
+            given = None if weights is None else weights.numpy()[chosen]
+            self._join(number, sources[chosen], targets[chosen], given)
+
+    def _places(self, relations: Sequence[str]) -> Array:
+        for name in dict.fromkeys(relations):
+            if name not in self.names:
+                self.names.add([name])
+                pair = NeighbourLists(), NeighbourLists()
+                for part in pair:
+                    part.extend(len(self._typed))
+                self._lists.append(pair)
+        return self.names.positions(relations).numpy()
+
+    def _join(self, number: int, sources: Array, targets: Array, weights: Array | None) -> None:
+        stays = np.ones(len(sources), dtype=bool)
+        if weights is not None:
+            _, last = np.unique((sources[::-1] << 32) | targets[::-1], return_index=True)
+            kept = len(sources) - 1 - last
+            sources, targets, weights = sources[kept], targets[kept], weights[kept]
+            stays = weights > 0
+        some = None if weights is None else weights[stays]
+        along, against = self._lists[number]
+        changed = [
+            along.insert(targets[stays], sources[stays], some),
+            against.insert(sources[stays], targets[stays], some),
+            along.delete(targets[~stays], sources[~stays]),
+            against.delete(sources[~stays], targets[~stays]),
+        ]
+        self._touch(*changed)
+
+    def disconnect(self, ends: Tensor, *, both_ways: bool) -> None:
+        """Remove all relations from sources to targets; and back, where edges run both ways."""
+        ends = torch.cat([ends, ends.flip(0)], dim=1) if both_ways else ends
+        sources, targets = (side.numpy() for side in ends)
+        for along, against in self._lists:
+            self._touch(along.delete(targets, sources), against.delete(sources, targets))
+
+    def weights_of(self, ends: Tensor, relations: Sequence[str]) -> Tensor:
+        """Return what edges weigh, 0 where there is none; a negative position is no node.
+
+        ends: int64 [2, edges]; relations: one an edge -> float32 [edges]
+
+        >>> live = LiveRelations(num_features=1, width=2)
+        >>> live.extend(torch.ones(2, 1), [])
+        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
+        >>> live.weights_of(torch.tensor([[1, 1, 0], [0, 0, 1]]), ["writes", "cites", "writes"])
+        tensor([1., 0., 0.])
+        """
+        found = torch.zeros(ends.shape[1])
+        known = [name in self.names for name in relations]
+        there = torch.tensor(known, dtype=torch.bool) & (ends >= 0).all(0)
+        for place in there.nonzero().flatten().tolist():
+            along = self._lists[self.names.position(relations[place])][0]
+            source, target = ends[:, place].numpy()
+            found[place] = float(along.weigh(np.array([target]), np.array([source]))[0])
+        return found
+
+    def forget(self, nodes: Tensor) -> None:
+        """Remove nodes with all their edges, and wipe what is known of them."""
+        gone = nodes.unique().numpy()
+        for pair in self._lists:
+            for one, other in (pair, pair[::-1]):
+                indptr, near = one.rows(gone)
+                self._touch(other.delete(near, np.repeat(gone, np.diff(indptr))))
+            for part in pair:
+                part.clear(gone)
+        for array in (self._sent, self._near, self._vectors):
+            array.array[gone] = 0
+        self._typed.array[gone] = UNTYPED
+        self.touched = self.touched[~torch.isin(self.touched, nodes)]
+        self._other = self._other[~torch.isin(self._other, nodes)]
+
+    def _touch(self, *rows: Array) -> None:
+        found = [torch.from_numpy(part.astype(np.int64)) for part in rows]
+        self.touched = torch.cat([self.touched, *found]).unique()
+
+    def gatherers(self, nodes: Tensor) -> Tensor:
+        """Return all that are joined to some nodes, ascending, each once; these left out."""
+        near = [part.rows(nodes.numpy())[1] for pair in self._lists for part in pair]
+        met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
+        return torch.from_numpy(np.unique(met))
+
+    def update(self) -> EmbeddingUpdate:
+        """Compute anew what the changes since the last can be felt in; ``clear`` comes after."""
+        first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
+        self._near.tensor[first] = self.product(first, self._sent.tensor, hop=1)
+        second = torch.cat([self.touched, self.gatherers(first)]).unique()
+        nodes = torch.cat([self._other, first, second]).unique()
+        parts = (
+            self._codes(nodes),
+            unit_rows(self._near.tensor[nodes]),
+            unit_rows(self.product(nodes, self._near.tensor, hop=2)),
+        )
+        after, before = torch.cat(parts, dim=1), self.of(nodes)
+        self._vectors.tensor[nodes] = after
+        return EmbeddingUpdate(nodes, before, after)
+
+    def product(self, nodes: Tensor, values: Tensor, *, hop: int) -> Tensor:
+        """Return some rows of B V.  values: float32 [positions, any] -> [nodes, any]
+
+        Kinds are added in the order of their names, entries in that of their positions: bits do
+        not depend on which other rows are there, nor on when a relation came.
+        """
+        out = torch.zeros(len(nodes), values.shape[1])
+        for kind, lists in self._kinds():
+            listed = np.flatnonzero(lists.lengths(nodes.numpy()))
+            if len(listed):
+                rows = nodes.numpy()[listed]
+                signs = self._sign(kind, hop, values.shape[1])
+                out[torch.from_numpy(listed)] += signs * _means(lists, rows, values)
+        return out
+
+    def _kinds(self) -> Iterator[tuple[str, NeighbourLists]]:
+        for name in sorted(self.names, key=str):
+            along, against = self._lists[self.names.position(name)]
+            yield f"{name}>", along
+            yield f"{name}<", against
+
+    def _sign(self, kind: str, hop: int, width: int) -> Tensor:
+        key = hop, f"{width} {kind}"
+        if key not in self._signs:
+            self._signs[key] = kind_signs([kind], hop=hop, width=width)[0]
+        return self._signs[key]
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
+        return self._vectors.tensor[nodes]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        kept = {f"names.{name}": value for name, value in self.names.state().items()}
+        kept |= {f"types.{name}": value for name, value in self.types.state().items()}
+        for place, pair in enumerate(self._lists):
+            for way, part in zip(("along", "against"), pair, strict=True):
+                kept |= {f"{place}.{way}.{name}": v for name, v in part.state().items()}
+        arrays = {"typed": self._typed, "sent": self._sent}
+        arrays |= {"near": self._near, "vectors": self._vectors}
+        return kept | {name: array.state() for name, array in arrays.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self.names.restore(part_of(state, "names."))
+        self.types.restore(part_of(state, "types."))
+        self._lists = []
+        for place in range(len(self.names)):
+            pair = NeighbourLists(), NeighbourLists()
+            for way, part in zip(("along", "against"), pair, strict=True):
+                part.restore(part_of(state, f"{place}.{way}."))
+            self._lists.append(pair)
+        self._typed.restore(state["typed"])
+        for name, array in (("sent", self._sent), ("near", self._near)):
+            array.restore(state[name])
+        self._vectors.restore(state["vectors"])
+
+
+def _means(lists: NeighbourLists, rows: Array, values: Tensor) -> Tensor:
+    """Return the mean of values over the columns of some rows, none empty.  -> [rows, any]"""
+    indptr, columns = lists.rows(rows)
+    weights = lists.weights(rows).astype(np.float64)
+    owners = np.repeat(np.arange(len(rows)), np.diff(indptr))
+    shares = (weights / np.bincount(owners, weights=weights)[owners]).astype(np.float32)
+    starts = torch.from_numpy(indptr.astype(np.int32))
+    return ordered_product(starts, torch.from_numpy(columns), torch.from_numpy(shares), values)

@@ -1,0 +1,246 @@
+"""A learner beside a graph of relations and types ends where the final graph begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.topology.relation_hops import RelationHops
+
+WIDTH = 5
+NAMES = ("cites", "writes")
+TYPES = ("paper", "author", "venue")
+
+
+def learner_of(*, undirected: bool = True) -> OnlineLearner:
+    return OnlineLearner(head=FusedHead(width=32, codes=8), undirected=undirected)
+
+
+def rows(nodes: list[int], turn: int = 0) -> torch.Tensor:
+    drawn = [torch.randn(WIDTH, generator=seeded(turn, "row", node)) for node in nodes]
+    return torch.stack(drawn) if drawn else torch.zeros(0, 0)
+
+
+class History:
+    """A graph told twice: delta by delta to one learner, and as it is to another."""
+
+    def __init__(self, *, undirected: bool) -> None:
+        self.undirected = undirected
+        self.live = learner_of(undirected=undirected)
+        self.nodes: dict[int, int] = {}  # and in which turn their features were last given
+        self.edges: dict[tuple[int, int, str], float] = {}
+        self.labels: dict[int, str] = {}
+        self.turn = 0
+
+    def step(self, kind: str, draw: Any) -> None:
+        self.turn += 1
+        delta = getattr(self, kind)(draw)
+        if delta is not None:
+            self.live.apply(delta_from_bytes(delta_to_bytes(delta)))
+
+    def add(self, draw: Any) -> Delta:
+        new = [len(self.nodes) + 100 * self.turn + place for place in range(2)]
+        self.nodes |= dict.fromkeys(new, 0)
+        labels = [draw(st.sampled_from(["x", "y", None])) for _ in new]
+        self.labels |= {n: la for n, la in zip(new, labels, strict=True) if la is not None}
+        return Delta(
+            nodes=new,
+            features=rows(new),
+            labels=labels,
+            types=[type_of(node) for node in new],
+            **self.joined(draw, some=2),
+        )
+
+    def join(self, draw: Any) -> Delta:
+        return Delta(**self.joined(draw, some=3))
+
+    def joined(self, draw: Any, *, some: int) -> dict[str, Any]:
+        known = sorted(self.nodes)
+        edges, relations, weights = [], [], []
+        for _ in range(some):
+            pair = draw(st.sampled_from(known)), draw(st.sampled_from(known))
+            name, weight = draw(st.sampled_from(NAMES)), draw(st.sampled_from([1.0, 2.5]))
+            edges.append(pair)
+            relations.append(name)
+            weights.append(weight)
+            if pair[0] != pair[1]:
+                self.edges[(*pair, name)] = weight
+        return {"edges": edges, "relations": relations, "weights": weights}
+
+    def part(self, draw: Any) -> Delta | None:
+        if not self.edges:
+            return None
+        source, target, _ = draw(st.sampled_from(sorted(self.edges)))
+        ways = {(source, target)} | ({(target, source)} if self.undirected else set())
+        self.edges = {e: w for e, w in self.edges.items() if e[:2] not in ways}
+        return Delta(removed_edges=[(source, target)])
+
+    def update(self, draw: Any) -> Delta:
+        node = draw(st.sampled_from(sorted(self.nodes)))
+        self.nodes[node] = self.turn
+        return Delta(updated=[node], updated_features=rows([node], self.turn))
+
+    def tell(self, draw: Any) -> Delta:
+        node = draw(st.sampled_from(sorted(self.nodes)))
+        self.labels[node] = draw(st.sampled_from(["x", "y"]))
+        return Delta(late=[(node, self.labels[node])])
+
+    def forget(self, draw: Any) -> Delta | None:
+        if len(self.nodes) < 3:
+            return None
+        node = draw(st.sampled_from(sorted(self.nodes)))
+        del self.nodes[node]
+        self.labels.pop(node, None)
+        self.edges = {e: w for e, w in self.edges.items() if node not in e[:2]}
+        return Delta(forgotten=[node])
+
+    def fresh(self) -> OnlineLearner:
+        learner, nodes = learner_of(undirected=self.undirected), sorted(self.nodes)
+        weighed = self.weights()
+        learner.apply(
+            Delta(
+                nodes=nodes,
+                features=torch.cat([rows([n], self.nodes[n]) for n in nodes]),
+                labels=[self.labels.get(node) for node in nodes],
+                types=[type_of(node) for node in nodes],
+                edges=[edge[:2] for edge in weighed],
+                relations=[edge[2] for edge in weighed],
+                weights=list(weighed.values()),
+            )
+        )
+        return learner
+
+    def weights(self) -> dict[tuple[int, int, str], float]:
+        return dict(self.edges)
+
+
+def type_of(node: int) -> str:
+    return TYPES[node % 3]
+
+
+STEPS = ("add", "join", "part", "update", "tell", "forget")
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_any_history_ends_where_the_final_graph_begins(undirected: bool, data: Any) -> None:
+    history = History(undirected=undirected)
+    history.step("add", data.draw)
+    for kind in data.draw(st.lists(st.sampled_from(STEPS), max_size=7)):
+        history.step(kind, data.draw)
+    nodes, fresh = sorted(history.nodes), history.fresh()
+    found, wanted = (relation_vectors(one, nodes) for one in (history.live, fresh))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    batch = RelationHops().scaled(RelationHops().encode(batch_graph(history, nodes)))
+    torch.testing.assert_close(found[:, : batch.shape[1]], batch, atol=1e-5, rtol=1e-5)
+
+
+def relation_vectors(learner: OnlineLearner, nodes: list[int]) -> torch.Tensor:
+    """Return what comes along relations, and class codes along them."""
+    knowledge = learner._knowledge
+    assert knowledge is not None
+    assert knowledge.relations is not None
+    assert knowledge.codes is not None
+    places = learner._ids.positions(nodes)
+    codes = knowledge.codes.of(places)[:, 2 * knowledge.codes.width :]
+    return torch.cat([knowledge.relations.of(places), codes], dim=1)
+
+
+def batch_graph(history: History, nodes: list[int]) -> Graph:
+    place = {node: number for number, node in enumerate(nodes)}
+    edges = history.weights()
+    ends = torch.tensor([[place[e[side]] for e in edges] for side in (0, 1)], dtype=torch.int64)
+    graph = Graph.from_edges(
+        ends.reshape(2, -1),
+        features=torch.cat([rows([n], history.nodes[n]) for n in nodes]),
+        labels=torch.zeros(len(nodes), dtype=torch.int64),
+    )
+    relations = Relations.of(
+        ends.reshape(2, -1),
+        torch.tensor([NAMES.index(e[2]) for e in edges], dtype=torch.int64),
+        NAMES,
+        nodes=len(nodes),
+        weights=torch.tensor(list(edges.values())),
+    )
+    numbers = torch.tensor([TYPES.index(type_of(node)) for node in nodes]).short()
+    return graph.with_relations(relations).with_types(NodeTypes(TYPES, numbers))
+
+
+FIRST = Delta(
+    nodes=("a", "b", "c"),
+    features=torch.eye(3),
+    labels=("x", "y", None),
+    types=("paper", None, "author"),
+    edges=(("c", "a"), ("c", "b")),
+    relations=("writes", "reviews"),
+)
+
+
+def test_a_folder_brings_relations_back(tmp_path: Path) -> None:
+    def opened() -> LearnerFolder:
+        return LearnerFolder.open(tmp_path / "live", make=learner_of)
+
+    def likely(folder: LearnerFolder) -> torch.Tensor:
+        return folder.learner.predict_proba(["c"])[1]
+
+    with opened() as folder:
+        folder.submit(FIRST)
+        before = likely(folder)
+        folder.compact()
+        folder.submit(Delta(edges=(("a", "b"),), relations=("cites",)))
+        after = likely(folder)
+    with opened() as folder:
+        assert likely(folder).equal(after)
+        news = folder.upsert(Delta(edges=(("a", "b"), ("b", "a")), relations=("cites", "cites")))
+        assert (news.news.new_edges, news.news.known_edges) == (1, 1)
+    assert not before.equal(after)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (FIRST, Delta(edges=(("a", "b"),), relations=("",)), "relations must be names of 1 to 200"),
+        (FIRST, Delta(edges=(("a", "b"),), relations=("x", "y")), "not 2 for 1 edges"),
+        (
+            Delta(nodes=("a", "b"), features=torch.eye(2)),
+            Delta(edges=(("a", "b"),), relations=("cites",)),
+            "the learner began without any",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) -> None:
+    learner = learner_of()
+    learner.apply(first)
+    with pytest.raises(DataError, match=said):
+        learner.apply(then)
+
+
+def test_a_head_that_does_not_look_refuses_them() -> None:
+    learner = OnlineLearner(head=AnalyticHead(width=16))
+    with pytest.raises(DataError, match="head 'analytic' does not look at them"):
+        learner.apply(FIRST)
+
+
+def test_an_explanation_adds_up() -> None:
+    learner = learner_of()
+    learner.apply(FIRST)
+    why = learner.explain("c")
+    assert why.voices is not None
+    total = [sum(part) for part in zip(*(v.says for v in why.voices), strict=True)]
+    sums = [a + b + c for a, b, c in zip(total, why.others or (0.0,) * 2, why.rest, strict=True)]
+    assert sums == pytest.approx(list(why.scores), abs=1e-4)
