@@ -206,7 +206,7 @@ class _Edges:
 
 def _related_edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
     """Return edges whose relation is not known of their nodes, each once with the last weight."""
-    weights = delta.weights or [None] * len(delta.edges)
+    weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
     given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
     live = None if knowledge is None else knowledge.relations
