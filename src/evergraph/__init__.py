@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ResultsError,
         StoppedError,
         TaskClosedError,
+        UnknownEdgeError,
         UnknownNameError,
         UnknownNodeError,
     )
@@ -159,6 +160,7 @@ _HOMES = {
         "ResultsError",
         "StoppedError",
         "TaskClosedError",
+        "UnknownEdgeError",
         "UnknownNameError",
         "UnknownNodeError",
     ),
@@ -409,6 +411,7 @@ __all__ = [
     "TopologyEncoder",
     "Trainer",
     "UniformSampler",
+    "UnknownEdgeError",
     "UnknownNameError",
     "UnknownNodeError",
     "ViewFeatures",
