@@ -327,7 +327,8 @@ def weighted_rows(widths: dict[str, int], *, rounds: int) -> Iterator[list[str]]
         graph = load(name)
         for kernel in kernels if graph is not None else ():
             assert graph is not None
-            features, found = random_features(graph, width), {}
+            features = random_features(graph, width)
+            found: dict[str, Callable[[], object]] = {}
             for kind, some in ((PLAIN, graph), (WEIGHTED, with_weights(graph))):
                 operator = smoother(some, kernel=kernel)
                 operator.product(features)  # what it compiles or writes out is done then
