@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
+    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, NodeId
 
@@ -49,6 +50,9 @@ class Client:
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas as they are: the service is sent all edges and finds those that are new."""
         return deltas, 0
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Do nothing: what is sent to a service are numbers."""
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send what may be known in part, and return what of it was new; sent twice counts once."""

@@ -101,8 +101,7 @@ def fit_scheme(
     for name in names:
         values = column(first, name)
         encoder = _fitted(values, name, chosen, typed, where)
-        gaps = encoder.encode(values, name).gaps
-        columns.append(Column(name, encoder, int(gaps.sum())))
+        columns.append(Column(name, encoder, int(encoder.encode(values, name).gaps.sum())))
         if encoder.width and labels is not None:
             say_leak(where, name, values, labels[:SAMPLE])
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,11 +38,11 @@ _NAMED = 5  # categories in one sentence
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, what reads it, and how many gaps the first rows had."""
+    """One column: its name, what reads it, and how many gaps were met in it."""
 
     name: str
     encoder: ColumnEncoder
-    gaps: int = 0
+    gaps: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,6 @@ class Read:
 
     Attributes:
         features: float32 [rows, width]
-        gaps: how many rows have no value, by column.
         blocks: the same column by column, with what was new.
     """
 
@@ -112,6 +111,21 @@ class Scheme:
         return sum(each.encoder.width for each in self.columns)
 
     @property
+    def gaps(self) -> str:
+        """What becomes of gaps, as in ``Columns``."""
+        return "refuse" if self.refuse_gaps else "flag"
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each column is read as, by name: its kind, or the encoder of one's own."""
+        return {
+            each.name: str(each.encoder.encoder)
+            if isinstance(each.encoder, OwnEncoder)
+            else each.encoder.kind
+            for each in self.columns
+        }
+
+    @property
     def names(self) -> list[str]:
         """What each feature is called, after its column."""
         return [
@@ -154,6 +168,11 @@ class Scheme:
             )
         return block
 
+    def with_gaps(self, gaps: Mapping[str, int]) -> Scheme:
+        """Return the same scheme, told how many gaps each column of a table had."""
+        columns = (replace(each, gaps=gaps[each.name]) for each in self.columns)
+        return replace(self, columns=tuple(columns))
+
     def say_unknown(self, where: object, names: Iterable[str]) -> None:
         """Say which columns of a table the first table had not."""
         known = {each.name for each in self.columns}
@@ -161,7 +180,7 @@ class Scheme:
         say_ignored(where, "column", others, "the first table had no such column")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
-        """Return one row a column, under ``HEADER``: how it was read in the first table."""
+        """Return one row a column, under ``HEADER``: how it is read."""
         return [
             (
                 each.name,
@@ -172,6 +191,10 @@ class Scheme:
             )
             for each in self.columns
         ]
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return ``table`` by the names of ``HEADER``, for JSON and pandas."""
+        return [dict(zip(HEADER, row, strict=True)) for row in self.table()]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -113,7 +113,7 @@ def node_features(
     read = scheme.read(table)
     read.say_new(path)
     scheme.say_unknown(path, names)
-    return NodeFeatures(read.features, scheme)
+    return NodeFeatures(read.features, scheme.with_gaps(read.gaps))
 
 
 def _nulled(labels: Tensor) -> pyarrow.Array:
@@ -149,9 +149,7 @@ def find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def read_table(
-    path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()
-) -> pyarrow.Table:
+def read_table(path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()) -> pyarrow.Table:
     """Read a table that has at least the given columns.
 
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times

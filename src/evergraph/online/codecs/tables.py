@@ -19,16 +19,25 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
+from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_columns import column, features, ids
+from evergraph.datasets.files.table_columns import column, ids
 from evergraph.datasets.files.table_folder import (
     ENDS,
     check_distinct,
     feature_names,
+    node_features,
     read_table,
     say_ends_only,
+    texts_of,
 )
-from evergraph.datasets.files.table_labels import label_values, say_missing, spelled_missing
+from evergraph.datasets.files.table_labels import (
+    label_values,
+    numbered,
+    say_missing,
+    spelled_missing,
+)
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -55,6 +64,7 @@ class TableDeltas:
         batch: how many nodes a delta has.
         ignored: columns of the tables that are not used.
         places: of the tables, for messages: the path, and which of its rows were kept.
+        scheme: how the columns of nodes were read; None where they are plain numbers.
     """
 
     nodes: pyarrow.Array
@@ -65,6 +75,7 @@ class TableDeltas:
     batch: int = 100
     ignored: tuple[str, ...] = ()
     places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
+    scheme: Scheme | None = None
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -169,6 +180,7 @@ def read_deltas(
     batch: int = 100,
     integers: bool = False,
     forget: str | Sequence[NodeId] = (),
+    columns: Columns | Scheme | None = None,
 ) -> TableDeltas:
     """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
 
@@ -177,10 +189,11 @@ def read_deltas(
 
     integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
     forget, or the name of a column of the node table that marks them. Such nodes and their edges
-    are not taken in.
+    are not taken in. columns: by which scheme columns are read, choices for one that is fitted on
+    this table, or None for plain numbers.
     """
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
-    found = None if nodes is None else _read_nodes(nodes, integers, forget)
+    found = None if nodes is None else _read_nodes(nodes, integers, forget, columns)
     if found is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
     ends = None if edges is None else _read_edges(edges, integers, nodes, found)
@@ -190,20 +203,26 @@ def read_deltas(
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """What a table of nodes holds; marked: the ids of nodes to forget."""
+    """What a table of nodes holds; marked: the ids of nodes to forget; scheme: as in deltas."""
 
     ids: pyarrow.Array
     labels: pyarrow.Array
     features: Tensor | None
     ignored: tuple[str, ...]
     marked: tuple[NodeId, ...]
+    scheme: Scheme | None = None
 
 
-def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _Nodes:
+def _read_nodes(
+    path: Path,
+    integers: bool,
+    forget: str | Sequence[NodeId],
+    columns: Columns | Scheme | None,
+) -> _Nodes:
     import pyarrow as pa
 
     with naming(path):
-        table = read_table(path, ("id",))
+        table = read_table(path, ("id",), text=texts_of(columns))
         known = _ids(table, "id", integers)
         check_distinct(known)
         names = feature_names(table.column_names)
@@ -211,12 +230,17 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
             names = [name for name in names if name != forget]
-        matrix = features(table, names, most=LARGEST_FEATURE) if names else None
         labels, spelled = pa.nulls(len(known), pa.string()), {}
         if "label" in table.column_names:
             given = column(table, "label")
             labels = label_values(given, guess=path.suffix != ".parquet")
             spelled = spelled_missing(given)
+        matrix, scheme = None, None
+        if names:
+            read = node_features(
+                path, table, names, columns, labels=numbered(labels), most=LARGEST_FEATURE
+            )
+            matrix, scheme = read.features, read.scheme
         timed = "time" in table.column_names
         if timed:
             times(table)  # what cannot be loaded cannot be taken in either
@@ -224,8 +248,9 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
     ignored = ("time",) if timed else ()
     say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
     if matrix is not None:
-        say_loud_column(path, column_peaks(matrix), names)
-    return _Nodes(known, labels, matrix, ignored, marked)
+        called = names if scheme is None else scheme.names
+        say_loud_column(path, column_peaks(matrix), called)
+    return _Nodes(known, labels, matrix, ignored, marked, scheme)
 
 
 def _read_edges(
@@ -271,6 +296,7 @@ def _deltas(
         batch=batch,
         ignored=(*nodes.ignored, *ignored),
         places=dict(zip(("nodes", "edges"), places, strict=True)),
+        scheme=nodes.scheme,
     )
 
 
