@@ -76,7 +76,8 @@ def ingest_command(
         print_json(done)
     else:
         if done["columns"]:
-            print_table(tuple(done["columns"][0]), map(dict.values, done["columns"]), f"{nodes}")
+            rows = [tuple(row.values()) for row in done["columns"]]
+            print_table(tuple(done["columns"][0]), rows, f"{nodes}")
         typer.echo(_summary(done))
 
 

@@ -199,9 +199,14 @@ class Scheme:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         listed = [
-            {"name": each.name, "kind": each.encoder.kind, "gaps": each.gaps}
-            | {"encoder": each.encoder.to_json()}
-            for each in self.columns
+            {
+                "name": each.name,
+                "kind": each.encoder.kind,
+                "gaps": each.gaps,
+                "encoder": each.encoder.to_json(),
+                "told": told,  # for whoever reads the file
+            }
+            for each, told in zip(self.columns, self.rows(), strict=True)
         ]
         flags = {"strict": self.strict, "refuse_gaps": self.refuse_gaps}
         return {"format": FORMAT, "columns": listed} | flags
