@@ -76,6 +76,8 @@ def fit_scheme(
 ) -> Scheme:
     """Return how columns are read, fitted on the first ``SAMPLE`` rows of a table.
 
+    Where new categories are to be refused, it is fitted on all rows.
+
     Args:
         table: the first one.
         names: of the columns that are features.
@@ -96,14 +98,14 @@ def fit_scheme(
             raise ConfigurationError(
                 f"columns names {name!r}, which is no feature column: there are {', '.join(names)}"
             )
-    first = table.slice(0, SAMPLE)
+    first = table if chosen.strict else table.slice(0, SAMPLE)
     columns = []
     for name in names:
         values = column(first, name)
         encoder = _fitted(values, name, chosen, typed, where)
         columns.append(Column(name, encoder, int(encoder.encode(values, name).gaps.sum())))
         if encoder.width and labels is not None:
-            say_leak(where, name, values, labels[:SAMPLE])
+            say_leak(where, name, values, labels[: first.num_rows])
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
 
 

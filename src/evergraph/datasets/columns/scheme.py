@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
-from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut
+from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut, Mask
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.datasets.columns.own import Encoder, OwnEncoder
@@ -58,23 +59,33 @@ class Read:
     blocks: Mapping[str, Block] = field(repr=False)
 
     @property
+    def masks(self) -> dict[str, Mask]:
+        """Which rows have no value, by column."""
+        return {name: block.gaps for name, block in self.blocks.items()}
+
+    @property
     def gaps(self) -> dict[str, int]:
         """How many rows have no value, by column."""
         return {name: int(block.gaps.sum()) for name, block in self.blocks.items()}
 
     def say_new(self, where: object) -> None:
-        """Say how many categories the first table had not."""
+        """Say how many categories were not met before."""
         for name, block in self.blocks.items():
-            if block.new:
-                names = ", ".join(map(repr, list(block.new)[:_NAMED]))
-                more = ", ..." if len(block.new) > _NAMED else ""
-                many = "category" if len(block.new) == 1 else "categories"
-                rows = f"{block.new_rows:,} row{'' if block.new_rows == 1 else 's'}"
-                say(
-                    where,
-                    f"column {name!r} has {len(block.new):,} new {many} in {rows} "
-                    f"({names}{more}): each is known by its hash",
-                )
+            say_new(where, name, block.new, block.new_rows)
+
+
+def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
+    """Say how many categories of a column the first table had not, if there are any."""
+    if not new:
+        return
+    named = ", ".join(map(repr, islice(new, _NAMED)))
+    more = ", ..." if len(new) > _NAMED else ""
+    many = "category" if len(new) == 1 else "categories"
+    say(
+        where,
+        f"column {name!r} has {len(new):,} new {many} in {rows:,} row{'' if rows == 1 else 's'} "
+        f"({named}{more}): each is known by its hash",
+    )
 
 
 @dataclass(frozen=True)

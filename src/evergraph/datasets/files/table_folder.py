@@ -10,8 +10,8 @@ columns are ignored, which is said. Messages count rows from 1, the header not i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,10 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
+from evergraph.datasets.columns.block import Mask
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import fit_scheme, is_plain, say_suspicious
+from evergraph.datasets.columns.neighbours import filled_from_neighbours
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
@@ -68,6 +70,8 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
             time=times(nodes)[0] if "time" in nodes.column_names else None,
             names=names if read.scheme is None else read.scheme.names,
         )
+    if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
+        graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_ends_only(edges_path, edges.column_names)
     return graph
 
@@ -76,11 +80,12 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
 class NodeFeatures:
     """What the feature columns of a table became: float32 [rows, dims], and by which scheme.
 
-    scheme: None where they are numbers as they are.
+    scheme: None where they are numbers as they are; gaps: rows without a value, by column.
     """
 
     features: Tensor
     scheme: Scheme | None
+    gaps: Mapping[str, Mask] = field(default_factory=dict)
 
 
 def node_features(
@@ -113,7 +118,7 @@ def node_features(
     read = scheme.read(table)
     read.say_new(path)
     scheme.say_unknown(path, names)
-    return NodeFeatures(read.features, scheme.with_gaps(read.gaps))
+    return NodeFeatures(read.features, scheme.with_gaps(read.gaps), read.masks)
 
 
 def _nulled(labels: Tensor) -> pyarrow.Array:

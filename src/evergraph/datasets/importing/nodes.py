@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme, is_plain, say_suspicious
-from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.columns.hashed import MOST_KEPT
+from evergraph.datasets.columns.scheme import Scheme, say_new
+from evergraph.datasets.columns.values import texts
 from evergraph.datasets.files.table_columns import column, features, ids, is_text
 from evergraph.datasets.files.table_folder import check_columns, feature_names, texts_of
 from evergraph.datasets.files.table_labels import (
@@ -27,7 +30,7 @@ from evergraph.datasets.files.table_labels import (
 )
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.chunks import Chunk, first_rows, read_chunks
+from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.feature_scale import column_peaks, loud_column
@@ -85,6 +88,7 @@ def import_nodes(
             array.finish()
     count = _number_classes(graph / "labels.npy", classes)
     say_missing(path, classes.missing)
+    rows.say_new(path)
     return NodesRead(
         nodes=codes.length,
         features=rows.width,
@@ -96,13 +100,18 @@ def import_nodes(
 
 def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
     """Return how columns are read, by the first rows; None where they are plain numbers."""
-    first = first_rows(path, size=size, rows=SAMPLE)
-    check_columns(first.column_names, ("id", "label"))
-    names, typed = feature_names(first.column_names), path.suffix == ".parquet"
-    plain = is_plain(first, names, columns)
-    if not plain and not typed:
-        first = first_rows(path, size=size, rows=SAMPLE, text=names)
-    known = label_values(column(first, "label"), guess=not typed)
+    begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
+    named = columns_of(path)
+    check_columns(named, ("id", "label"))
+    names = feature_names(named)
+    try:
+        first = begin(rows=SAMPLE)
+        plain = is_plain(first, names, columns)
+    except DataError:  # numbers, and then something else
+        plain = False
+    if not plain:
+        first = begin(rows=SAMPLE, text=names)
+    known = texts(column(first, "label"), "label")
     if plain:
         say_suspicious(path, first, names, known)
         return None
@@ -123,6 +132,8 @@ class _Features:
         self.width = len(self.names)
         self.peaks = torch.zeros(self.width)
         self._gaps = dict.fromkeys(names, 0)
+        self._new: dict[str, set[str]] = {name: set() for name in names}
+        self._new_rows = dict.fromkeys(names, 0)
 
     def of(self, table: pyarrow.Table, before: int) -> Iterator[Tensor]:
         """Yield features, float32 [some rows, width]; features of texts are larger than texts."""
@@ -136,9 +147,17 @@ class _Features:
         if self._scheme is None:
             return features(table, self._columns, before=before)
         read = self._scheme.read(table, before=before)
-        for name, count in read.gaps.items():
-            self._gaps[name] += count
+        for name, block in read.blocks.items():
+            self._gaps[name] += int(block.gaps.sum())
+            self._new_rows[name] += block.new_rows
+            if len(self._new[name]) < MOST_KEPT:
+                self._new[name].update(block.new)
         return read.features
+
+    def say_new(self, path: Path) -> None:
+        """Say how many categories the first rows had not."""
+        for name, new in self._new.items():
+            say_new(path, name, sorted(new), self._new_rows[name])
 
     def told(self) -> dict[str, Any] | None:
         """Return the scheme with the gaps that were met, as JSON can hold it."""
