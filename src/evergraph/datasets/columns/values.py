@@ -8,6 +8,7 @@ came before these) are for messages.
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,7 @@ def lists(
 ) -> tuple[NDArray[np.int64], pyarrow.Array]:
     """Return items as texts, and how many each row has.  int64 [rows], [items]
 
-    A text is a list in JSON, or items with ``separator`` between them.
+    A text is a list in JSON or in Python, or items with ``separator`` between them.
     """
     import pyarrow as pa
 
@@ -183,12 +184,12 @@ def lists(
 def _items(text: str | None, separator: str) -> list[str] | None:
     if text is None:
         return None
-    if text.startswith("["):
-        try:
-            found = json.loads(text)
-            return [item if isinstance(item, str) else json.dumps(item) for item in found]
-        except ValueError:
-            pass
+    if text.startswith("[") and text.endswith("]"):
+        for read in (json.loads, literal_eval):  # the second is how pandas writes lists
+            try:
+                return [str(item) for item in read(text)]
+            except (ValueError, SyntaxError):
+                pass
     return [item for part in text.split(separator) if (item := part.strip())]
 
 
