@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _BLOCK = 1 << 20
-_VALUES = 1 << 20  # features that are made at a time
+_VALUES = 1 << 19  # features that are made at a time
 
 
 def import_nodes(
