@@ -124,7 +124,7 @@ def _ingest(
     if nodes is None and edges is None and forget is None:
         raise ConfigurationError("ingest needs --nodes, --edges or --forget, and none was given")
     with spinner("loading torch"):
-        deltas = _read(nodes, edges, forget, batch, integers, _columns(target, chosen))
+        deltas = _read(nodes, edges, forget, batch, integers, _columns(target, token_file, chosen))
     from evergraph.online.upsert import is_empty
 
     counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
@@ -157,13 +157,21 @@ def _ingest(
     )
 
 
-def _columns(target: str, chosen: Callable[[], Columns]) -> Columns | Scheme | None:
-    """Return how columns are read; a service is sent plain numbers."""
-    from evergraph.online.folder.columns_file import columns_for
-    from evergraph.server.client import is_url
+def _columns(
+    target: str, token_file: Path | None, chosen: Callable[[], Columns]
+) -> Columns | Scheme | None:
+    """Return how columns are read; None for a learner that takes plain numbers."""
+    from evergraph.online.folder.columns_file import check_chosen, columns_for
+    from evergraph.server.client import Client
 
     choices = chosen()
-    return None if is_url(target) else columns_for(Path(target), choices)
+    if "://" not in target:
+        return columns_for(Path(target), choices)
+    with opened(target, token_file=token_file, scope="read") as service:
+        assert isinstance(service, Client)
+        scheme = service.columns(choices.encoders)
+    check_chosen(target, scheme, choices)
+    return scheme
 
 
 def _read(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SEPARATORS = (";", "|")
 FEW = 1_000  # distinct texts of a category at most, in the first rows
 LONG = 40  # signs that an id or a category has at most, on average
-ENOUGH = 20  # rows, to suspect anything
+ENOUGH = 30  # rows, to suspect anything
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
 
@@ -143,7 +143,7 @@ def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
     the same.
 
     >>> import pyarrow as pa
-    >>> leaked_share(pa.array(["p", "q"] * 10), pa.array(["x", "y"] * 10))
+    >>> leaked_share(pa.array(["p", "q"] * 20), pa.array(["x", "y"] * 20))
     1.0
     """
     import pyarrow as pa
