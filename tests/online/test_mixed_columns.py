@@ -14,7 +14,7 @@ import torch
 
 from evergraph import ContinualNodeClassifier, Graph, load
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns import Columns, Encoder
+from evergraph.datasets.columns import Columns, Encoder, own
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.conversion import as_edges
@@ -150,12 +150,13 @@ def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> No
 def test_columns_that_the_first_table_had_not_are_ignored_aloud(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     call("ingest", "learner", "--nodes", str(nodes))
-    pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(mood="good", venue="afar").to_csv(
+    pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(mood="good", venue="afar", open=None).to_csv(
         "more.csv", index=False
     )
     out, err = call("ingest", "learner", "--nodes", "more.csv", "--json")
     assert json.loads(out)["new_nodes"] == 1
     assert "column 'venue' has 1 new category in 1 row ('afar'): each is known by its hash" in err
+    assert "column 'open' has 1 gap, and had none at first: filled without a flag" in err
     assert "column 'mood' is ignored: the first table had no such column" in err
 
 
@@ -205,16 +206,24 @@ def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path: Path) -> 
         ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths, "venue": "text"})
 
 
-def test_an_encoder_of_a_plugin_is_found_by_its_name(call: Any, tmp_path: Path) -> None:
+def test_an_encoder_of_a_plugin_is_found_by_its_name(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "_registered", {})
     nodes, _ = write_mixed(tmp_path, 0, 6)
     Path("mine.py").write_text(
         "from evergraph.datasets.columns import Encoder\n"
         "Encoder.named('vowels', version='1', of=lambda texts: [[t.count('a')] for t in texts])"
         ".register()\n"
     )
-    asked = ("--column", "title=vowels", "--plugin", "mine.py", "--json")
-    out, _ = call("ingest", "learner", "--nodes", str(nodes), *asked)
-    assert json.loads(out)["columns"][0]["how"] == "by vowels 1"
+    asked = ("--column", "title=vowels", "--plugin", "mine.py", "--strict", "--json")
+    for new in (6, 0):  # what was said may be said again
+        out, _ = call("ingest", "learner", "--nodes", str(nodes), *asked)
+        done = json.loads(out)
+        assert done["columns"][0]["how"] == "by vowels 1"
+        assert (done["new_nodes"], done["other_features"]) == (new, 0)
+    _, err = call("ingest", "learner", "--nodes", str(nodes), "--gaps", "refuse", expect=2)
+    assert err == "error: learner: gaps cannot be 'refuse': it is 'flag' since the first table\n"
 
 
 def test_plain_frames_are_taken_as_ever() -> None:
@@ -222,6 +231,8 @@ def test_plain_frames_are_taken_as_ever() -> None:
     assert one.reading_ == []
     assert one.learner_._knowledge is not None
     assert one.learner_._knowledge.graph.features[:2].tolist() == [[1, 0.5], [2, 7]]
+    with pytest.raises(ConfigurationError, match="fill must be 'median' for a learner"):
+        fitted(model(columns=Columns(fill="neighbours")), 0, 4)
     with pytest.raises(DataError, match="features must be a matrix of numbers"):
         one.partial_fit(["c"], pd.DataFrame({"f": ["red"], "g": [1]}))
     with pytest.raises(DataError, match="finite numbers"):

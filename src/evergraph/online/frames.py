@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import fit_scheme
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.table_folder import NodeFeatures
+from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.conversion import as_features, of_library
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def read_frame(
     that is fitted on this one, or None for plain numbers; labels: of the rows, to warn of a column
     that gives them away.
     """
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
     if columns is None or (isinstance(columns, Columns) and _is_plain(frame, columns)):
         return NodeFeatures(as_features(frame, count), None)
     table = table_of(frame)
@@ -53,11 +56,6 @@ def read_frame(
 def _fitted(table: pyarrow.Table, columns: Columns, labels: Sequence[Any]) -> Scheme:
     import pyarrow as pa
 
-    if columns.fill == "neighbours":
-        raise ConfigurationError(
-            "fill must be 'median' for a learner, not 'neighbours': the neighbours of tomorrow are "
-            "not known today"
-        )
     told = pa.array([None if label is None else str(label) for label in labels], pa.string())
     known = told if len(told) == table.num_rows else None
     return fit_scheme(table, table.column_names, columns, labels=known, where=WHERE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -22,9 +23,17 @@ ROWS = st.fixed_dictionaries(
         "text": st.none() | st.text("ab c", max_size=12),
         "tags": st.none() | st.lists(st.sampled_from("xyz"), max_size=3),
         "yes": st.none() | st.booleans(),
+        "day": st.none() | st.dates(date(1900, 1, 1), date(2100, 1, 1)),
     }
 )
-KINDS = {"number": "number", "word": "category", "text": "text", "tags": "list", "yes": "boolean"}
+KINDS = {
+    "number": "number",
+    "word": "category",
+    "text": "text",
+    "tags": "list",
+    "yes": "boolean",
+    "day": "date",
+}
 SCHEMA = pa.schema(
     [
         ("number", pa.float64()),
@@ -32,6 +41,7 @@ SCHEMA = pa.schema(
         ("text", pa.string()),
         ("tags", pa.list_(pa.string())),
         ("yes", pa.bool_()),
+        ("day", pa.date32()),
     ]
 )
 

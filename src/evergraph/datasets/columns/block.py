@@ -25,12 +25,14 @@ class Block:
         gaps: which rows had no value.  bool [rows]
         new: categories that the first table had not, with the first row of each.
         new_rows: how many rows have one of them.
+        unflagged: how many gaps no feature tells of.
     """
 
     matrix: Matrix
     gaps: Mask
     new: dict[str, int] = field(default_factory=dict)
     new_rows: int = 0
+    unflagged: int = 0
 
 
 class ColumnEncoder(ABC):

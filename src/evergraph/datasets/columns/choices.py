@@ -55,6 +55,14 @@ of number, boolean, category, text, date, list, skip, or an encoder of your own
                     f"{', '.join(KINDS)}, or an encoder of your own"
                 )
 
+    def check_fill(self, what: str, why: str) -> None:
+        """Raise if gaps are to be filled from neighbours where that cannot be done.
+
+        what: is being made, such as ``a learner``.
+        """
+        if self.fill == "neighbours":
+            raise ConfigurationError(f"fill must be 'median' for {what}, not 'neighbours': {why}")
+
     @property
     def encoders(self) -> tuple[Encoder, ...]:
         """The encoders of one's own among them."""

@@ -153,4 +153,4 @@ def _block(columns: list[Numbers], gaps: Any, flag: bool) -> Block:
     """Put columns side by side, 0 in the gaps."""
     matrix = np.stack([*columns, *([gaps] if flag else [])], axis=1).astype(np.float32)
     matrix[gaps, : len(columns)] = 0
-    return Block(matrix, gaps=gaps)
+    return Block(matrix, gaps=gaps, unflagged=0 if flag else int(gaps.sum()))

@@ -69,9 +69,10 @@ class Read:
         return {name: int(block.gaps.sum()) for name, block in self.blocks.items()}
 
     def say_new(self, where: object) -> None:
-        """Say how many categories were not met before."""
+        """Say what the first table had not: categories, and gaps in a column without a flag."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows)
+            say_unflagged(where, name, block.unflagged)
 
 
 def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
@@ -86,6 +87,13 @@ def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
         f"column {name!r} has {len(new):,} new {many} in {rows:,} row{'' if rows == 1 else 's'} "
         f"({named}{more}): each is known by its hash",
     )
+
+
+def say_unflagged(where: object, name: str, gaps: int) -> None:
+    """Say how many gaps are filled without a flag, since the first table had none there."""
+    if gaps:
+        many = f"{gaps:,} gap{'' if gaps == 1 else 's'}"
+        say(where, f"column {name!r} has {many}, and had none at first: filled without a flag")
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,12 @@ class Scheme:
     def gaps(self) -> str:
         """What becomes of gaps, as in ``Columns``."""
         return "refuse" if self.refuse_gaps else "flag"
+
+    @property
+    def text_width(self) -> int | None:
+        """How many features a text becomes; None where there are no texts."""
+        widths = (e.encoder.width for e in self.columns if isinstance(e.encoder, TextEncoder))
+        return next(widths, None)
 
     @property
     def kinds(self) -> dict[str, str]:

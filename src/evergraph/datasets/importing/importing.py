@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.notices import say
@@ -61,10 +61,8 @@ def import_graph(
     Graph(nodes=3, edges=4, features=1, classes=2)
     """
     require("pyarrow", extra="tables", why=f"importing {nodes}")
-    if columns is not None and columns.fill == "neighbours":
-        raise ConfigurationError(
-            "fill must be 'median' for an import, not 'neighbours': it reads a table in pieces"
-        )
+    if columns is not None:
+        columns.check_fill("an import", "it reads a table in pieces")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
     inputs = Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen)
     if not overwrite and out.exists():

@@ -18,7 +18,7 @@ from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme, is_plain, say_suspicious
 from evergraph.datasets.columns.hashed import MOST_KEPT
-from evergraph.datasets.columns.scheme import Scheme, say_new
+from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
 from evergraph.datasets.columns.values import texts
 from evergraph.datasets.files.table_columns import column, features, ids, is_text
 from evergraph.datasets.files.table_folder import check_columns, feature_names, texts_of
@@ -134,6 +134,7 @@ class _Features:
         self._gaps = dict.fromkeys(names, 0)
         self._new: dict[str, set[str]] = {name: set() for name in names}
         self._new_rows = dict.fromkeys(names, 0)
+        self._unflagged = dict.fromkeys(names, 0)
 
     def of(self, table: pyarrow.Table, before: int) -> Iterator[Tensor]:
         """Yield features, float32 [some rows, width]; features of texts are larger than texts."""
@@ -150,14 +151,16 @@ class _Features:
         for name, block in read.blocks.items():
             self._gaps[name] += int(block.gaps.sum())
             self._new_rows[name] += block.new_rows
+            self._unflagged[name] += block.unflagged
             if len(self._new[name]) < MOST_KEPT:
                 self._new[name].update(block.new)
         return read.features
 
     def say_new(self, path: Path) -> None:
-        """Say how many categories the first rows had not."""
+        """Say what the first rows had not."""
         for name, new in self._new.items():
             say_new(path, name, sorted(new), self._new_rows[name])
+            say_unflagged(path, name, self._unflagged[name])
 
     def told(self) -> dict[str, Any] | None:
         """Return the scheme with the gaps that were met, as JSON can hold it."""

@@ -46,6 +46,7 @@ from evergraph.online.delta import Delta, NodeId
 if TYPE_CHECKING:
     import pyarrow
 
+TOMORROW = "the neighbours of tomorrow are not known today"  # so gaps cannot be filled from them
 EDGES = 10_000  # in a delta that brings nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
@@ -193,6 +194,8 @@ def read_deltas(
     this table, or None for plain numbers.
     """
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
     found = None if nodes is None else _read_nodes(nodes, integers, forget, columns)
     if found is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")

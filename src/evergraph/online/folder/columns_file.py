@@ -14,7 +14,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.own import Encoder
+from evergraph.datasets.columns.own import Encoder, registered
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.folder.snapshot import sync
@@ -72,22 +72,26 @@ def check_same_columns(where: object, known: Scheme | None, given: Scheme | None
     raise DataError(f"{where}: another process has settled how columns are read: try again")
 
 
-def check_chosen(folder: object, scheme: Scheme | None, choices: Columns) -> None:
-    """Raise if something is chosen that the first table has decided otherwise."""
-    plain = Columns()
+def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
+    """Raise if something is chosen that the first table has decided otherwise.
+
+    What is chosen as it is may be said again: a command that was stopped is given again. A learner
+    of plain numbers (no scheme) has no categories, and takes no gaps.
+    """
     kinds = {} if scheme is None else scheme.kinds
     for name, kind in choices.kinds.items():
-        if kinds.get(name) != str(kind):
+        if kinds.get(name) != str(registered(kind) or kind):
             there = kinds.get(name, "a plain number" if scheme is None else "no column")
             raise ConfigurationError(
-                f"{folder}: column {name!r} cannot be read as {str(kind)!r}: it is {there} since "
+                f"{where}: column {name!r} cannot be read as {str(kind)!r}: it is {there} since "
                 "the first table"
             )
+    if scheme is None:
+        return
     for option in ("gaps", "strict", "text_width"):
-        if getattr(choices, option) != getattr(plain, option) and (
-            scheme is None or getattr(scheme, option, None) != getattr(choices, option)
-        ):
+        value = getattr(choices, option)
+        if value not in (getattr(Columns(), option), getattr(scheme, option)):
             raise ConfigurationError(
-                f"{folder}: {option} cannot be {getattr(choices, option)!r}: how columns are read "
-                "is settled since the first table"
+                f"{where}: {option} cannot be {value!r}: it is {getattr(scheme, option)!r} since "
+                "the first table"
             )
