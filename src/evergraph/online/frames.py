@@ -85,6 +85,8 @@ def table_of(frame: Any) -> pyarrow.Table:
     if of_library(frame, "polars"):
         return frame.to_arrow()
     names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise DataError(f"{WHERE}: several columns have one name: expected each of {names} once")
     arrays = [_array(frame.iloc[:, place], name) for place, name in enumerate(names)]
     return pa.Table.from_arrays(arrays, names)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.notices import say
 from evergraph.datasets.columns.block import ColumnEncoder, LeftOut
@@ -14,13 +12,14 @@ from evergraph.datasets.columns.guessing import (
     LEAKS,
     SEPARATORS,
     guess,
+    is_called_id,
     leaked_share,
     looks_like_id,
     separator_of,
 )
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
-from evergraph.datasets.columns.own import OwnEncoder, is_encoder, registered
+from evergraph.datasets.columns.own import Encoder, OwnEncoder, is_encoder, registered
 from evergraph.datasets.columns.scheme import Column, Scheme
 from evergraph.datasets.columns.words import TextEncoder
 from evergraph.datasets.files.table_columns import column, is_number, is_text
@@ -103,7 +102,8 @@ def fit_scheme(
     columns = []
     for name in names:
         values = column(first, name)
-        encoder = _fitted(values, name, chosen, typed, where)
+        named = chosen.kinds.get(name, _said(table, name))
+        encoder = _fitted(values, name, named, chosen, typed, where)
         columns.append(Column(name, encoder, _gaps(encoder, values, name)))
         if encoder.width and labels is not None:
             say_leak(where, name, values, labels[: first.num_rows])
@@ -116,11 +116,23 @@ def _gaps(encoder: ColumnEncoder, values: pyarrow.Array, name: str) -> int:
     return sum(int(encoder.encode(values[at : at + _ROWS], name).gaps.sum()) for at in starts)
 
 
+def _said(table: pyarrow.Table, name: str) -> str | None:
+    """Return the kind that a table itself gives a column, beyond what its values are."""
+    import pyarrow as pa
+
+    coded = pa.types.is_dictionary(table.schema.field(name).type)
+    return "category" if coded else None  # as pandas' Categorical
+
+
 def _fitted(
-    values: pyarrow.Array, name: str, choices: Columns, typed: bool, where: object
+    values: pyarrow.Array,
+    name: str,
+    named: str | Encoder | None,
+    choices: Columns,
+    typed: bool,
+    where: object,
 ) -> ColumnEncoder:
     """Return an encoder of the kind that was named, or that is guessed."""
-    named = choices.kinds.get(name)
     if named is not None and is_encoder(named):
         encoder = registered(named)
         assert encoder is not None
@@ -173,13 +185,15 @@ def say_leak(where: object, name: str, values: pyarrow.Array, labels: pyarrow.Ar
 
 def say_suspicious(where: object, table: pyarrow.Table, names: list[str], labels: Any) -> None:
     """Say which columns of plain numbers look like ids or leaked labels; all of them are used."""
+    import pyarrow as pa
+
     for name in names if len(names) <= _MOST_WATCHED else ():
         values = column(table.slice(0, SAMPLE), name)
-        if "id" in name.lower() and looks_like_id(values, name):
+        if is_called_id(name) and looks_like_id(values, name):
             say(
                 where,
                 f"column {name!r} looks like an id, nearly every row has another: it is "
                 "used as a number, so leave it out of the table if it is one",
             )
-        elif labels is not None and np.issubdtype(values.type.to_pandas_dtype(), np.integer):
+        elif labels is not None and not pa.types.is_floating(values.type):
             say_leak(where, name, values, labels[:SAMPLE])

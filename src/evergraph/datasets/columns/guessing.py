@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -117,9 +118,20 @@ def _of_names(known: pyarrow.Array) -> str:
     return "text"
 
 
+def is_called_id(name: str) -> bool:
+    """Whether the last word of a name says that it is an id.
+
+    >>> is_called_id("user_id"), is_called_id("userId"), is_called_id("amount_paid")
+    (True, True, False)
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return bool(words) and words[-1].lower() in ("id", "no", "nr", "key", "uuid")
+
+
 def looks_like_id(values: pyarrow.Array, name: str) -> bool:
-    """Whether whole numbers only number the rows: nearly all differ, and they run on, or are
-    called so.
+    """Whether whole numbers only number the rows.
+
+    They do if nearly all differ, and if they run on or are called so.
 
     >>> import pyarrow as pa
     >>> looks_like_id(pa.array(range(100, 130)), "f"), looks_like_id(pa.array([7, 8]), "f")
@@ -128,12 +140,10 @@ def looks_like_id(values: pyarrow.Array, name: str) -> bool:
     found = values.drop_null().to_numpy(zero_copy_only=False)
     if len(found) < ENOUGH or found.dtype.kind not in "iuf" or bool((found % 1 != 0).any()):
         return False
-    distinct = np.unique(found)
-    if len(distinct) < NEARLY * len(found):
+    if len(np.unique(found)) < NEARLY * len(found):
         return False
-    called = name.lower().replace("-", "_").split("_")[-1] in ("id", "no", "nr", "key", "uuid")
     runs_on = bool((np.diff(found) > 0).all() and np.ptp(found) < 2 * len(found))
-    return called or name.lower().endswith("id") or runs_on
+    return runs_on or is_called_id(name)
 
 
 def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
