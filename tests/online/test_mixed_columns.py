@@ -14,11 +14,13 @@ import torch
 
 from evergraph import ContinualNodeClassifier, Graph, load
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns import Columns, Encoder, own
+from evergraph.datasets.columns import Columns, Encoder, Scheme, own
+from evergraph.datasets.columns.measured import BooleanEncoder
+from evergraph.datasets.columns.scheme import Column
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.conversion import as_edges
-from evergraph.online.folder.columns_file import stored_columns
+from evergraph.online.folder.columns_file import store_columns, stored_columns
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.topology import SGC
 from mixed_tables import COLUMNS, mixed_edges, mixed_rows, write_mixed
@@ -92,33 +94,40 @@ def test_rows_that_come_later_have_the_embeddings_of_one_graph(
     torch.testing.assert_close(found, embeddings(scheme), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "said"),
-    [
-        ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
-        ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
-        ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
-        ("venue", None, "has no column 'venue', which the first table had"),
-    ],
-)
-def test_each_mistake_is_one_sentence_and_changes_nothing(
-    call: Any, tmp_path: Path, column: str, value: str | None, said: str
-) -> None:
+MISTAKES = [
+    ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
+    ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
+    ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
+    ("venue", None, "has no column 'venue', which the first table had"),
+]
+
+
+def test_each_mistake_is_one_sentence_and_changes_nothing(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     call("ingest", "learner", "--nodes", str(nodes), "--strict")
     kept = Path("learner", "columns.json").read_bytes()
-    row = pd.read_csv(write_mixed(tmp_path, NODES, NODES + 1, "later")[0])
-    if value is None:
-        row = row.drop(columns=column)
-    else:
-        row = row.assign(**{"venue": "v1", column: value})
-    row.to_csv("wrong.csv", index=False)
-    _, err = call("ingest", "learner", "--nodes", "wrong.csv", expect=2)
-    assert err.startswith(f"error: wrong.csv: {said}")
-    assert err.count("\n") == 1
+    row = pd.read_csv(write_mixed(tmp_path, NODES, NODES + 1, "later")[0]).assign(venue="v1")
+    for column, value, said in MISTAKES:
+        gone = row.drop(columns=column)
+        (gone if value is None else row.assign(**{column: value})).to_csv("wrong.csv", index=False)
+        _, err = call("ingest", "learner", "--nodes", "wrong.csv", expect=2)
+        assert err.startswith(f"error: wrong.csv: {said}")
+        assert err.count("\n") == 1
     assert Path("learner", "columns.json").read_bytes() == kept
     with LearnerFolder.of("learner", readonly=True) as folder:
         assert folder.learner.status().nodes == NODES
+
+
+def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) -> None:
+    nodes, _ = write_mixed(tmp_path, 0, 6)
+    LearnerFolder.of("learner").close()
+    store_columns(Path("learner"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
+    call("ingest", "learner", "--nodes", str(nodes))  # would have no column f
+    LearnerFolder.of("plain").close()
+    store_columns(Path("plain"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
+    Path("plain.csv").write_text("id,f\na,7\n")
+    call("ingest", "plain", "--nodes", "plain.csv")
+    assert not Path("plain", "columns.json").exists()
 
 
 def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Path) -> None:

@@ -127,8 +127,10 @@ class LearnerFolder(Closing):
     @property
     def columns(self) -> Scheme | None:
         """How columns of tables are read; None where they are plain numbers, or none came yet."""
-        if self._columns is None and self.seq:
-            self._columns = stored_columns(self.path, self._encoders)
+        if self._columns is None and (width := self.learner.status().features):
+            found = stored_columns(self.path, self._encoders)
+            # What a killed process left before its first delta fits nothing that came since.
+            self._columns = found if found is not None and found.width == width else None
         return self._columns
 
     def keep_columns(self, scheme: Scheme | None) -> None:
