@@ -30,6 +30,7 @@ ROUTES = {
     "/v1/forget": "POST",
     "/v1/predictions": "POST",
     "/v1/status": "GET",
+    "/v1/columns": "GET",
     "/v1/history": "GET",
     "/v1/nodes/{node}": "GET",
     "/healthz": "GET",

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from evergraph.cli.column_options import COLUMNS, GAPS, parse_columns
 from evergraph.cli.options import resources_of
 from evergraph.cli.output import print_json, print_table
+from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
+from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evergraph.datasets.columns import Columns
     from evergraph.datasets.importing.progress import ImportReport
 
 
@@ -26,6 +33,9 @@ def import_command(
         None, help="Such as 4GB (default: four fifths of what is free)."
     ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
+    columns: list[str] = COLUMNS,
+    gaps: str = GAPS,
+    plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Convert tables into a graph folder that may be larger than memory.
@@ -34,7 +44,9 @@ def import_command(
     the same command is given again.
     """
     try:
-        report = _import(edges, nodes, out, directed, memory_limit, overwrite)
+        load_plugins(plugins)
+        chosen = partial(parse_columns, columns, gaps=gaps, strict=False)
+        report = _import(edges, nodes, out, directed, memory_limit, overwrite, chosen)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
@@ -45,7 +57,13 @@ def import_command(
 
 
 def _import(
-    edges: Path, nodes: Path, out: Path, directed: bool, memory_limit: str | None, overwrite: bool
+    edges: Path,
+    nodes: Path,
+    out: Path,
+    directed: bool,
+    memory_limit: str | None,
+    overwrite: bool,
+    chosen: Callable[[], Columns],
 ) -> ImportReport:
     resources = resources_of(memory_limit, None)
     with spinner("loading torch"):
@@ -59,6 +77,7 @@ def _import(
             resources=resources(),
             on_progress=progress.on_progress,
             overwrite=overwrite,
+            columns=chosen(),
         )
 
 
@@ -68,11 +87,14 @@ def _unit(path: Path) -> str:
 
 def _print_report(report: ImportReport, out: Path) -> None:
     facts = asdict(report) | {"seconds": f"{report.seconds:.1f}"}
-    new = facts.pop("new")
-    rows = [
+    new, columns = facts.pop("new"), facts.pop("columns")
+    if columns:
+        rows = [tuple(row.values()) for row in columns]
+        print_table(tuple(columns[0]), rows, "columns of nodes")
+    counts = [
         (name, f"{value:,}" if isinstance(value, int) else value) for name, value in facts.items()
     ]
-    print_table(("fact", "value"), rows, f"{out}" if new else f"{out}, which was there already")
+    print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which was there already")
     typer.echo(
         f"see it with: evergraph info {out}; learn on it with: evergraph run --dataset {out}"
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.column_options import COLUMNS, GAPS, STRICT, parse_columns
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
-from evergraph.cli.output import print_json
+from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
@@ -18,6 +20,9 @@ from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evergraph.datasets.columns import Columns, Scheme
     from evergraph.online.codecs.tables import TableDeltas
 
 SUMMED = (
@@ -53,6 +58,9 @@ def ingest_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may write (default: none)."
     ),
+    columns: list[str] = COLUMNS,
+    gaps: str = GAPS,
+    strict: bool = STRICT,
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -64,7 +72,8 @@ def ingest_command(
     """
     try:
         load_plugins(plugins)
-        done = _ingest(target, nodes, edges, forget, batch, integers, token_file)
+        chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
+        done = _ingest(target, nodes, edges, forget, batch, integers, token_file, chosen)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
@@ -75,6 +84,9 @@ def ingest_command(
     if as_json:
         print_json(done)
     else:
+        if done["columns"]:
+            rows = [tuple(row.values()) for row in done["columns"]]
+            print_table(tuple(done["columns"][0]), rows, f"{nodes}")
         typer.echo(_summary(done))
 
 
@@ -135,11 +147,12 @@ def _ingest(
     batch: int,
     integers: bool,
     token_file: Path | None,
+    chosen: Callable[[], Columns],
 ) -> dict[str, Any]:
     if nodes is None and edges is None and forget is None:
         raise ConfigurationError("ingest needs --nodes, --edges or --forget, and none was given")
     with spinner("loading torch"):
-        deltas = _read(nodes, edges, forget, batch, integers)
+        deltas = _read(nodes, edges, forget, batch, integers, _columns(target, token_file, chosen))
     from evergraph.online.upsert import is_empty
 
     counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
@@ -148,6 +161,8 @@ def _ingest(
         StageProgress({"ingest": "deltas"}) as progress,
     ):
         deltas, counts["known_edges"] = learner.unknown(deltas)
+        if deltas.features is not None:
+            learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
                 reply = learner.upsert(delta)
@@ -158,15 +173,46 @@ def _ingest(
             progress.on_progress("ingest", done, len(deltas))
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
-    return counts | known | {"deltas": len(deltas), "ignored": list(deltas.ignored)}
+    told = [] if deltas.scheme is None else deltas.scheme.rows()
+    return (
+        counts
+        | known
+        | {
+            "deltas": len(deltas),
+            "ignored": list(deltas.ignored),
+            "columns": told,
+        }
+    )
+
+
+def _columns(
+    target: str, token_file: Path | None, chosen: Callable[[], Columns]
+) -> Columns | Scheme | None:
+    """Return how columns are read; None for a learner that takes plain numbers."""
+    from evergraph.online.folder.columns_file import check_chosen, columns_for
+    from evergraph.server.client import Client
+
+    choices = chosen()
+    if "://" not in target:
+        return columns_for(Path(target), choices)
+    with opened(target, token_file=token_file, scope="read") as service:
+        assert isinstance(service, Client)
+        scheme = service.columns(choices.encoders)
+    check_chosen(target, scheme, choices)
+    return scheme
 
 
 def _read(
-    nodes: Path | None, edges: Path | None, forget: str | None, batch: int, integers: bool
+    nodes: Path | None,
+    edges: Path | None,
+    forget: str | None,
+    batch: int,
+    integers: bool,
+    columns: Columns | Scheme | None,
 ) -> TableDeltas:
     from evergraph.online.codecs.tables import read_deltas
 
     gone: str | list[str | int] = [] if forget is None else forget
     if forget is not None and Path(forget).is_file():
         gone = read_ids(forget, integers=integers)
-    return read_deltas(nodes, edges, batch=batch, integers=integers, forget=gone)
+    return read_deltas(nodes, edges, batch=batch, integers=integers, forget=gone, columns=columns)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
@@ -22,6 +23,10 @@ class Target(Protocol):
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas without edges that are known, as far as that takes no asking."""
+        ...
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, or make sure that it is as before."""
         ...
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
@@ -69,6 +74,10 @@ class InFolder:
         learner = self._folder.learner
         deltas.check_known(learner.knows_nodes)
         return deltas.without_known_edges(learner.knows_edges)
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, or make sure that it is as before."""
+        self._folder.keep_columns(scheme)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Have what is new of a change taken in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.core.notices import say
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.columns import Columns, Encoder, Scheme
+from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
@@ -26,6 +28,7 @@ def load(
     undirected: bool = True,
     directions: bool = False,
     cache: Path | None = None,
+    columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     **parameters: Any,
 ) -> Graph:
     """Return a graph by name or path, every edge running both ways unless ``undirected=False``.
@@ -38,6 +41,7 @@ def load(
         directions: whether the way that edges run is kept as a relation, see
             ``Graph.with_directions``.
         cache: where datasets are kept; ``default_cache()`` if not given.
+        columns: of a folder of tables: how feature columns are read where it is not to be guessed.
         parameters: go to the dataset's constructor; a path takes none.
 
     >>> import evergraph.datasets.generated.synthetic
@@ -45,6 +49,7 @@ def load(
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
     if isinstance(source, str) and is_registered(source):
+        check_no_columns(source, columns)
         return load_named(
             source, undirected=undirected, directions=directions, cache=cache, **parameters
         )
@@ -55,7 +60,7 @@ def load(
             f"parameter {next(iter(parameters))!r} was given with the path {source}: "
             f"a path takes none"
         )
-    graph = read_path(Path(source))
+    graph = read_path(Path(source), columns)
     if not graph.mapped:
         graph = graph.with_features(fitting_layout(graph.features))
     graph = graph.with_directions() if directions else graph
@@ -92,11 +97,25 @@ def load_named(
     return graph.to_undirected()
 
 
-def read_path(path: Path) -> Graph:
-    """Return the graph of a file or folder, edges as listed."""
+def check_no_columns(source: object, columns: object) -> None:
+    """Raise if columns are chosen for what is no folder of tables."""
+    if columns is not None:
+        raise ConfigurationError(
+            f"columns were given with {source}: they are for a folder of tables of nodes and edges"
+        )
+
+
+def read_path(
+    path: Path, columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None
+) -> Graph:
+    """Return the graph of a file or folder, edges as listed.  columns: as in ``load``"""
     path = path.expanduser()
+    if path.is_dir() and not is_graph_folder(path):
+        chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
+        return read_table_folder(path, chosen)
+    check_no_columns(path, columns)
     if path.is_dir():
-        return read_graph_folder(path) if is_graph_folder(path) else read_table_folder(path)
+        return read_graph_folder(path)
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:

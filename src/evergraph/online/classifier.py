@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ import torch
 from evergraph.core.closing import Closing
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
+from evergraph.datasets.columns import Columns, Encoder
+from evergraph.datasets.columns.choices import columns_of
+from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.online.conversion import (
     as_edges,
@@ -27,7 +30,9 @@ from evergraph.online.conversion import (
 )
 from evergraph.online.delta import Delta, Label, NodeId
 from evergraph.online.explanation import Explanation
+from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.frames import is_frame, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view import Status
@@ -56,10 +61,14 @@ class ContinualNodeClassifier(Part, Closing):
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         undirected: whether every edge runs both ways.
         seed: for everything that is drawn at random.
+        columns: how the columns of DataFrames are read where it is not to be guessed: kinds by
+            name, or ``Columns``. The first DataFrame decides, later ones are read alike.
 
     Attributes:
         classes_: classes met, in order of arrival: the columns of ``predict_proba``.
         applied_: what the last delta did.
+        reading_: how each column of the last DataFrame was read, one row a column; empty where
+            they were plain numbers.
 
     >>> model = ContinualNodeClassifier(width=64)
     >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), ["x", "y", None], [("a", "c")])
@@ -77,6 +86,7 @@ class ContinualNodeClassifier(Part, Closing):
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
+        columns: Columns | Mapping[str, str | Encoder] | None = None,
     ) -> None:
         self.topology = topology
         self.head = head
@@ -85,6 +95,8 @@ class ContinualNodeClassifier(Part, Closing):
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed
+        self.columns = columns
+        self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
     @classmethod
@@ -102,7 +114,10 @@ class ContinualNodeClassifier(Part, Closing):
 
         model = cls(**parameters)
         given = _as_given(model._made().parameters, parameters)
-        model._kept = LearnerFolder.of(path, given, readonly=readonly)
+        chosen = columns_of(model.columns)
+        model._kept = LearnerFolder.of(path, given, readonly=readonly, encoders=chosen.encoders)
+        if not readonly and model.learner_.status().features:
+            check_chosen(path, model._kept.columns, chosen)
         model._describe(model.learner_)
         return model
 
@@ -150,7 +165,7 @@ class ContinualNodeClassifier(Part, Closing):
         Args:
             nodes: ids of the new nodes, or a PyG ``Data`` that holds everything. Empty if only
                 edges come.
-            features: one row per node.
+            features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
             labels: one per node; None or NaN where it is not known, in a tensor also -1.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
@@ -166,16 +181,36 @@ class ContinualNodeClassifier(Part, Closing):
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
             new = as_ids(nodes)
+            told = as_labels(labels, len(new))
+            read = self._read(features, len(new), told)
             delta = Delta(
                 nodes=new,
-                features=as_features(features, len(new)),
-                labels=as_labels(labels, len(new)),
+                features=read.features,
+                labels=told,
                 edges=as_edges(edges),
                 weights=as_weights(edge_weights, edges),
                 key=key,
             )
+            self._keep_columns(read, delta)
         return self._submit(delta)
 
+    def _read(self, features: Any, count: int, labels: Sequence[Label | None]) -> NodeFeatures:
+        """Return features as numbers; columns of other kinds are read as the first ones were."""
+        if not is_frame(features):
+            return NodeFeatures(as_features(features, count), None)
+        begun = self.learner_.status().features > 0
+        assert self._kept is not None
+        columns = self._kept.columns if begun else columns_of(self.columns)
+        return read_frame(features, count, columns, labels)
+
+    def _keep_columns(self, read: NodeFeatures, delta: Delta) -> None:
+        """Keep how columns are read, once it is sure that the first delta fits."""
+        self.reading_ = [] if read.scheme is None else read.scheme.rows()
+        learner = self.learner_
+        assert self._kept is not None
+        if len(delta.nodes) and not learner.status().features:
+            learner.check(delta)
+            self._kept.keep_columns(read.scheme)
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges; all is then as if they had never been there.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
+    from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, NodeId
 
@@ -49,6 +50,16 @@ class Client:
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas as they are: the service is sent all edges and finds those that are new."""
         return deltas, 0
+
+    def columns(self, encoders: Iterable[Encoder] = ()) -> Scheme | None:
+        """Return how the service's learner reads columns; None where it takes plain numbers."""
+        from evergraph.datasets.columns.scheme import Scheme
+
+        kept = self._ask("/v1/columns", None, JSON, {})["scheme"]
+        return None if kept is None else Scheme.from_json(kept, encoders)
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Do nothing: a service has settled it with its first rows, and is sent numbers."""
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send what may be known in part, and return what of it was new; sent twice counts once."""

@@ -14,6 +14,7 @@ from evergraph.server.metrics import KIND
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
+    ColumnsReply,
     HealthReply,
     HistoryReply,
     NodeReply,
@@ -56,6 +57,11 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     async def status() -> JSONResponse:
         """Tell what the learner knows: nodes, edges, classes, how often it was right."""
         return JSONResponse(service.status())
+
+    @router.get("/v1/columns", responses=answers(ColumnsReply, 401, 403, 429, 503), **may_read)
+    async def columns() -> JSONResponse:
+        """Tell how columns of rows and tables are read, as the first of them settled it."""
+        return JSONResponse(service.columns())
 
     @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 429, 503), **may_read)
     async def history() -> JSONResponse:

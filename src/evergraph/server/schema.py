@@ -21,7 +21,7 @@ from typing import (
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, create_model
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 from torch import Tensor
 
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
@@ -41,6 +41,9 @@ Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+
+
+Cell = StrictStr | StrictBool | Whole | Number | list[StrictStr | Number] | None
 
 
 class Payload(BaseModel):
@@ -73,6 +76,9 @@ class UpsertBody(Payload):
     updated_features: list[list[Number]] = Field([], description="A row for each of these.")
     late: list[tuple[Id, Id]] = Field([], description="Known ids and the classes they have.")
     forgotten: list[Id] = Field([], description="Ids that go, with all they taught.")
+    rows: list[dict[Text, Cell]] = Field(
+        [], description="Objects with id, label and columns, in place of nodes, features, labels."
+    )
 
     def delta(self) -> Delta:
         """Return what is to happen."""
@@ -244,6 +250,13 @@ class HealthReply(BaseModel):
     """The service lives."""
 
     status: str
+
+
+class ColumnsReply(BaseModel):
+    """How the columns of rows and tables are read, settled by the first of them."""
+
+    columns: list[dict[str, str]] = Field(description="One a column, for people.")
+    scheme: dict[str, Any] | None = Field(description="The same for programs; null: plain numbers.")
 
 
 class Neighbour(BaseModel):

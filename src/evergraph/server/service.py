@@ -17,6 +17,7 @@ from evergraph.server.schema import OF_THE_FOLDER, node_reply, told
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
+    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
@@ -53,17 +54,19 @@ class Service:
         self._view = folder.learner.frozen()
         self._writer = Writer(places=limits.queue)
 
-    async def change(self, delta: Delta) -> DeltaResult:
+    async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
+
+        scheme: by which its nodes were read, if they came as rows.
 
         Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
         even if nobody waits for the answer any more.
         """
-        return await self._written(partial(self._submit, delta), again="with the same key ")
+        return await self._written(partial(self._submit, delta, scheme), again="with the same key ")
 
-    async def upsert(self, delta: Delta) -> Upserted:
+    async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
         """Have what is new of a delta learned, in the same way."""
-        return await self._written(partial(self._upsert, delta), again="")
+        return await self._written(partial(self._upsert, delta, scheme), again="")
 
     async def _written(self, write: Callable[[], T], *, again: str) -> T:
         future = self._writer.call(write)
@@ -80,12 +83,28 @@ class Service:
                 retry_after=5,
             ) from None
 
-    def _submit(self, delta: Delta) -> DeltaResult:
+    def _keep(self, delta: Delta, scheme: Scheme | None) -> None:
+        """Keep how columns are read with the first rows, once it is sure that they fit."""
+        if scheme is not None:
+            if not self.folder.learner.status().features:
+                self.folder.learner.check(delta)
+            self.folder.keep_columns(scheme)
+
+    def columns(self) -> dict[str, Any]:
+        """Return how columns are read, for people and for programs."""
+        scheme = self.folder.columns
+        if scheme is None:
+            return {"columns": [], "scheme": None}
+        return {"columns": scheme.rows(), "scheme": scheme.to_json()}
+
+    def _submit(self, delta: Delta, scheme: Scheme | None) -> DeltaResult:
+        self._keep(delta, scheme)
         applied = self.folder.submit(delta)
         self._view = self.folder.learner.frozen()  # shared from the first node on
         return applied
 
-    def _upsert(self, delta: Delta) -> Upserted:
+    def _upsert(self, delta: Delta, scheme: Scheme | None) -> Upserted:
+        self._keep(delta, scheme)
         upserted = self.folder.upsert(delta)
         self._view = self.folder.learner.frozen()
         return upserted

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
+from evergraph.server.rows import with_rows
 from evergraph.server.schema import (
     KEY_HEADER,
     AppliedReply,
@@ -25,6 +26,7 @@ from evergraph.server.schema import (
 )
 
 if TYPE_CHECKING:
+    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.delta import Delta
     from evergraph.server.guard import Guard
     from evergraph.server.service import Service
@@ -41,23 +43,25 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(AppliedReply, *REFUSED),
     )
 
-    async def read(request: Request, model: type[Any], *kinds: str) -> Delta:
+    async def read(request: Request, model: type[Any], *kinds: str) -> tuple[Delta, Scheme | None]:
         kind = media_type(request, JSON, *kinds)
         body = await read_body(request, service.limits)
 
-        def parsed() -> Delta:
+        def parsed() -> tuple[Delta, Scheme | None]:
             if kind == ARROW:
-                return delta_from_arrow(body)
-            found: Delta = parse(model, body).delta()
-            return found
+                return delta_from_arrow(body), None
+            found = parse(model, body)
+            rows = getattr(found, "rows", ())
+            return with_rows(found.delta(), rows, service.folder) if rows else (found.delta(), None)
 
-        delta = _keyed(request, await in_thread(parsed, service.limits.seconds))
+        delta, scheme = await in_thread(parsed, service.limits.seconds)
+        delta = _keyed(request, delta)
         _check_size(delta, service.limits.nodes)
-        return delta
+        return delta, scheme
 
     async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
-        delta = await read(request, model, *kinds)
-        return JSONResponse(asdict(await service.change(delta)))
+        delta, scheme = await read(request, model, *kinds)
+        return JSONResponse(asdict(await service.change(delta, scheme)))
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
     async def deltas(request: Request) -> JSONResponse:
@@ -67,7 +71,9 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         `label`), of edges (`source`, `target`, `weight` if they have any), of late labels (`id`,
         `label`), of nodes to forget (`id`). A column `op` in a table of nodes says `add`,
         `update` or `forget`, in a table of edges `add` or `remove`. Buffers must not be
-        compressed.
+        compressed. In JSON, `rows` may stand for `nodes`, `features` and `labels`: objects with
+        `id`, `label` and columns of any kind, read as the first rows or the first table of this
+        learner were.
         """
         return await learn(request, DeltaBody, ARROW)
 
@@ -83,10 +89,10 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         in where they are others, their features stay as they are unless they are `updated`. Edges
         and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
         """
-        delta = await read(request, UpsertBody, ARROW)
+        delta, scheme = await read(request, UpsertBody, ARROW)
         if delta.key is not None:
             raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
-        done = await service.upsert(delta)
+        done = await service.upsert(delta, scheme)
         return JSONResponse(asdict(done.applied) | {"news": asdict(done.news)})
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)

@@ -124,8 +124,7 @@ def test_categories_and_floats_as_pandas_writes_them(tmp_path: Path) -> None:
         ("id,label,id\na,1,b\n", EDGES, "nodes.csv: has 2 columns called 'id'"),
         (NODES + "ann,0,1\n", EDGES, "nodes.csv: row 4 repeats id 'ann' of row 1"),
         (NODES + ",0,1\n", EDGES, "nodes.csv: row 4 has no value in column 'id'"),
-        (NODES + "dan,0,red\n", EDGES, "nodes.csv: feature column 'f' holds string"),
-        (NODES + "dan,0,\n", EDGES, "nodes.csv: row 4 has no value in column 'f'"),
+        (NODES + "dan,0,red\n", EDGES, "nodes.csv: row 4 has 'red' in column 'f': expected a num"),
         (NODES + "dan,0,inf\n", EDGES, "nodes.csv: row 4 has inf in column 'f': expected a finite"),
         (
             NODES + "dan,-2,1\n",

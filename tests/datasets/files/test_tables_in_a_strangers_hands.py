@@ -193,8 +193,8 @@ def test_what_is_no_time_in_parquet(tmp_path: Path, read: Read, time: list[Any],
 
 
 def test_rows_of_parquet_count_from_one(tmp_path: Path, read: Read) -> None:
-    parquet_of(tmp_path, id=["a", "b"], label=[0, 1], f=[1.0, float("nan")])
-    with pytest.raises(DataError, match=r"row 2 has nan in column 'f': expected a finite number"):
+    parquet_of(tmp_path, id=["a", "b"], label=[0, 1], f=[1.0, float("inf")])
+    with pytest.raises(DataError, match=r"row 2 has inf in column 'f': expected a finite number"):
         read(tmp_path)
 
 

@@ -2,7 +2,8 @@
 
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
 missing one is written), optionally ``time`` (integer, date or timestamp; see ``table_times``);
-every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes, and
+every other column is a feature: numbers as they are where all columns are numbers without gaps,
+else as ``datasets.columns`` reads them. edges: ``source`` and ``target``, ids of nodes, and
 optionally ``weight``, a number that is not negative; of an edge listed twice the last counts. Other
 columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
@@ -10,6 +11,8 @@ columns are ignored, which is said. Messages count rows from 1, the header not i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +23,17 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
+from evergraph.datasets.columns.block import Mask
+from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.fitting import fit_scheme, is_plain, say_suspicious
+from evergraph.datasets.columns.neighbours import filled_from_neighbours
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
 from evergraph.datasets.files.table_labels import labels
 from evergraph.datasets.files.table_times import times
-from evergraph.graphs import Graph
+from evergraph.graphs import UNLABELLED, Graph
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,12 +45,15 @@ ENDS = ("source", "target")
 TEXT = ("id", "source", "target", "label", "time")
 
 
-def read_table_folder(folder: Path) -> Graph:
-    """Return the graph that a folder of tables holds, edges as listed."""
+def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> Graph:
+    """Return the graph that a folder of tables holds, edges as listed.
+
+    columns: how feature columns are read, or what of it is not to be guessed.
+    """
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
-        nodes = read_table(nodes_path, ("id", "label"))
+        nodes = read_table(nodes_path, ("id", "label"), text=texts_of(columns))
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
@@ -51,17 +62,77 @@ def read_table_folder(folder: Path) -> Graph:
         weights = edge_weights(edges)
     names = feature_names(nodes.column_names)
     with naming(nodes_path):
+        classes = labels(nodes, nodes_path)
+        read = node_features(nodes_path, nodes, names, columns or Columns(), labels=classes)
         graph = assemble(
             nodes_path,
             edge_index=torch.stack(ends),
-            features=features(nodes, names),
-            labels=labels(nodes, nodes_path),
+            features=read.features,
+            labels=classes,
             time=times(nodes)[0] if "time" in nodes.column_names else None,
-            names=names,
+            names=names if read.scheme is None else read.scheme.names,
             weights=weights,
         )
+    if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
+        graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_edges_unread(edges_path, edges.column_names)
     return graph
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFeatures:
+    """What the feature columns of a table became: float32 [rows, dims], and by which scheme.
+
+    scheme: None where they are numbers as they are; gaps: rows without a value, by column.
+    """
+
+    features: Tensor
+    scheme: Scheme | None
+    gaps: Mapping[str, Mask] = field(default_factory=dict)
+
+
+def node_features(
+    path: Path,
+    table: pyarrow.Table,
+    names: list[str],
+    columns: Columns | Scheme | None,
+    *,
+    labels: Tensor | None = None,
+    most: float = np.inf,
+) -> NodeFeatures:
+    """Return the features of a table that lies in a file.
+
+    columns: a scheme that was fitted before, choices for one that is fitted now, or None for
+    numbers as they are; labels: int64 [rows], to warn of what gives them away; most: as in
+    ``features``.
+    """
+    known = None if labels is None else _nulled(labels)
+    if isinstance(columns, Columns) and is_plain(table, names, columns):
+        plain = features(table, names, most=most)
+        say_suspicious(path, table, names, known)
+        return NodeFeatures(plain, None)
+    if columns is None:
+        return NodeFeatures(features(table, names, most=most), None)
+    scheme = columns
+    if isinstance(scheme, Columns):
+        typed = path.suffix == ".parquet"
+        table = table if typed else read_table(path, (), text=names)
+        scheme = fit_scheme(table, names, scheme, typed=typed, labels=known, where=path)
+    read = scheme.read(table)
+    read.say_new(path)
+    scheme.say_unknown(path, names)
+    return NodeFeatures(read.features, scheme.with_gaps(read.gaps), read.masks)
+
+
+def _nulled(labels: Tensor) -> pyarrow.Array:
+    import pyarrow as pa
+
+    return pa.array(labels.numpy(), mask=(labels == UNLABELLED).numpy())
+
+
+def texts_of(columns: Columns | Scheme | None) -> list[str]:
+    """Return the columns that a CSV is to give as texts, since a scheme knows what they are."""
+    return [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
 
 
 def feature_names(columns: list[str]) -> list[str]:
@@ -86,11 +157,11 @@ def find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def read_table(path: Path, columns: tuple[str, ...]) -> pyarrow.Table:
+def read_table(path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()) -> pyarrow.Table:
     """Read a table that has at least the given columns.
 
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
-    are text as well until all of them are known.
+    are text as well until all of them are known, and so are the columns that ``text`` names.
     """
     import pyarrow.csv
     import pyarrow.parquet
@@ -99,8 +170,8 @@ def read_table(path: Path, columns: tuple[str, ...]) -> pyarrow.Table:
         if path.suffix == ".parquet":
             table: Any = pyarrow.parquet.read_table(path)
         else:
-            text = {name: pyarrow.string() for name in TEXT}
-            options = pyarrow.csv.ConvertOptions(column_types=text)
+            types = {name: pyarrow.string() for name in (*TEXT, *text)}
+            options = pyarrow.csv.ConvertOptions(column_types=types)
             table = _read_csv(path, options)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"cannot be read as a table ({reason(error)})") from error

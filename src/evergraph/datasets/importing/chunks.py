@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ def read_csv(
     size: int,
     position: int,
     before: int,
+    text: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     """Yield the rows of a file; a position is a byte of it as it is unpacked.
 
@@ -55,14 +56,14 @@ def read_csv(
     """
     import pyarrow as pa
 
-    text = {name: pa.string() for name in TEXT}
+    types = {name: pa.string() for name in (*TEXT, *text)}
     with path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         block = _lines(plain, size)
-        table = _parse(block, None, None, text, 0)
+        table = _parse(block, None, None, types, 0)
         while not table.num_rows and (more := _lines(plain, size)):  # only the header so far
             block += more
-            table = _parse(block, None, None, text, 0)
+            table = _parse(block, None, None, types, 0)
         check_columns(table.column_names, needed)
         names, types = table.column_names, _types_of(table)
         piece = Chunk(table if columns is None else table.select(columns), 0, len(block), 0, 0)
@@ -131,6 +132,7 @@ def read_chunks(
     only_needed: bool = False,
     position: int = 0,
     before: int = 0,
+    text: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     """Yield a table in pieces of about ``size`` bytes, the first one even if it has no rows.
 
@@ -141,6 +143,7 @@ def read_chunks(
         only_needed: whether other columns are left out.
         position: of a piece that was read before, to go on behind it.
         before: how many rows lie before that position.
+        text: columns that a CSV gives as texts, whatever they look like.
     """
     import pyarrow as pa
 
@@ -149,11 +152,25 @@ def read_chunks(
     columns = list(needed) if only_needed else None
     read = _read_parquet if path.suffix == ".parquet" else read_csv
     try:
-        yield from read(path, needed, columns, size, position, before)
+        yield from read(path, needed, columns, size, position, before, text)
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read as a table ({reason(error)})") from error
+
+
+def first_rows(path: Path, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
+    """Return the beginning of a table, as much of it as has so many rows."""
+    import pyarrow as pa
+
+    tables, found = [], 0
+    for piece in read_chunks(path, (), size=size, text=text):
+        tables.append(piece.table)
+        found += piece.table.num_rows
+        if found >= rows:
+            break
+    # Whole numbers of the first piece may have fractions in the next.
+    return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
 def columns_of(path: Path) -> list[str]:
@@ -170,6 +187,7 @@ def _read_parquet(
     size: int,
     position: int,
     before: int,
+    text: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     import pyarrow as pa
     import pyarrow.parquet

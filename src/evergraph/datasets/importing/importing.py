@@ -11,11 +11,12 @@ from evergraph.core.extras import require
 from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
+from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_folder import say_edges_unread
 from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
-from evergraph.datasets.importing.stages import ImportStages, OnProgress
+from evergraph.datasets.importing.stages import ImportStages, OnProgress, columns_told
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def import_graph(
     resources: Resources | None = None,
     on_progress: OnProgress | None = None,
     overwrite: bool = False,
+    columns: Columns | None = None,
 ) -> ImportReport:
     """Make a graph folder from a table of edges and one of nodes, in bounded memory.
 
@@ -45,6 +47,7 @@ def import_graph(
         resources: how much memory to use.
         on_progress: is told the stage, how much of it is done and how much there is.
         overwrite: whether a graph that is there already is replaced.
+        columns: how columns of nodes are read, where it is not to be guessed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -58,7 +61,10 @@ def import_graph(
     Graph(nodes=3, edges=4, features=1, classes=2)
     """
     require("pyarrow", extra="tables", why=f"importing {nodes}")
-    inputs = Inputs(InputFile.of(nodes), InputFile.of(edges), undirected)
+    if columns is not None:
+        columns.check_fill("an import", "it reads a table in pieces")
+    chosen = {} if columns is None or columns == Columns() else columns.to_json()
+    inputs = Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen)
     if not overwrite and out.exists():
         return _there_already(out, inputs)
     if out.exists() and not is_graph_folder(out):
@@ -70,6 +76,7 @@ def import_graph(
             inputs=inputs,
             resources=Resources() if resources is None else resources,
             on_progress=on_progress or (lambda stage, done, total: None),
+            columns=columns,
         )
         with naming(nodes):
             found = work.read_nodes(nodes)
@@ -78,7 +85,7 @@ def import_graph(
             work.read_edges(edges, found, index)
         del index
         work.sort(found)
-        if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected):
+        if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)
     say_edges_unread(edges, columns_of(edges))
@@ -97,4 +104,6 @@ def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     open_graph_folder(out)  # whole, as far as sizes tell
     shutil.rmtree(out.with_name(f"{out.name}.partial"), ignore_errors=True)
     logger.info("%s: holds the graph of these tables already", out)
-    return ImportReport(**about["report"], checksum=read_facts(out)["sha256"], new=False)
+    told = columns_told(about.get("columns"))
+    checksum = read_facts(out)["sha256"]
+    return ImportReport(**about["report"], checksum=checksum, new=False, columns=told)

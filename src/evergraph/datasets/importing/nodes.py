@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
+from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme, is_plain, say_suspicious
+from evergraph.datasets.columns.hashed import MOST_KEPT
+from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
+from evergraph.datasets.columns.values import texts
 from evergraph.datasets.files.table_columns import column, features, ids, is_text
-from evergraph.datasets.files.table_folder import feature_names
+from evergraph.datasets.files.table_folder import check_columns, feature_names, texts_of
 from evergraph.datasets.files.table_labels import (
     label_values,
     numbered,
@@ -23,7 +30,7 @@ from evergraph.datasets.files.table_labels import (
 )
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.chunks import Chunk, read_chunks
+from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.feature_scale import column_peaks, loud_column
@@ -33,25 +40,35 @@ if TYPE_CHECKING:
     import pyarrow
 
 _BLOCK = 1 << 20
+_VALUES = 1 << 19  # features that are made at a time
 
 
 def import_nodes(
-    path: Path, graph: Path, ids_file: Path, *, size: int, on_piece: Callable[[Chunk], None]
+    path: Path,
+    graph: Path,
+    ids_file: Path,
+    *,
+    size: int,
+    on_piece: Callable[[Chunk], None],
+    columns: Columns | None = None,
 ) -> NodesRead:
     """Write ``features``, ``labels`` and ``time`` of a graph folder, and the ids aside.
 
-    size: of the pieces that the table is read in, in bytes.
+    size: of the pieces that the table is read in, in bytes; columns: what of feature columns is
+    not to be guessed.
     """
-    pieces = read_chunks(path, ("id", "label"), size=size)
+    scheme = _scheme(path, size, columns or Columns())
+    pieces = read_chunks(path, ("id", "label"), size=size, text=texts_of(scheme))
     first = next(pieces)
     names = feature_names(first.table.column_names)
     timed = "time" in first.table.column_names
     (graph / "time.npy").unlink(missing_ok=True)
     classes = _Classes(guess=path.suffix != ".parquet")
-    peaks, dates = torch.zeros(len(names)), _Dates()
+    rows = _Features(names, scheme)
+    dates = _Dates()
     with ExitStack() as stack:
         stack.enter_context(disk_is_enough(ids_file))
-        matrix = AppendedArray(graph / "features.npy", np.float32, width=len(names))
+        matrix = AppendedArray(graph / "features.npy", np.float32, width=rows.width)
         codes = AppendedArray(graph / "labels.npy", np.int64)
         when = AppendedArray(graph / "time.npy", np.int64) if timed else None
         arrays = [array for array in (matrix, codes, when) if array is not None]
@@ -61,9 +78,8 @@ def import_nodes(
         for piece in _chain(first, pieces):
             table, before = piece.table, piece.before
             kept_ids.write_table(_table(id=ids(table, "id", before=before)))
-            values = features(table, names, before=before)
-            torch.maximum(peaks, column_peaks(values), out=peaks)
-            matrix.append(values.numpy())
+            for values in rows.of(table, before):
+                matrix.append(values.numpy())
             codes.append(classes.codes(column(table, "label"), before))
             if when is not None:
                 when.append(dates.times(table, before))
@@ -72,12 +88,83 @@ def import_nodes(
             array.finish()
     count = _number_classes(graph / "labels.npy", classes)
     say_missing(path, classes.missing)
+    rows.say_new(path)
     return NodesRead(
         nodes=codes.length,
-        features=len(names),
+        features=rows.width,
         classes=count,
-        loud=loud_column(peaks, names),
+        loud=loud_column(rows.peaks, rows.names),
+        columns=rows.told(),
     )
+
+
+def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
+    """Return how columns are read, by the first rows; None where they are plain numbers."""
+    begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
+    named = columns_of(path)
+    check_columns(named, ("id", "label"))
+    names = feature_names(named)
+    try:
+        first = begin(rows=SAMPLE)
+        plain = is_plain(first, names, columns)
+    except DataError:  # numbers, and then something else
+        plain = False
+    if not plain:
+        first = begin(rows=SAMPLE, text=names)
+    known = texts(column(first, "label"), "label")
+    if plain:
+        say_suspicious(path, first, names, known)
+        return None
+    return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
+
+
+class _Features:
+    """Makes features of a table piece by piece, a few rows at a time, and counts what it meets.
+
+    Attributes:
+        names: of the features.
+        peaks: the largest value of each so far.
+    """
+
+    def __init__(self, names: list[str], scheme: Scheme | None) -> None:
+        self._columns, self._scheme = names, scheme
+        self.names = names if scheme is None else scheme.names
+        self.width = len(self.names)
+        self.peaks = torch.zeros(self.width)
+        self._gaps = dict.fromkeys(names, 0)
+        self._new: dict[str, set[str]] = {name: set() for name in names}
+        self._new_rows = dict.fromkeys(names, 0)
+        self._unflagged = dict.fromkeys(names, 0)
+
+    def of(self, table: pyarrow.Table, before: int) -> Iterator[Tensor]:
+        """Yield features, float32 [some rows, width]; features of texts are larger than texts."""
+        step = table.num_rows if self._scheme is None else _VALUES // max(self.width, 1)
+        for start in range(0, table.num_rows, max(step, 1)):
+            values = self._rows(table.slice(start, step), before + start)
+            torch.maximum(self.peaks, column_peaks(values), out=self.peaks)
+            yield values
+
+    def _rows(self, table: pyarrow.Table, before: int) -> Tensor:
+        if self._scheme is None:
+            return features(table, self._columns, before=before)
+        read = self._scheme.read(table, before=before)
+        for name, block in read.blocks.items():
+            self._gaps[name] += int(block.gaps.sum())
+            self._new_rows[name] += block.new_rows
+            self._unflagged[name] += block.unflagged
+            if len(self._new[name]) < MOST_KEPT:
+                self._new[name].update(block.new)
+        return read.features
+
+    def say_new(self, path: Path) -> None:
+        """Say what the first rows had not."""
+        for name, new in self._new.items():
+            say_new(path, name, sorted(new), self._new_rows[name])
+            say_unflagged(path, name, self._unflagged[name])
+
+    def told(self) -> dict[str, Any] | None:
+        """Return the scheme with the gaps that were met, as JSON can hold it."""
+        return None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
 
 
 def _chain(first: Chunk, rest: Any) -> Any:

@@ -29,6 +29,7 @@ class ImportReport:
         checksum: one SHA-256 of all arrays.
         seconds: how long it took, earlier processes included.
         new: whether anything was made, or the same graph was there already.
+        columns: how each was read, where they are not all plain numbers.
     """
 
     nodes: int
@@ -41,6 +42,7 @@ class ImportReport:
     checksum: str
     seconds: float
     new: bool = True
+    columns: list[dict[str, str]] = field(default_factory=list)
 
 
 FORMAT = 1
@@ -70,19 +72,22 @@ class Inputs:
     nodes: InputFile
     edges: InputFile
     undirected: bool
+    columns: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class NodesRead:
     """What the node table was found to hold.
 
-    loud: what is to be said of a feature column that drowns the others, if there is one.
+    loud: what is to be said of a feature column that drowns the others, if there is one;
+    columns: the scheme by which they were read, as JSON; None where they are plain numbers.
     """
 
     nodes: int
     features: int
     classes: int
     loud: str | None = None
+    columns: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Progress:
             found = _of(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return cls(inputs)
-        if found.inputs.nodes != inputs.nodes:
+        if (found.inputs.nodes, found.inputs.columns) != (inputs.nodes, inputs.columns):
             return cls(inputs)
         if found.inputs != inputs:  # only the edges are others: the nodes need not be read again
             return replace(cls(inputs), nodes=found.nodes)
@@ -151,4 +156,4 @@ def _of(values: dict[str, Any]) -> Progress:
 def inputs_of(values: dict[str, Any]) -> Inputs:
     """Return inputs from what ``asdict`` made of them."""
     nodes, edges = (InputFile(**values[name]) for name in ("nodes", "edges"))
-    return Inputs(nodes=nodes, edges=edges, undirected=values["undirected"])
+    return Inputs(nodes, edges, values["undirected"], values.get("columns", {}))

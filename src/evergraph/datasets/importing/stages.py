@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from evergraph.core.resources import Resources
+from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
 from evergraph.datasets.files.table_folder import ENDS
 from evergraph.datasets.importing.chunks import Chunk, columns_of, read_chunks
@@ -31,13 +33,26 @@ _BYTES_A_BYTE = 12  # in memory, for a byte of a table: text, columns, positions
 _BYTES_AN_ID = 64  # its text, its hash, its place
 
 
+def columns_told(kept: dict[str, Any] | None) -> list[dict[str, str]]:
+    """Return how columns were read, from what ``graph.json`` keeps of it."""
+    listed = [] if kept is None else kept["columns"]
+    return [dict(each["told"]) for each in listed]
+
+
 class ImportStages:
     """The stages of one import, each of which begins where an earlier process ended."""
 
     def __init__(
-        self, *, folder: Path, inputs: Inputs, resources: Resources, on_progress: OnProgress
+        self,
+        *,
+        folder: Path,
+        inputs: Inputs,
+        resources: Resources,
+        on_progress: OnProgress,
+        columns: Columns | None = None,
     ) -> None:
         self.folder = folder
+        self.columns = columns
         self.resources = resources
         self.on_progress = on_progress
         self.progress = Progress.load(folder / PROGRESS, inputs)
@@ -57,6 +72,7 @@ class ImportStages:
                 self._ids,
                 size=self._piece(self.resources.left),
                 on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
+                columns=self.columns,
             )
             self._save(replace(self.progress, nodes=found))
         assert self.progress.nodes is not None
@@ -124,7 +140,9 @@ class ImportStages:
             "features": found.features,
             "seconds": round(time.monotonic() - self._began, 3),
         }
-        about = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
+        about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
+        if found.columns is not None:
+            about["columns"] = found.columns
         checksum = self.writer.finish(undirected=inputs.undirected, about=about)
         (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone
         if out.exists():
@@ -133,7 +151,8 @@ class ImportStages:
         self.writer.folder.rename(out)
         shutil.rmtree(self.folder)
         self.on_progress("checksum", 1, 1)
-        return ImportReport(**report, checksum=checksum)  # type: ignore[arg-type]
+        told = columns_told(found.columns)
+        return ImportReport(**report, checksum=checksum, columns=told)  # type: ignore[arg-type]
 
     def _add(self, sorter: EdgeSorter, index: NodeIndex, piece: Chunk) -> int:
         sources, targets = (

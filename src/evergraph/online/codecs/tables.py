@@ -19,16 +19,25 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
+from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_columns import column, features, ids
+from evergraph.datasets.files.table_columns import column, ids
 from evergraph.datasets.files.table_folder import (
     ENDS,
     check_distinct,
     feature_names,
+    node_features,
     read_table,
     say_edges_unread,
+    texts_of,
 )
-from evergraph.datasets.files.table_labels import label_values, say_missing, spelled_missing
+from evergraph.datasets.files.table_labels import (
+    label_values,
+    numbered,
+    say_missing,
+    spelled_missing,
+)
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -46,6 +55,7 @@ from evergraph.online.delta import Delta, Label, NodeId
 if TYPE_CHECKING:
     import pyarrow
 
+TOMORROW = "the neighbours of tomorrow are not known today"  # so gaps cannot be filled from them
 EDGES = 10_000  # in a delta that brings nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
@@ -67,6 +77,7 @@ class TableDeltas:
         batch: how many nodes a delta has.
         ignored: columns of the tables that are not used.
         places: of the tables, for messages: the path, and which of its rows were kept.
+        scheme: how the columns of nodes were read; None where they are plain numbers.
     """
 
     nodes: pyarrow.Array
@@ -80,6 +91,7 @@ class TableDeltas:
     weights: Tensor | None = None
     removed: tuple[pyarrow.Array, pyarrow.Array] | tuple[()] = ()
     updates: npt.NDArray[np.bool_] | None = None
+    scheme: Scheme | None = None
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -227,6 +239,7 @@ def read_deltas(
     batch: int = 100,
     integers: bool = False,
     forget: str | Sequence[NodeId] = (),
+    columns: Columns | Scheme | None = None,
 ) -> TableDeltas:
     """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
 
@@ -237,10 +250,13 @@ def read_deltas(
 
     integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
     forget, or the name of a column of the node table that marks them. Such nodes and their edges
-    are not taken in.
+    are not taken in. columns: by which scheme columns are read, choices for one that is fitted on
+    this table, or None for plain numbers.
     """
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
-    found = None if nodes is None else _read_nodes(nodes, integers, forget)
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
+    found = None if nodes is None else _read_nodes(nodes, integers, forget, columns)
     if found is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
     ends = None if edges is None else _read_edges(edges, integers, nodes, found)
@@ -251,7 +267,10 @@ def read_deltas(
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """What a table of nodes holds; marked: the ids of nodes to forget; updates: see above."""
+    """What a table of nodes holds.
+
+    marked: the ids of nodes to forget; updates, scheme: as in deltas.
+    """
 
     ids: pyarrow.Array
     labels: pyarrow.Array
@@ -259,6 +278,7 @@ class _Nodes:
     ignored: tuple[str, ...]
     marked: tuple[NodeId, ...]
     updates: npt.NDArray[np.bool_] | None = None
+    scheme: Scheme | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,11 +291,16 @@ class _Edges:
     ignored: tuple[str, ...] = ()
 
 
-def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _Nodes:
+def _read_nodes(
+    path: Path,
+    integers: bool,
+    forget: str | Sequence[NodeId],
+    columns: Columns | Scheme | None,
+) -> _Nodes:
     import pyarrow as pa
 
     with naming(path):
-        table = read_table(path, ("id",))
+        table = read_table(path, ("id",), text=texts_of(columns))
         known = _ids(table, "id", integers)
         check_distinct(known)
         names = feature_names(table.column_names)
@@ -288,12 +313,17 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
             ops, names = operations(table, NODE_OPS), [name for name in names if name != "op"]
             table, updates = without_gaps(table, names, ops["forget"]), ops["update"]
             marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
-        matrix = features(table, names, most=LARGEST_FEATURE) if names else None
         labels, spelled = pa.nulls(len(known), pa.string()), {}
         if "label" in table.column_names:
             given = column(table, "label")
             labels = label_values(given, guess=path.suffix != ".parquet")
             spelled = spelled_missing(given)
+        matrix, scheme = None, None
+        if names:
+            read = node_features(
+                path, table, names, columns, labels=numbered(labels), most=LARGEST_FEATURE
+            )
+            matrix, scheme = read.features, read.scheme
         timed = "time" in table.column_names
         if timed:
             times(table)  # what cannot be loaded cannot be taken in either
@@ -301,8 +331,9 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
     ignored = ("time",) if timed else ()
     say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
     if matrix is not None:
-        say_loud_column(path, column_peaks(matrix), names)
-    return _Nodes(known, labels, matrix, ignored, marked, updates)
+        called = names if scheme is None else scheme.names
+        say_loud_column(path, column_peaks(matrix), called)
+    return _Nodes(known, labels, matrix, ignored, marked, updates, scheme)
 
 
 def _read_edges(
@@ -361,6 +392,7 @@ def _deltas(
         weights=None if edges.weights is None else edges.weights[chosen],
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if nodes.updates is None else nodes.updates[rows[0]],
+        scheme=nodes.scheme,
     )
 
 

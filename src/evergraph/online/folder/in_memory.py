@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from evergraph.core.errors import KeyReusedError
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.learner import OnlineLearner
@@ -20,6 +21,7 @@ class InMemoryLearner:
 
     def __init__(self, learner: OnlineLearner) -> None:
         self.learner = learner
+        self.columns: Scheme | None = None
         self._keys: dict[str, tuple[bytes, DeltaResult]] = {}
 
     def submit(self, delta: Delta) -> DeltaResult:
@@ -35,6 +37,10 @@ class InMemoryLearner:
                 "give every delta a key of its own"
             )
         return applied
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, before the first nodes come; None: as plain numbers."""
+        self.columns = scheme
 
     def refresh(self) -> int:
         """Do nothing: nobody else writes."""

@@ -1,6 +1,7 @@
 """A learner that lives in a folder and survives whatever happens to its process.
 
 FOLDER/evergraph-learner.json  the format, and what the learner was made with
+FOLDER/columns.json            how columns of tables are read, where they are not plain numbers
 FOLDER/journal.sqlite          every delta since the older snapshot; -wal and -shm belong to it
 FOLDER/snapshot-120/           the learner after delta 120; the last two are kept
 FOLDER/acknowledged            the number of the last delta that somebody was told is safe
@@ -10,7 +11,7 @@ FOLDER/lock                    held by the one process that writes
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,14 @@ from typing import TYPE_CHECKING, Any, cast
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError, did_you_mean
+from evergraph.datasets.columns.own import Encoder
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder.columns_file import (
+    check_same_columns,
+    store_columns,
+    stored_columns,
+)
 from evergraph.online.folder.markers import stored_parameters
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.writer import FolderStatus, FolderWriter
@@ -50,6 +58,8 @@ class LearnerFolder(Closing):
     def __init__(self, files: FolderWriter | FolderReader) -> None:
         self._files = files
         self._closed = False
+        self._columns: Scheme | None = None
+        self._encoders: tuple[Encoder, ...] = ()
 
     @classmethod
     def open(
@@ -89,19 +99,52 @@ class LearnerFolder(Closing):
 
     @classmethod
     def of(
-        cls, path: Path | str, given: Mapping[str, Any] | None = None, *, readonly: bool = False
+        cls,
+        path: Path | str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        readonly: bool = False,
+        encoders: Iterable[Encoder] = (),
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
-        folder that is there already must be the same.
+        folder that is there already must be the same. encoders: of one's own, by which columns of
+        its tables are read; who only reads the folder needs none.
         """
         from evergraph.online.learner import OnlineLearner
 
         given, stored = given or {}, stored_parameters(Path(path))
         known = _defaults(given) if stored is None else OnlineLearner().parameters | stored
         make = partial(OnlineLearner.from_parameters, _merged(known, given))
-        return cls.open(path, make=make, readonly=readonly)
+        needed = tuple(encoders)
+        if not readonly:
+            stored_columns(Path(path), needed)  # refused before anything is opened
+        opened = cls.open(path, make=make, readonly=readonly)
+        opened._encoders = needed
+        return opened
+
+    @property
+    def columns(self) -> Scheme | None:
+        """How columns of tables are read; None where they are plain numbers, or none came yet."""
+        if self._columns is None and (width := self.learner.status().features):
+            found = stored_columns(self.path, self._encoders)
+            # What a killed process left before its first delta fits nothing that came since.
+            self._columns = found if found is not None and found.width == width else None
+        return self._columns
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, before the first nodes come; afterwards it must be the same.
+
+        scheme: None for plain numbers.
+        """
+        with self.lock:
+            self._writer()
+            if self.learner.status().features:
+                check_same_columns(self.path, self.columns, scheme)
+            else:
+                store_columns(self.path, scheme)
+                self._columns = scheme
 
     @property
     def path(self) -> Path:

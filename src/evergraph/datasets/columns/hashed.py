@@ -1,0 +1,167 @@
+"""Categories, and lists of them, by hashing: any number of them in a fixed number of columns.
+
+A category becomes a vector of ``dims`` signs, ±1 / √dims, which are bits of its hash: all have
+length 1, and two of them a product of 0 ± 1 / √dims. One that comes later has its own vector
+without anything being fitted again. No category is a row of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evergraph.datasets.columns.block import Block, ColumnEncoder, Matrix
+from evergraph.datasets.columns.values import lists, texts
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_KEPT = 10_000  # categories whose names are kept, to notice new ones
+SEPARATOR = ";"
+
+
+def signs(names: list[str], dims: int) -> Matrix:
+    """Return a vector of signs for each name; dims: a multiple of 8 of at most 512.
+
+    -> float32 [names, dims]
+
+    >>> 8 * signs(["red"], 64)[0, :6]
+    array([-1., -1., -1., -1.,  1.,  1.], dtype=float32)
+    """
+    digests = b"".join(blake2b(name.encode(), digest_size=dims // 8).digest() for name in names)
+    bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(len(names), dims)
+    return (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(dims))
+
+
+def fitting_dims(categories: int) -> int:
+    """Return how many columns so many categories get: twice as many as there are, 8 to 64.
+
+    >>> [fitting_dims(count) for count in (2, 5, 20, 1000)]
+    [8, 16, 40, 64]
+    """
+    return min(max(-(-2 * categories // 8) * 8, 8), 64)
+
+
+@dataclass(frozen=True)
+class CategoryEncoder(ColumnEncoder):
+    """A category as the signs of its hash.
+
+    >>> import pyarrow as pa
+    >>> encoder = CategoryEncoder.fit(pa.array(["red", "green"]), "colour")
+    >>> encoder.encode(pa.array(["blue", None]), "colour").new
+    {'blue': 0}
+    """
+
+    dims: int
+    known: tuple[str, ...] | None  # None: too many to keep
+    kind = "category"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> CategoryEncoder:
+        """Keep the categories that are there."""
+        return cls(*_kept(texts(values, name)))
+
+    @property
+    def width(self) -> int:
+        """How many signs a category has."""
+        return self.dims
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        return _told(self.known, "", self.dims)
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return signs of hashes."""
+        found = texts(values, name)
+        matrix, places, names = _vectors(found, self.dims)
+        gaps = places < 0
+        matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
+        new, rows = _new(places, names, self.known)
+        return Block(matrix, gaps=gaps, new=new, new_rows=rows)
+
+
+@dataclass(frozen=True)
+class ListEncoder(ColumnEncoder):
+    """A list as the mean of its items' signs; a text is split at ``separator``.
+
+    >>> import pyarrow as pa
+    >>> encoder = ListEncoder.fit(pa.array(["a;b", "a"]), "tags", separator=";")
+    >>> rows = encoder.encode(pa.array(["a;b", "a", "b", ""]), "tags").matrix
+    >>> bool((2 * rows[0] == rows[1] + rows[2]).all()), bool(rows[3].any())
+    (True, False)
+    """
+
+    dims: int
+    separator: str
+    known: tuple[str, ...] | None
+    kind = "list"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
+        """Keep the items that are there."""
+        dims, known = _kept(lists(values, name, separator=separator)[1])
+        return cls(dims, separator, known)
+
+    @property
+    def width(self) -> int:
+        """How many signs an item has."""
+        return self.dims
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        return _told(self.known, "mean of ", self.dims)
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return the means of signs of hashes."""
+        from scipy.sparse import csr_matrix
+
+        counts, items = lists(values, name, separator=self.separator, before=before)
+        matrix, places, names = _vectors(items, self.dims)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        weights = np.repeat(1.0 / np.maximum(counts, 1), counts)
+        owners = csr_matrix((weights, places, starts), shape=(len(counts), len(matrix)))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        new, touched = _new(places, names, self.known, rows)
+        return Block(
+            np.asarray(owners @ matrix, np.float32), gaps=counts == 0, new=new, new_rows=touched
+        )
+
+
+def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
+    """Return signs of distinct texts, which of them each text is (-1: none), and the texts."""
+    coded = found.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return signs(names, dims) if names else np.zeros((1, dims), np.float32), places, names
+
+
+def _kept(found: pyarrow.Array) -> tuple[int, tuple[str, ...] | None]:
+    names = sorted(name for name in found.unique().to_pylist() if name is not None)
+    return fitting_dims(len(names)), tuple(names) if len(names) <= MOST_KEPT else None
+
+
+def _new(
+    places: NDArray[Any],
+    names: list[str],
+    known: tuple[str, ...] | None,
+    rows: NDArray[Any] | None = None,
+) -> tuple[dict[str, int], int]:
+    """Return names that are not known with the first row of each, and how many rows have one."""
+    there = frozenset(names if known is None else known)
+    strange = [place for place, name in enumerate(names) if name not in there]
+    if not strange:
+        return {}, 0
+    rows = np.arange(len(places)) if rows is None else rows
+    firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
+    return firsts, len(np.unique(rows[np.isin(places, strange)]))
+
+
+def _told(known: tuple[str, ...] | None, what: str, dims: int) -> str:
+    count = f"over {MOST_KEPT:,}" if known is None else f"{len(known):,}"
+    return f"{what}hashes of {count} categories in {dims} signs"

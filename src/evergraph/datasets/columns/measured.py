@@ -1,0 +1,156 @@
+"""Numbers, dates, and yes or no: scaled as the first table was, with a flag for gaps.
+
+z = (x - median) / (Q3 - Q1), cut to [-CLIP, CLIP]; median and quartiles are those of the first
+table and stay. A gap is z = 0, the median; where the first table had gaps, one column more is 1
+in the rows that have one. Since that is linear, hops of the graph do the rest: the sum over
+neighbours of z and the sum of flags, side by side, tell what the neighbours know and how many of
+them know it, live as well as in batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evergraph.datasets.columns.block import Block, ColumnEncoder
+from evergraph.datasets.columns.values import Numbers, booleans, dates, numbers
+
+if TYPE_CHECKING:
+    import pyarrow
+
+CLIP = 5.0
+YEAR, WEEK = 365.2425 * 86_400, 7 * 86_400  # in seconds
+
+
+@dataclass(frozen=True)
+class NumberEncoder(ColumnEncoder):
+    """A number as (x - median) / scale, and a flag if the first table had gaps.
+
+    >>> import pyarrow as pa
+    >>> encoder = NumberEncoder.fit(pa.array([1.0, 2.0, 3.0, 4.0, 5.0, None]), "age")
+    >>> encoder
+    NumberEncoder(median=3.0, scale=2.0, flag=True)
+    >>> encoder.encode(pa.array([7, None]), "age").matrix
+    array([[2., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
+    median: float
+    scale: float
+    flag: bool
+    kind = "number"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> NumberEncoder:
+        """Take median and quartiles of the values that are there."""
+        return cls(*_robust(numbers(values, name)))
+
+    @property
+    def width(self) -> int:
+        """One, and one for the flag."""
+        return 1 + self.flag
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        flag = ", and a flag for gaps" if self.flag else ""
+        return f"(x - {self.median:g}) / {self.scale:g}, cut at {CLIP:g}{flag}"
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return scaled numbers."""
+        found = numbers(values, name, before=before)
+        return _block([_scaled(found, self.median, self.scale)], np.isnan(found), self.flag)
+
+
+@dataclass(frozen=True)
+class BooleanEncoder(ColumnEncoder):
+    """Yes as 1, no as 0, and a flag if the first table had gaps."""
+
+    flag: bool
+    kind = "boolean"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> BooleanEncoder:
+        """See whether there are gaps."""
+        return cls(bool(np.isnan(booleans(values, name)).any()))
+
+    @property
+    def width(self) -> int:
+        """One, and one for the flag."""
+        return 1 + self.flag
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        return "0 or 1, and a flag for gaps" if self.flag else "0 or 1"
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return zeros and ones."""
+        found = booleans(values, name, before=before)
+        return _block([found], np.isnan(found), self.flag)
+
+
+@dataclass(frozen=True)
+class DateEncoder(ColumnEncoder):
+    """A date as scaled time, and where it lies in its year and in its week.
+
+    [z, sin 2πt/year, cos 2πt/year, sin 2πt/week, cos 2πt/week], t in seconds since 1970 in UTC.
+
+    >>> import pyarrow as pa
+    >>> encoder = DateEncoder.fit(pa.array(["1970-01-01", "1970-01-03"]), "born")
+    >>> encoder.encode(pa.array(["1970-01-01"]), "born").matrix
+    array([[-1.,  0.,  1.,  0.,  1.]], dtype=float32)
+    """
+
+    median: float
+    scale: float
+    flag: bool
+    kind = "date"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> DateEncoder:
+        """Take median and quartiles of the dates that are there."""
+        return cls(*_robust(dates(values, name)))
+
+    @property
+    def width(self) -> int:
+        """Five, and one for the flag."""
+        return 5 + self.flag
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        middle = np.datetime64(int(self.median), "s").astype("datetime64[D]")
+        flag = ", a flag for gaps" if self.flag else ""
+        return f"time around {middle} in {self.scale / 86_400:g} days, year and week{flag}"
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return scaled times and phases."""
+        found = dates(values, name, before=before)
+        phases = [2 * np.pi * (found / period % 1) for period in (YEAR, WEEK)]
+        waves = [wave(phase) for phase in phases for wave in (np.sin, np.cos)]
+        scaled = _scaled(found, self.median, self.scale)
+        return _block([scaled, *waves], np.isnan(found), self.flag)
+
+
+def _robust(found: Numbers) -> tuple[float, float, bool]:
+    """Return median, scale and whether there are gaps; where the quartiles meet, the deviation."""
+    known = found[~np.isnan(found)]
+    if not len(known):
+        return 0.0, 1.0, True
+    low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
+    scale = float(high - low) or float(known.std()) or 1.0
+    return float(median), scale, len(known) < len(found)
+
+
+def _scaled(found: Numbers, median: float, scale: float) -> Numbers:
+    return np.clip((found - median) / scale, -CLIP, CLIP)
+
+
+def _block(columns: list[Numbers], gaps: Any, flag: bool) -> Block:
+    """Put columns side by side, 0 in the gaps."""
+    matrix = np.stack([*columns, *([gaps] if flag else [])], axis=1).astype(np.float32)
+    matrix[gaps, : len(columns)] = 0
+    return Block(matrix, gaps=gaps, unflagged=0 if flag else int(gaps.sum()))

@@ -1,0 +1,264 @@
+"""How the columns of a table are read: fitted on the first table, the same ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.core.notices import say, say_ignored
+from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut, Mask
+from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
+from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
+from evergraph.datasets.columns.own import Encoder, OwnEncoder
+from evergraph.datasets.columns.words import TextEncoder
+from evergraph.datasets.files.table_columns import column
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FORMAT = 1
+HEADER = ("column", "read as", "how", "width", "gaps")
+_CLASSES: tuple[type[Any], ...] = (
+    NumberEncoder,
+    BooleanEncoder,
+    DateEncoder,
+    CategoryEncoder,
+    ListEncoder,
+    TextEncoder,
+    LeftOut,
+)
+_NAMED = 5  # categories in one sentence
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, what reads it, and how many gaps were met in it."""
+
+    name: str
+    encoder: ColumnEncoder
+    gaps: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a scheme made of some rows.
+
+    Attributes:
+        features: float32 [rows, width]
+        blocks: the same column by column, with what was new.
+    """
+
+    features: Tensor
+    blocks: Mapping[str, Block] = field(repr=False)
+
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """Which rows have no value, by column."""
+        return {name: block.gaps for name, block in self.blocks.items()}
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """How many rows have no value, by column."""
+        return {name: int(block.gaps.sum()) for name, block in self.blocks.items()}
+
+    def say_new(self, where: object) -> None:
+        """Say what the first table had not: categories, and gaps in a column without a flag."""
+        for name, block in self.blocks.items():
+            say_new(where, name, block.new, block.new_rows)
+            say_unflagged(where, name, block.unflagged)
+
+
+def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
+    """Say how many categories of a column the first table had not, if there are any."""
+    if not new:
+        return
+    named = ", ".join(map(repr, islice(new, _NAMED)))
+    more = ", ..." if len(new) > _NAMED else ""
+    many = "category" if len(new) == 1 else "categories"
+    say(
+        where,
+        f"column {name!r} has {len(new):,} new {many} in {rows:,} row{'' if rows == 1 else 's'} "
+        f"({named}{more}): each is known by its hash",
+    )
+
+
+def say_unflagged(where: object, name: str, gaps: int) -> None:
+    """Say how many gaps are filled without a flag, since the first table had none there."""
+    if gaps:
+        many = f"{gaps:,} gap{'' if gaps == 1 else 's'}"
+        say(where, f"column {name!r} has {many}, and had none at first: filled without a flag")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The columns of a table, each with what reads it; the features are theirs, side by side.
+
+    Attributes:
+        columns: in the order of the first table.
+        strict: whether a new category is refused.
+        refuse_gaps: whether a row without a value is.
+
+    >>> import pyarrow as pa
+    >>> scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),))
+    >>> scheme.encode(pa.table({"age": [7.0, None]}))
+    tensor([[2.],
+            [0.]])
+    >>> Scheme.from_json(scheme.to_json()) == scheme
+    True
+    >>> scheme.encode(pa.table({"age": ["old"]}))
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: row 1 has 'old' in column 'age': expected a number
+    >>> scheme.encode(pa.table({"size": [1]}))
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: has no column 'age', which the first table had: it has size
+    """
+
+    columns: tuple[Column, ...]
+    strict: bool = False
+    refuse_gaps: bool = False
+
+    @property
+    def width(self) -> int:
+        """How wide the features are."""
+        return sum(each.encoder.width for each in self.columns)
+
+    @property
+    def gaps(self) -> str:
+        """What becomes of gaps, as in ``Columns``."""
+        return "refuse" if self.refuse_gaps else "flag"
+
+    @property
+    def text_width(self) -> int | None:
+        """How many features a text becomes; None where there are no texts."""
+        widths = (e.encoder.width for e in self.columns if isinstance(e.encoder, TextEncoder))
+        return next(widths, None)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each column is read as, by name: its kind, or the encoder of one's own."""
+        return {
+            each.name: str(each.encoder.encoder)
+            if isinstance(each.encoder, OwnEncoder)
+            else each.encoder.kind
+            for each in self.columns
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """What each feature is called, after its column."""
+        return [
+            each.name if each.encoder.width == 1 else f"{each.name} {place}"
+            for each in self.columns
+            for place in range(each.encoder.width)
+        ]
+
+    def encode(self, table: pyarrow.Table, *, before: int = 0) -> Tensor:
+        """Return the features of a table's rows; before: how many rows came before, for messages.
+
+        -> float32 [rows, width]
+        """
+        return self.read(table, before=before).features
+
+    def read(self, table: pyarrow.Table, *, before: int = 0) -> Read:
+        """Return the features, and what was found on the way; raise unless all columns fit."""
+        blocks = {each.name: self._block(each, table, before) for each in self.columns}
+        parts = [block.matrix for block in blocks.values()]
+        matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
+        features = torch.from_numpy(np.ascontiguousarray(matrix, np.float32))
+        return Read(features, blocks)
+
+    def _block(self, each: Column, table: pyarrow.Table, before: int) -> Block:
+        name = each.name
+        if name not in table.column_names:
+            if isinstance(each.encoder, LeftOut):
+                return each.encoder.encode(np.empty(table.num_rows), name)
+            there = ", ".join(table.column_names)
+            raise DataError(f"has no column {name!r}, which the first table had: it has {there}")
+        block = each.encoder.encode(column(table, name), name, before=before)
+        if self.refuse_gaps and block.gaps.any():
+            row = before + int(block.gaps.argmax()) + 1
+            raise DataError(f"row {row} has no value in column {name!r}: expected one")
+        if self.strict and block.new:
+            value, row = next(iter(block.new.items()))
+            raise DataError(
+                f"row {before + row + 1} has {value!r} in column {name!r}: expected a category of "
+                "the first table, since columns are strict"
+            )
+        return block
+
+    def with_gaps(self, gaps: Mapping[str, int]) -> Scheme:
+        """Return the same scheme, told how many gaps each column of a table had."""
+        columns = (replace(each, gaps=gaps[each.name]) for each in self.columns)
+        return replace(self, columns=tuple(columns))
+
+    def say_unknown(self, where: object, names: Iterable[str]) -> None:
+        """Say which columns of a table the first table had not."""
+        known = {each.name for each in self.columns}
+        others = [name for name in names if name not in known]
+        say_ignored(where, "column", others, "the first table had no such column")
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """Return one row a column, under ``HEADER``: how it is read."""
+        return [
+            (
+                each.name,
+                each.encoder.kind,
+                each.encoder.how,
+                str(each.encoder.width),
+                f"{each.gaps:,}",
+            )
+            for each in self.columns
+        ]
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return ``table`` by the names of ``HEADER``, for JSON and pandas."""
+        return [dict(zip(HEADER, row, strict=True)) for row in self.table()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        listed = [
+            {
+                "name": each.name,
+                "kind": each.encoder.kind,
+                "gaps": each.gaps,
+                "encoder": each.encoder.to_json(),
+                "told": told,  # for whoever reads the file
+            }
+            for each, told in zip(self.columns, self.rows(), strict=True)
+        ]
+        flags = {"strict": self.strict, "refuse_gaps": self.refuse_gaps}
+        return {"format": FORMAT, "columns": listed} | flags
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], encoders: Iterable[Encoder] = ()) -> Scheme:
+        """Return what ``to_json`` returned; encoders: those of one's own that it may need."""
+        try:
+            if values["format"] != FORMAT:
+                raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
+            columns = tuple(
+                Column(each["name"], _encoder(each, encoders), each["gaps"])
+                for each in values["columns"]
+            )
+            return cls(columns, values["strict"], values["refuse_gaps"])
+        except (KeyError, TypeError, StopIteration) as error:
+            raise DataError(f"columns cannot be read back ({error!r})") from None
+
+
+def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:
+    kind, fitted = values["kind"], dict(values["encoder"])
+    if kind == OwnEncoder.kind:
+        return OwnEncoder.from_json(fitted, encoders)
+    if kind == TextEncoder.kind:
+        fitted["frequencies"] = dict(zip(*fitted["frequencies"], strict=True))
+    if fitted.get("known") is not None:
+        fitted["known"] = tuple(fitted["known"])
+    cls = next(cls for cls in _CLASSES if cls.kind == kind)
+    made: ColumnEncoder = cls(**fitted)
+    return made

@@ -1,0 +1,97 @@
+"""FOLDER/columns.json: how the columns of tables are read, fitted on the first of them.
+
+It is written before the first delta that was read by it, and never again: where a learner that
+knows nodes has none, it began with plain numbers, and stays with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.mapped import disk_is_enough
+from evergraph.core.written_aside import written_aside
+from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.own import Encoder, registered
+from evergraph.datasets.columns.scheme import Scheme
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
+from evergraph.online.folder.snapshot import sync
+
+COLUMNS_FILE = "columns.json"
+
+
+def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:
+    """Return how a folder's tables are read; None where they are plain numbers.
+
+    encoders: those of one's own that the first table was read with.
+    """
+    path = folder / COLUMNS_FILE
+    if not path.exists():
+        return None
+    try:
+        return Scheme.from_json(json.loads(path.read_bytes()), encoders)
+    except (OSError, ValueError, AttributeError, DataError) as error:
+        raise DataError(f"{path}: cannot be read ({error}): put it back from a backup") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{folder}: {error}") from None
+
+
+def store_columns(folder: Path, scheme: Scheme | None) -> None:
+    """Keep how a folder's tables are read; None: as plain numbers."""
+    if scheme is None:
+        (folder / COLUMNS_FILE).unlink(missing_ok=True)
+        return
+    with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
+        file.write(json.dumps(scheme.to_json()).encode())
+    sync(folder)
+
+
+def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
+    """Return how a table is to be read for a folder: by its scheme, plain, or yet to be fitted.
+
+    What a process left that was killed between the scheme and the first delta does not count.
+    """
+    if not acknowledged_in(folder / ACKNOWLEDGED_FILE):
+        return choices
+    scheme = stored_columns(folder, choices.encoders)
+    check_chosen(folder, scheme, choices)
+    return scheme
+
+
+def check_same_columns(where: object, known: Scheme | None, given: Scheme | None) -> None:
+    """Raise unless columns are read as those of the first table were.
+
+    known: how these were read; both: None for plain numbers.
+    """
+    if known == given:
+        return
+    if known is None:
+        raise DataError(f"{where}: began with plain numbers: expected numbers without gaps")
+    raise DataError(f"{where}: another process has settled how columns are read: try again")
+
+
+def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
+    """Raise if something is chosen that the first table has decided otherwise.
+
+    What is chosen as it is may be said again: a command that was stopped is given again. A learner
+    of plain numbers (no scheme) has no categories, and takes no gaps.
+    """
+    kinds = {} if scheme is None else scheme.kinds
+    for name, kind in choices.kinds.items():
+        if kinds.get(name) != str(registered(kind) or kind):
+            there = kinds.get(name, "a plain number" if scheme is None else "no column")
+            raise ConfigurationError(
+                f"{where}: column {name!r} cannot be read as {str(kind)!r}: it is {there} since "
+                "the first table"
+            )
+    if scheme is None:
+        return
+    for option in ("gaps", "strict", "text_width"):
+        value = getattr(choices, option)
+        if value not in (getattr(Columns(), option), getattr(scheme, option)):
+            raise ConfigurationError(
+                f"{where}: {option} cannot be {value!r}: it is {getattr(scheme, option)!r} since "
+                "the first table"
+            )

@@ -1,0 +1,166 @@
+"""What becomes of one column, by hand."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets.columns import Columns, Encoder
+from evergraph.datasets.columns.fitting import fit_scheme
+from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, signs
+from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
+from evergraph.datasets.columns.neighbours import propagated
+from evergraph.datasets.columns.words import BUCKETS, TextEncoder
+from evergraph.graphs import Graph
+
+
+def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
+    # Of 0, 10, 20, 30, 40: median 20, quartiles 10 and 30.
+    encoder = NumberEncoder.fit(pa.array([0, 10, 20, 30, 40]), "f")
+    assert (encoder.median, encoder.scale, encoder.flag) == (20, 20, False)
+    found = encoder.encode(pa.array(["50", "NA", " 20 ", "-1e9"]), "f")
+    assert found.matrix.tolist() == [[1.5], [0], [0], [-5]]
+    assert found.gaps.tolist() == [False, True, False, False]
+
+
+def test_where_quartiles_meet_the_deviation_scales() -> None:
+    encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")  # mean 2, variance 30 / 6
+    assert (encoder.median, encoder.scale) == (1, pytest.approx(math.sqrt(5)))
+    assert NumberEncoder.fit(pa.array([3, 3]), "f").scale == 1
+
+
+def test_a_gap_of_the_first_table_makes_a_flag() -> None:
+    encoder = BooleanEncoder.fit(pa.array(["yes", "", "no"]), "f")
+    assert encoder.encode(pa.array([True, None, False]), "f").matrix.tolist() == [
+        [1, 0],
+        [0, 1],
+        [0, 0],
+    ]
+
+
+def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
+    encoder = DateEncoder.fit(pa.array(["1970-01-01", "1970-01-08", "1970-01-15"]), "f")
+    assert (encoder.median, encoder.scale) == (7 * 86_400, 7 * 86_400)
+    day = 7 / 365.2425  # of the year
+    expected = [0, math.sin(2 * math.pi * day), math.cos(2 * math.pi * day), 0, 1]
+    for given in (["1970-01-08"], ["1970-01-08T00:00:00Z"]):
+        found = encoder.encode(pa.array(given), "f").matrix[0]
+        assert found == pytest.approx(expected, abs=1e-6)
+    typed = pa.array([date(1970, 1, 8)])
+    assert encoder.encode(typed, "f").matrix[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_categories_have_vectors_of_length_one_and_lists_their_mean() -> None:
+    encoder = CategoryEncoder.fit(pa.array(["red", "green", None]), "f")
+    red, none, seven = encoder.encode(pa.array(["red", "", "7"]), "f").matrix
+    assert red @ red == pytest.approx(1)
+    assert (red == signs(["red"], 8)[0]).all()
+    assert not none.any()
+    assert (encoder.encode(pa.array([7.0]), "f").matrix[0] == seven).all()  # as pandas has gaps
+    items = ListEncoder.fit(pa.array([["red", "green"]]), "f").encode(
+        pa.array(["red;green", '["red", "green"]', "['green', 'red']", ""]), "f"
+    )
+    mean = signs(["red", "green"], 8).mean(0)
+    for row in items.matrix[:3]:
+        assert row == pytest.approx(mean)
+    assert items.gaps.tolist() == [False, False, False, True]
+
+
+def test_words_by_hand() -> None:
+    encoder = TextEncoder.fit(pa.array(["red wine", "red car", None]), "f", dims=64)
+    # Two texts; red is in both, wine in one: idf 1 + ln(3/3) and 1 + ln(3/2).
+    red, wine = 1.0, 1 + math.log(3 / 2)
+    length = math.hypot(2 * red, wine)
+    vectors = signs([str(crc32(word.encode()) % BUCKETS) for word in ("red", "wine")], 64)
+    found = encoder.encode(pa.array(["Wine: red, RED!"]), "f").matrix[0]
+    assert found == pytest.approx((2 * red * vectors[0] + wine * vectors[1]) / length, abs=1e-6)
+
+
+def test_gaps_from_neighbours_by_hand() -> None:
+    # A path a-b-c-d with a = 0 and d = 3 known: the means settle at b = 1 and c = 2.
+    graph = Graph.from_edges(
+        torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        features=torch.zeros(5, 1),
+        labels=torch.zeros(5, dtype=torch.int64),
+    )
+    values = torch.tensor([[0.0], [9.0], [9.0], [3.0], [9.0]])
+    known = torch.tensor([[True], [False], [False], [True], [False]])
+    found = propagated(graph, values, known).flatten()
+    torch.testing.assert_close(found, torch.tensor([0.0, 1.0, 2.0, 3.0, 0.0]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "typed", "kind"),
+    [
+        (["1", "2", ""], False, "number"),
+        (["true", "FALSE"], False, "boolean"),
+        (["2020-01-02", "2021-01-02 03:04:05"], False, "date"),
+        (["2020", "2021"], False, "number"),
+        (["red", "green", "red"], False, "category"),
+        (["007", "7"], True, "category"),
+        (["a|b", "b|c", "c"], False, "list"),
+        ([["a"], []], True, "list"),
+        (["many words in a row", "other words in a row"], False, "text"),
+        ([f"user{n}" for n in range(30)], False, "skip"),
+        ([str(n) for n in range(30)], False, "skip"),
+        (["", None], False, "skip"),
+    ],
+)
+def test_kinds_are_guessed(values: list[object], typed: bool, kind: str) -> None:
+    scheme = fit_scheme(pa.table({"f": values}), ["f"], typed=typed)
+    assert scheme.columns[0].encoder.kind == kind
+
+
+def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    labels = pa.array(["x", "y", "z"] * 10)
+    table = pa.table(
+        {
+            "ticket": [f"T-{n}" for n in range(30)],
+            "code": ["1", "2", "3"] * 10,
+            "colour": ["red", "red", "blue", "blue", "red"] * 6,
+        }
+    )
+    scheme = fit_scheme(table, table.column_names, labels=labels, where="t.csv")
+    assert [each.encoder.width for each in scheme.columns] == [0, 8, 8]
+    assert [record.getMessage() for record in caplog.records] == [
+        "t.csv: column 'ticket' looks like an id, nearly every row has another: it is left out, "
+        "unless its kind is named",
+        "t.csv: column 'code' alone tells the label of 100% of the labelled rows: leave it out if "
+        "it is not known before the label",
+    ]
+    named = fit_scheme(table, ["ticket"], Columns(kinds={"ticket": "category"}))
+    assert named.width == 64
+
+
+def test_an_encoder_of_ones_own() -> None:
+    lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t), 1] for t in texts])
+    scheme = fit_scheme(pa.table({"f": ["ab", None]}), ["f"], Columns(kinds={"f": lengths}))
+    assert scheme.encode(pa.table({"f": ["abc", ""]})).tolist() == [[3, 1], [0, 0]]
+    kept = scheme.to_json()
+    assert type(scheme).from_json(kept, [lengths]) == scheme
+    for given in ([], [Encoder.named("length", version="2", of=len)]):
+        with pytest.raises(ConfigurationError, match="encoder 'length' of version '1', which was"):
+            type(scheme).from_json(kept, given)
+    wrong = Encoder.named("flat", version="1", of=lambda texts: [1.0 for _ in texts])
+    with pytest.raises(DataError, match=r"'flat' made an array of shape \(1,\) of 1 texts"):
+        fit_scheme(pa.table({"f": ["ab"]}), ["f"], Columns(kinds={"f": wrong}))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kinds": {"f": "colour"}}, "column 'f' cannot be read as 'colour': choose one of"),
+        ({"gaps": "guess"}, "unknown gaps 'guess'"),
+        ({"fill": "mean"}, "unknown fill 'mean'"),
+        ({"text_width": 100}, "text_width must be a multiple of 8 of at most 512, not 100"),
+    ],
+)
+def test_choices_that_are_none(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Columns(**given)  # type: ignore[arg-type]

@@ -1,0 +1,261 @@
+"""Columns as they are, from a file or a DataFrame into a learner, and the same rows later."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from evergraph import ContinualNodeClassifier, Graph, load
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets.columns import Columns, Encoder, Scheme, own
+from evergraph.datasets.columns.measured import BooleanEncoder
+from evergraph.datasets.columns.scheme import Column
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.online.conversion import as_edges
+from evergraph.online.folder.columns_file import store_columns, stored_columns
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.topology import SGC
+from mixed_tables import COLUMNS, mixed_edges, mixed_rows, write_mixed
+
+NODES, MORE = 40, 60
+IDS = [f"n{node}" for node in range(MORE)]
+
+
+def frame(start: int, stop: int) -> pd.DataFrame:
+    return pd.DataFrame(mixed_rows(start, stop))
+
+
+def model(**parameters: Any) -> ContinualNodeClassifier:
+    return ContinualNodeClassifier(topology="sgc", head="analytic", width=32, **parameters)
+
+
+def fitted(one: ContinualNodeClassifier, start: int, stop: int) -> ContinualNodeClassifier:
+    rows = frame(start, stop)
+    return one.partial_fit(rows["id"], rows[list(COLUMNS)], rows["label"], mixed_edges(start, stop))
+
+
+def embeddings(scheme: Any) -> torch.Tensor:
+    """Return those of all rows, encoded by a scheme and taken as one graph."""
+    import pyarrow as pa
+
+    places = {node: place for place, node in enumerate(IDS)}
+    pairs = [(places[a], places[b]) for a, b in as_edges(mixed_edges(0, MORE))]
+    graph = Graph.from_edges(
+        torch.tensor(pairs).t(),
+        features=scheme.encode(pa.Table.from_pylist(mixed_rows(0, MORE))),
+        labels=torch.zeros(MORE, dtype=torch.int64),
+        undirected=True,
+    )
+    return torch.nn.functional.normalize(SGC().encode(graph))
+
+
+def test_from_csv_to_predictions_in_two_commands(call: Any, tmp_path: Path) -> None:
+    write_mixed(tmp_path, 0, NODES)
+    out, err = call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
+    for word in ("title", "TF-IDF", "category", "time around", "flag for gaps", "mean of hashes"):
+        assert word in out
+    assert not err
+    Path("ids").write_text("\n".join(IDS[:NODES]))
+    out, _ = call("predict", "learner", "ids")
+    told = {row["id"]: row["class"] for row in csv.DictReader(out.splitlines())}
+    right = [told[row["id"]] == row["label"] for row in mixed_rows(0, NODES) if row["label"]]
+    assert sum(right) / len(right) > 0.9
+
+
+@pytest.mark.parametrize("door", ["files", "frames"])
+def test_rows_that_come_later_have_the_embeddings_of_one_graph(
+    call: Any, tmp_path: Path, door: str
+) -> None:
+    if door == "files":
+        LearnerFolder.of(
+            "learner", {"topology": {"name": "sgc"}, "head": {"name": "analytic", "width": 32}}
+        ).close()
+        for part, (start, stop) in enumerate([(0, NODES), (NODES, MORE)]):
+            nodes, edges = write_mixed(tmp_path, start, stop, f"{part}")
+            call("ingest", "learner", "--nodes", str(nodes), "--edges", str(edges), "--batch", "7")
+        with LearnerFolder.of("learner", readonly=True) as folder:
+            found, scheme = folder.learner.embed(IDS), folder.columns
+    else:
+        one = fitted(model(), 0, NODES)
+        assert [row["read as"] for row in one.reading_] == [
+            "text", "category", "date", "number", "list", "boolean",
+        ]  # fmt: skip
+        for node in range(NODES, MORE):
+            fitted(one, node, node + 1)
+        found, scheme = one.learner_.embed(IDS), one._kept.columns  # type: ignore[union-attr]
+    torch.testing.assert_close(found, embeddings(scheme), atol=1e-5, rtol=0)
+
+
+MISTAKES = [
+    ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
+    ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
+    ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
+    ("venue", None, "has no column 'venue', which the first table had"),
+]
+
+
+def test_each_mistake_is_one_sentence_and_changes_nothing(call: Any, tmp_path: Path) -> None:
+    nodes, _ = write_mixed(tmp_path, 0, NODES)
+    call("ingest", "learner", "--nodes", str(nodes), "--strict")
+    kept = Path("learner", "columns.json").read_bytes()
+    row = pd.read_csv(write_mixed(tmp_path, NODES, NODES + 1, "later")[0]).assign(venue="v1")
+    for column, value, said in MISTAKES:
+        gone = row.drop(columns=column)
+        (gone if value is None else row.assign(**{column: value})).to_csv("wrong.csv", index=False)
+        _, err = call("ingest", "learner", "--nodes", "wrong.csv", expect=2)
+        assert err.startswith(f"error: wrong.csv: {said}")
+        assert err.count("\n") == 1
+    assert Path("learner", "columns.json").read_bytes() == kept
+    with LearnerFolder.of("learner", readonly=True) as folder:
+        assert folder.learner.status().nodes == NODES
+
+
+def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) -> None:
+    nodes, _ = write_mixed(tmp_path, 0, 6)
+    LearnerFolder.of("learner").close()
+    store_columns(Path("learner"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
+    call("ingest", "learner", "--nodes", str(nodes))  # would have no column f
+    LearnerFolder.of("plain").close()
+    store_columns(Path("plain"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
+    Path("plain.csv").write_text("id,f\na,7\n")
+    call("ingest", "plain", "--nodes", "plain.csv")
+    assert not Path("plain", "columns.json").exists()
+
+
+def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Path) -> None:
+    nodes, _ = write_mixed(tmp_path, 0, NODES)
+    Path("loose.csv").write_text("source,target\nn0,nobody\n")
+    call("ingest", "learner", "--nodes", str(nodes), "--edges", "loose.csv", expect=2)
+    assert stored_columns(Path("learner")) is None
+    one = ContinualNodeClassifier.open("learner")
+    with one, pytest.raises(DataError, match="nobody"):
+        one.partial_fit(frame(0, 3)["id"], frame(0, 3)[["score"]], edges=[("n0", "nobody")])
+    assert stored_columns(Path("learner")) is None
+
+
+def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> None:
+    Path("plain.csv").write_text("id,label,f\na,x,1\nb,y,2\n")
+    out, _ = call("ingest", "learner", "--nodes", "plain.csv", "--json")
+    assert json.loads(out)["columns"] == []
+    assert not Path("learner", "columns.json").exists()
+    Path("gap.csv").write_text("id,label,f\nc,x,\n")
+    _, err = call("ingest", "learner", "--nodes", "gap.csv", expect=2)
+    assert "gap.csv: feature column 'f' holds null: expected numbers" in err
+    _, err = call("ingest", "learner", "--nodes", "plain.csv", "--column", "f=text", expect=2)
+    assert err == (
+        "error: learner: column 'f' cannot be read as 'text': it is a plain number since the "
+        "first table\n"
+    )
+
+
+def test_columns_that_the_first_table_had_not_are_ignored_aloud(call: Any, tmp_path: Path) -> None:
+    nodes, _ = write_mixed(tmp_path, 0, NODES)
+    call("ingest", "learner", "--nodes", str(nodes))
+    pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(mood="good", venue="afar", open=None).to_csv(
+        "more.csv", index=False
+    )
+    out, err = call("ingest", "learner", "--nodes", "more.csv", "--json")
+    assert json.loads(out)["new_nodes"] == 1
+    assert "column 'venue' has 1 new category in 1 row ('afar'): each is known by its hash" in err
+    assert "column 'open' has 1 gap, and had none at first: filled without a flag" in err
+    assert "column 'mood' is ignored: the first table had no such column" in err
+
+
+def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
+    nodes, edges = write_mixed(tmp_path / "tables", 0, NODES)
+    report = import_graph(edges, nodes, tmp_path / "graph")
+    there, again = load(tmp_path / "tables"), load(tmp_path / "graph")
+    assert torch.equal(there.features, again.features)
+    assert [row["column"] for row in report.columns] == list(COLUMNS)
+    kept = json.loads((tmp_path / "graph" / "graph.json").read_text())["about"]["columns"]
+    assert [column["kind"] for column in kept["columns"]][:2] == ["text", "category"]
+    assert import_graph(edges, nodes, tmp_path / "graph").columns == report.columns
+    with pytest.raises(DataError, match="is no graph of these tables"):
+        import_graph(edges, nodes, tmp_path / "graph", columns=Columns(kinds={"score": "skip"}))
+    with pytest.raises(ConfigurationError, match="fill must be 'median' for an import"):
+        import_graph(edges, nodes, tmp_path / "other", columns=Columns(fill="neighbours"))
+
+
+def test_kinds_that_are_named_and_gaps_that_are_refused_or_filled(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label,zip,size\na,x,007,1\nb,y,7,\nc,x,007,3\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    zips = read_table_folder(tmp_path, Columns(kinds={"zip": "category"})).features
+    assert torch.equal(zips[0, :8], zips[2, :8])
+    assert not torch.equal(zips[0, :8], zips[1, :8])  # two texts
+    assert zips[:, 8:].tolist() == [[-1, 0], [0, 1], [1, 0]]  # median 2, quartiles 1.5 and 2.5
+    with pytest.raises(DataError, match="row 2 has no value in column 'size'"):
+        load(tmp_path, columns=Columns(gaps="refuse"))
+    (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\nb,y,\nc,x,3\nd,x,5\ne,x,5\n")
+    # Of 1, 3, 5, 5: median 4, quartiles 2.5 and 5; b becomes the mean of a and c, (-1.2 - 0.4) / 2.
+    filled = load(tmp_path, columns=Columns(fill="neighbours")).features
+    torch.testing.assert_close(filled[:3, 0], torch.tensor([-1.2, -0.8, -0.4]))
+    assert filled[:3, 1].tolist() == [0, 1, 0]
+
+
+def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path: Path) -> None:
+    lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t)] for t in texts])
+    with ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths}) as one:
+        fitted(one, 0, 6)
+    said = "read by the encoder 'length' of version '1', which was not given: no encoder was"
+    with pytest.raises(ConfigurationError, match=said):
+        ContinualNodeClassifier.open(tmp_path / "l")
+    ContinualNodeClassifier.open(tmp_path / "l", readonly=True).predict(["n1"])
+    with ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths}) as one:
+        fitted(one, 6, 7)
+        assert one.reading_[0]["how"] == "by length 1"
+    with pytest.raises(ConfigurationError, match="'venue' cannot be read as 'text': it is categ"):
+        ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths, "venue": "text"})
+
+
+def test_an_encoder_of_a_plugin_is_found_by_its_name(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "_registered", {})
+    nodes, _ = write_mixed(tmp_path, 0, 6)
+    Path("mine.py").write_text(
+        "from evergraph.datasets.columns import Encoder\n"
+        "Encoder.named('vowels', version='1', of=lambda texts: [[t.count('a')] for t in texts])"
+        ".register()\n"
+    )
+    asked = ("--column", "title=vowels", "--plugin", "mine.py", "--strict", "--json")
+    for new in (6, 0):  # what was said may be said again
+        out, _ = call("ingest", "learner", "--nodes", str(nodes), *asked)
+        done = json.loads(out)
+        assert done["columns"][0]["how"] == "by vowels 1"
+        assert (done["new_nodes"], done["other_features"]) == (new, 0)
+    _, err = call("ingest", "learner", "--nodes", str(nodes), "--gaps", "refuse", expect=2)
+    assert err == "error: learner: gaps cannot be 'refuse': it is 'flag' since the first table\n"
+
+
+def test_plain_frames_are_taken_as_ever() -> None:
+    one = model().partial_fit(["a", "b"], pd.DataFrame({"f": [1, 2], "g": [0.5, 7]}), ["x", "y"])
+    assert one.reading_ == []
+    assert one.learner_._knowledge is not None
+    assert one.learner_._knowledge.graph.features[:2].tolist() == [[1, 0.5], [2, 7]]
+    with pytest.raises(ConfigurationError, match="fill must be 'median' for a learner"):
+        fitted(model(columns=Columns(fill="neighbours")), 0, 4)
+    with pytest.raises(DataError, match="features must be a matrix of numbers"):
+        one.partial_fit(["c"], pd.DataFrame({"f": ["red"], "g": [1]}))
+    with pytest.raises(DataError, match="finite numbers"):
+        one.partial_fit(["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]}))
+    with pytest.raises(DataError, match="finite numbers"):
+        model(columns=Columns(gaps="refuse")).partial_fit(
+            ["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]})
+        )
+
+
+def test_a_scheme_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    with ContinualNodeClassifier.open(tmp_path / "l") as one:
+        fitted(one, 0, 6)
+    shutil.copytree(tmp_path / "l", tmp_path / "m")
+    (tmp_path / "m" / "columns.json").write_text("{")
+    with pytest.raises(DataError, match=r"columns\.json: cannot be read .* from a backup"):
+        ContinualNodeClassifier.open(tmp_path / "m")
