@@ -63,8 +63,7 @@ def _fitted(table: pyarrow.Table, columns: Columns, labels: Sequence[Any]) -> Sc
 
 def _is_plain(frame: Any, choices: Columns) -> bool:
     """Whether all columns are numbers without gaps, as they have always been taken in."""
-    names = list(map(str, getattr(frame, "columns", ())))
-    if of_library(frame, "pyarrow") or any(name in choices.kinds for name in names):
+    if of_library(frame, "pyarrow") or choices.kinds:
         return False
     if any(getattr(kind, "kind", "") in "mM" for kind in frame.dtypes):
         return False  # NumPy makes numbers of dates, which say nothing

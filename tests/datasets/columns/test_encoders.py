@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, sign
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.datasets.columns.neighbours import propagated
 from evergraph.datasets.columns.words import BUCKETS, TextEncoder
+from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 
 
@@ -136,6 +138,38 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
     ]
     named = fit_scheme(table, ["ticket"], Columns(kinds={"ticket": "category"}))
     assert named.width == 64
+
+
+def test_plain_numbers_that_are_suspicious_are_said_and_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [f"n{n},{'xyz'[n % 3]},{n * 7},{n % 3},0.5" for n in range(30)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,user_id,code,f", *rows]) + "\n")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    graph = read_table_folder(tmp_path)
+    assert graph.features[4].tolist() == [28, 1, 0.5]
+    said = [record.getMessage().split(": ")[1] for record in caplog.records]
+    assert said == [
+        "column 'user_id' looks like an id, nearly every row has another",
+        "column 'code' alone tells the label of 100% of the labelled rows",
+    ]
+
+
+def test_a_name_that_no_column_has(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\n")
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    said = "columns names 'sise', which is no feature column: did you mean 'size'"
+    with pytest.raises(ConfigurationError, match=said):
+        read_table_folder(tmp_path, Columns(kinds={"sise": "number"}))
+
+
+def test_categories_that_pandas_knows_are_categories() -> None:
+    codes = pa.array([7, 8, 7]).dictionary_encode()
+    scheme = fit_scheme(pa.table({"f": codes}), ["f"])
+    assert scheme.kinds == {"f": "category"}
+    assert torch.equal(
+        scheme.encode(pa.table({"f": codes})), scheme.encode(pa.table({"f": [7, 8, 7]}))
+    )
 
 
 def test_an_encoder_of_ones_own() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, did_you_mean
 from evergraph.datasets.columns.own import Encoder, is_encoder, registered
 
 KINDS = ("number", "boolean", "category", "text", "date", "list", "skip")
@@ -53,6 +53,15 @@ of number, boolean, category, text, date, list, skip, or an encoder of your own
                 raise ConfigurationError(
                     f"column {name!r} cannot be read as {kind!r}: choose one of "
                     f"{', '.join(KINDS)}, or an encoder of your own"
+                )
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Raise if a kind is named of what is no feature column."""
+        for name in self.kinds:
+            if name not in names:
+                raise ConfigurationError(
+                    f"columns names {name!r}, which is no feature column: "
+                    f"{did_you_mean(name, names)}there are {', '.join(names)}"
                 )
 
     def check_fill(self, what: str, why: str) -> None:

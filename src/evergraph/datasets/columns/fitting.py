@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.datasets.columns.block import ColumnEncoder, LeftOut
 from evergraph.datasets.columns.choices import Columns
@@ -15,7 +15,7 @@ from evergraph.datasets.columns.guessing import (
     is_called_id,
     leaked_share,
     looks_like_id,
-    separator_of,
+    usual_separator,
 )
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
@@ -43,7 +43,8 @@ def is_plain(table: pyarrow.Table, names: list[str], choices: Columns) -> bool:
     >>> is_plain(pa.table({"f": [1, None]}), ["f"], Columns())
     False
     """
-    if any(name in choices.kinds for name in names):
+    choices.check_names(names)
+    if choices.kinds:
         return False
     columns = [column(table.slice(0, SAMPLE), name) for name in names]
     if not all(is_number(values.type) for values in columns):
@@ -93,11 +94,7 @@ def fit_scheme(
     ('born', 'date', 'time around 1987-09-16 in 958 days, year and week, a flag for gaps', '6', '1')
     """
     chosen = choices or Columns()
-    for name in chosen.kinds:
-        if name not in names:
-            raise ConfigurationError(
-                f"columns names {name!r}, which is no feature column: there are {', '.join(names)}"
-            )
+    chosen.check_names(names)
     first = table if chosen.strict else table.slice(0, SAMPLE)
     columns = []
     for name in names:
@@ -163,8 +160,8 @@ def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> Colu
     if kind == "text":
         return TextEncoder.fit(values, name, dims=choices.text_width)
     if kind == "list":
-        found = separator_of(values) if is_text(values.type) else None
-        return ListEncoder.fit(values, name, separator=found or SEPARATORS[0])
+        found = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
+        return ListEncoder.fit(values, name, separator=found)
     if kind in ("empty", "skip"):
         return LeftOut("as asked" if kind == "skip" else "the first rows have no value")
     encoders = (NumberEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)

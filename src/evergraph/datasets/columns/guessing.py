@@ -104,6 +104,17 @@ def separator_of(known: pyarrow.Array) -> str | None:
     return None
 
 
+def usual_separator(values: pyarrow.Array) -> str:
+    """Return what stands most often between the items of texts that are known to be lists.
+
+    >>> import pyarrow as pa
+    >>> usual_separator(pa.array(["a, b", "b"])), usual_separator(pa.array(["a; b, c; d", "b"]))
+    (',', ';')
+    """
+    joined = "".join(text for text in values.to_pylist() if text is not None)
+    return max((*SEPARATORS, ","), key=joined.count)
+
+
 def _of_names(known: pyarrow.Array) -> str:
     """Tell categories, ids and texts apart."""
     found = known.to_pylist()

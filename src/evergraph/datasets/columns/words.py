@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -72,13 +72,14 @@ class TextEncoder(ColumnEncoder):
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
         """Return projected TF-IDF."""
         found = texts(values, name)
-        weights = self._idf()
+        weights = self._idf
         matrix = np.empty((len(found), self.dims), np.float32)
         for start in range(0, len(found), _ROWS):
             part = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
             matrix[start : start + _ROWS] = _tfidf(part, weights) @ _bucket_signs(self.dims)
         return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
 
+    @cached_property
     def _idf(self) -> NDArray[np.float64]:
         counts = np.zeros(BUCKETS)
         counts[list(self.frequencies)] = list(self.frequencies.values())
