@@ -111,6 +111,7 @@ def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
         plain = False
     if not plain:
         first = begin(rows=SAMPLE, text=names)
+    label_values(column(first, "label"), guess=not typed)  # what cannot be labels is said first
     known = texts(column(first, "label"), "label")
     if plain:
         say_suspicious(path, first, names, known)

@@ -31,7 +31,8 @@ from evergraph.online.delta import Delta
 PLAIN, VERSION = 1, 2
 DIGEST = slice(1, 33)
 _LISTS = ("nodes", "labels", "edges", "late", "forgotten")
-_MORE_LISTS = ("removed_edges", "updated", "relations", "types")
+_MORE_LISTS = ("removed_edges", "updated")
+_NAMES = ("relations", "types")  # told where there are any
 _LENGTH = struct.Struct("<I")
 
 
@@ -47,11 +48,12 @@ def delta_to_bytes(delta: Delta) -> bytes:
         raise DataError(f"a delta's key must be text, not {delta.key!r}")
     facts: dict[str, Any] = {name: list(getattr(delta, name)) for name in _LISTS}
     facts |= {"key": delta.key, "shape": list(delta.features.shape)}
-    plain = not any(len(getattr(delta, name)) for name in ("weights", *_MORE_LISTS))
+    named = {name: list(getattr(delta, name)) for name in _NAMES if len(getattr(delta, name))}
+    plain = not (named or any(map(len, (delta.weights, delta.removed_edges, delta.updated))))
     if not plain:
         check_weights(delta.weights, len(delta.edges))
         parts += [_checked(delta.updated_features), torch.tensor(delta.weights).float()]
-        facts |= {name: list(getattr(delta, name)) for name in _MORE_LISTS}
+        facts |= {name: list(getattr(delta, name)) for name in _MORE_LISTS} | named
         facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
     header = json.dumps(facts, default=_refuse, sort_keys=True, separators=(",", ":")).encode()
     values = [part.numpy().astype("<f4").tobytes() for part in parts]
