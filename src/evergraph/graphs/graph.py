@@ -16,6 +16,7 @@ from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
+from evergraph.graphs.targets import Targets, read_targets
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_edges,
@@ -46,6 +47,8 @@ class Graph(Shown):
         undirected: whether every edge is known to run both ways.
         folder: the graph folder that it was opened from, if it was.
         bare: the same graph without labels, where this one was made of it by ``showing`` some.
+        targets: several labels a node, or numbers, in place of one class; ``labels`` are then all
+            ``UNLABELLED``.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -63,6 +66,7 @@ class Graph(Shown):
     undirected: bool = False
     folder: Path | None = None
     bare: Graph | None = field(default=None, repr=False)
+    targets: Targets | None = None
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -79,14 +83,20 @@ class Graph(Shown):
             raise DataError(
                 f"time has shape {tuple(self.time.shape)}, but the graph has {nodes} nodes"
             )
+        if self.targets is not None and len(self.targets) != nodes:
+            raise DataError(
+                f"targets have {len(self.targets)} rows, but the graph has {nodes} nodes"
+            )
 
     def _repr_facts(self) -> dict[str, int]:
-        return {
+        facts = {
             "nodes": self.num_nodes,
             "edges": self.num_edges,
             "features": self.num_features,
-            "classes": self.num_classes,
         }
+        if self.targets is not None:
+            return facts | {self.targets.kind: len(self.targets.names)}
+        return facts | {"classes": self.num_classes}
 
     @property
     def num_nodes(self) -> int:
@@ -163,6 +173,7 @@ class Graph(Shown):
             self.labels[nodes],
             None if self.time is None else self.time[nodes],
             self.undirected and keep is None,
+            targets=None if self.targets is None else self.targets.take(nodes),
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -182,10 +193,11 @@ class Graph(Shown):
         return self if self.bare is None else self.bare
 
     def without_labels(self) -> Graph:
-        """Return the same graph with every label hidden."""
+        """Return the same graph with every label and every target hidden."""
         if self.bare is not None:
             return self.bare
-        return self.with_labels(torch.full_like(self.labels, UNLABELLED))
+        hidden = torch.full_like(self.labels, UNLABELLED)
+        return replace(self, labels=hidden, bare=None, targets=None)
 
     def showing(self, labels: Tensor) -> Graph:
         """Return this graph without labels, with some shown; its ``structure`` is this one.
@@ -205,6 +217,7 @@ class Graph(Shown):
             self.labels.to(device),
             None if self.time is None else self.time.to(device),
             self.undirected,
+            targets=None if self.targets is None else self.targets.to(device),
         )
 
     def in_memory(self) -> Graph:
@@ -212,7 +225,8 @@ class Graph(Shown):
         arrays = (self.indptr, self.indices, self.features, self.labels)
         indptr, indices, features, labels = (in_memory(array) for array in arrays)
         time = None if self.time is None else in_memory(self.time)
-        return Graph(indptr, indices, features, labels, time, self.undirected)
+        targets = self.targets
+        return Graph(indptr, indices, features, labels, time, self.undirected, targets=targets)
 
     def to_undirected(self) -> Graph:
         """Return the graph in which every edge runs both ways (itself if it is known to be so)."""
@@ -232,16 +246,18 @@ class Graph(Shown):
         edge_index: Tensor,
         *,
         features: Tensor,
-        labels: Tensor,
+        labels: Tensor | None = None,
         time: Tensor | None = None,
         undirected: bool = False,
+        targets: Targets | None = None,
     ) -> Graph:
         """Build a graph from (source, target) pairs; doubles and self-loops are dropped.
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
-        integer [nodes].
+        integer [nodes]; targets: in place of labels, see ``Targets``.
         Self-loops are the normalisation's business: it adds exactly one where it is asked to.
         """
+        labels = _labels_beside(labels, targets)
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
@@ -252,19 +268,20 @@ class Graph(Shown):
             features = as_csr(features)
         features = features.float() if features.dtype != torch.float32 else features
         check_features(features, nodes)
-        sources, targets = edge_index[0].long(), edge_index[1].long()
-        distinct = sources != targets
-        sources, targets = sources[distinct], targets[distinct]
+        sources, ends = edge_index[0].long(), edge_index[1].long()
+        distinct = sources != ends
+        sources, ends = sources[distinct], ends[distinct]
         if undirected:
-            sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
-        indptr, indices = build_csr(targets, sources, nodes)
+            sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
+        indptr, indices = build_csr(ends, sources, nodes)
         time = None if time is None else time.long()
-        return cls(indptr, indices, features, labels.long(), time, undirected)
+        return cls(indptr, indices, features, labels.long(), time, undirected, targets=targets)
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
+        ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
         ``time``, or OGB's ``node_year``, is read where it is there. Whatever else the object holds
         (weights, masks) is not used, and a warning in the log says so.
         """
@@ -276,7 +293,7 @@ class Graph(Shown):
         graph = cls.from_edges(
             edge_index,
             features=x,
-            labels=_column("y", y),
+            **read_y(y),
             time=None if time is None else _column("time", time),
             undirected=undirected,
         )
@@ -291,11 +308,38 @@ class Graph(Shown):
         data = Data(
             x=self.features,
             edge_index=torch.stack([self.indices.long(), self.edge_rows()]),
-            y=self.labels,
+            y=self.labels if self.targets is None else self.targets.values,
         )
         if self.time is not None:
             data.time = self.time
         return data
+
+
+def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
+    """Return the labels of a graph that has these or targets."""
+    if labels is not None and (targets is None or bool((labels == UNLABELLED).all())):
+        return labels
+    if targets is None or labels is not None:
+        found = "neither" if targets is None else "both"
+        raise DataError(f"a graph has either labels or targets, not {found}")
+    return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
+
+
+def read_y(y: Tensor) -> dict[str, Any]:
+    """Return ``y`` as what ``from_edges`` calls it: labels, or targets.
+
+    A column of integers holds classes, as OGB has it; more columns, or floating-point numbers, hold
+    targets. A vector of whole floating-point numbers is refused as ever: they may be classes that
+    pandas wrote beside gaps; as a matrix of one column they are numbers to predict.
+
+    >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
+    (['labels'], ['targets'])
+    """
+    if y.dim() == 2 and (y.shape[1] > 1 or y.is_floating_point()):
+        return {"targets": read_targets(y)}
+    if y.dim() == 1 and y.is_floating_point() and bool((y != y.floor()).any()):
+        return {"targets": read_targets(y[:, None])}
+    return {"labels": _column("y", y)}
 
 
 def _column(name: str, values: Tensor) -> Tensor:

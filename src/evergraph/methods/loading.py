@@ -40,7 +40,10 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
     about, state = _read(Path(path))
     try:
         space = about["label_space"]
-        label_space = LabelSpace(space["setting"], tuple(space["sizes"]), tuple(space["labels"]))
+        label_space = LabelSpace(**{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in space.items()
+        })
         learner = _made(about["method"], device)
         learner.restore(state, label_space)
         learner.undirected_ = bool(about["undirected"])

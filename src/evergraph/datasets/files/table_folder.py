@@ -1,8 +1,8 @@
 """Graphs in a folder of two tables: ``nodes`` and ``edges``, each ``.csv`` or ``.parquet``.
 
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
-missing one is written), optionally ``time`` (integer, date or timestamp; see ``table_times``);
-every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other
+missing one is written), or in its place several labels or numbers to predict (see
+``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other
 columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
 
@@ -23,6 +23,7 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
 from evergraph.datasets.files.table_columns import features, ids
 from evergraph.datasets.files.table_labels import labels
+from evergraph.datasets.files.table_targets import target_names, targets
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs import Graph
 
@@ -33,7 +34,8 @@ SUFFIXES = (".csv", ".parquet")
 RESERVED = ("id", "label", "time")
 ENDS = ("source", "target")
 # Columns of a CSV whose kind depends on all rows, or that stay text.
-TEXT = ("id", "source", "target", "label", "time")
+TEXT = ("id", "source", "target", "label", "labels", "time")
+NODE_TEXT = tuple(name for name in TEXT if name not in ENDS)
 
 
 def read_table_folder(folder: Path) -> Graph:
@@ -41,19 +43,23 @@ def read_table_folder(folder: Path) -> Graph:
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
-        nodes = read_table(nodes_path, ("id", "label"))
+        nodes = read_table(nodes_path, ("id",))
+        targeted = target_names(nodes.column_names)
+        if not targeted:
+            check_columns(nodes.column_names, ("label",))
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
         ends = [positions(edges, column, node_ids) for column in ENDS]
-    names = feature_names(nodes.column_names)
+    names = [name for name in feature_names(nodes.column_names) if name not in targeted]
     with naming(nodes_path):
         graph = assemble(
             nodes_path,
             edge_index=torch.stack(ends),
             features=features(nodes, names),
-            labels=labels(nodes, nodes_path),
+            labels=None if targeted else labels(nodes, nodes_path),
+            targets=targets(nodes) if targeted else None,
             time=times(nodes)[0] if "time" in nodes.column_names else None,
             names=names,
         )
@@ -96,7 +102,7 @@ def read_table(path: Path, columns: tuple[str, ...]) -> pyarrow.Table:
         if path.suffix == ".parquet":
             table: Any = pyarrow.parquet.read_table(path)
         else:
-            text = {name: pyarrow.string() for name in TEXT}
+            text = {name: pyarrow.string() for name in (ENDS if columns == ENDS else NODE_TEXT)}
             options = pyarrow.csv.ConvertOptions(column_types=text)
             table = _read_csv(path, options)
     except (pyarrow.ArrowException, OSError) as error:
