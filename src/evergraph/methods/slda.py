@@ -43,6 +43,7 @@ class SLDA(Analytic):
     """
 
     name = "slda"
+    kinds = ("class",)
     default_backbone = "linear"
     backbone: LinearHead  # type: ignore[assignment]
 
@@ -84,6 +85,7 @@ class SLDA(Analytic):
             self.statistics_ = ClassStatistics(dims, device=self.device)
 
     def _set_head(self, regularisation: float) -> None:
+        assert isinstance(self.statistics_, ClassStatistics)
         self.backbone.set_head(*discriminants(self.statistics_, regularisation))
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
