@@ -391,6 +391,7 @@ class Analytic(WholeTaskLearner):
 
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
+        self.solve()
         parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
         if self.regularisation == "validation":
             parts["validation"] = self.validation_.state()
