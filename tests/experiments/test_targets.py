@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.build import fitted_to, resolved
+from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import Observer, run
 from evergraph.graphs import Graph, Targets
 
@@ -43,7 +45,8 @@ def test_a_run_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
     assert stored["metric"] == {"name": name, "key": key}
     assert stored["dataset"]["targets"] == {"kind": kind, "names": ["a", "b"], "known": 1.0}
     matrix = result.seeds[0].matrix("global", key)
-    assert matrix.shape == (3, 3) and np.isfinite(matrix[2]).all()
+    assert matrix.shape == (3, 3)
+    assert np.isfinite(matrix[2]).all()
     assert result.average_accuracy("global") == pytest.approx(matrix[2].mean())
     assert stored["measures"]["global"][BESIDE[kind]]["mean"] > 0
     assert stored["average_accuracy"]["global"][key]["mean"] == result.average_accuracy("global")
@@ -52,19 +55,22 @@ def test_a_run_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_default_method_gives_way_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    config = resolved(RunConfig.of({"dataset": "mine.npz"}))
     with caplog.at_level(logging.WARNING):
-        result = run(graph_of("labels"), device="cpu", progress=False, tasks=2, by="class")
-    assert result.config.method.name == "analytic"
-    assert (result.config.stream.by, result.config.stream.tasks) == ("random", 2)
+        fitted = fitted_to(graph_of("labels"), config)
+    assert fitted.method.name == "analytic"
+    assert fitted.backbone is not None
+    assert fitted.backbone.name == "random-features"
+    assert (fitted.stream.by, fitted.stream.tasks) == ("random", 5)
     assert [record.getMessage() for record in caplog.records] == [
-        "in memory: its nodes have several labels: method analytic in place of auto, which learns "
-        "classes, 2 tasks in random order"
+        "mine.npz: its nodes have several labels: method analytic in place of auto, which learns "
+        "classes, 5 tasks in random order"
     ]
 
 
 @pytest.mark.parametrize("method", ["tem", {"name": "auto", "probes": 5}])
 def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="learns one class a node.*use method 'analytic'"):
+    with pytest.raises(ConfigurationError, match=r"learns one class a node.*use method 'analytic'"):
         run(graph_of("numbers"), method, out=tmp_path / "a", device="cpu", progress=False)
     assert not (tmp_path / "a").exists()
 
@@ -93,6 +99,7 @@ def test_reports_name_the_measure(tmp_path: Path) -> None:
     run(graph_of("numbers"), "analytic", tasks=2, by="random", out=tmp_path / "n", **SMALL)
     page = write_report(collect(tmp_path), tmp_path).read_text()
     assert "Average R2 (AA) and average forgetting (AF) after the last task, in percent" in page
-    assert "MAE: mean absolute error" in page and "<dt>R2</dt>" in page
+    assert "MAE: mean absolute error" in page
+    assert "<dt>R2</dt>" in page
     assert "class-balanced," not in page
     assert comparison(collect(tmp_path)).caption.startswith("R2 in percent")

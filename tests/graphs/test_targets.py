@@ -30,11 +30,14 @@ def test_targets_go_wherever_their_graph_goes() -> None:
     assert repr(graph) == "Graph(nodes=3, edges=3, features=3, labels=2)"
     assert graph.labels.tolist() == [UNLABELLED] * 3
     part = graph.subgraph(torch.tensor([2, 0]))
-    assert part.targets is not None and part.targets.values.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert part.targets is not None
+    assert part.targets.values.tolist() == [[0.0, 0.0], [1.0, 0.0]]
     for same in (graph.to_undirected(), graph.in_memory(), graph.with_features(torch.ones(3, 1))):
-        assert same.targets is not None and same.targets.names == ("a", "b")
+        assert same.targets is not None
+        assert same.targets.names == ("a", "b")
     both = disjoint_union([graph, graph]).targets
-    assert both is not None and both.known.sum() == 10
+    assert both is not None
+    assert both.known.sum() == 10
 
 
 def test_no_graph_without_labels_shows_targets() -> None:
@@ -79,15 +82,17 @@ def test_graphs_of_other_targets_are_not_joined() -> None:
 def test_npz_gives_back_what_was_written(tmp_path: Path) -> None:
     write_npz(triangle(LABELS), tmp_path / "several.npz")
     again = load(tmp_path / "several.npz").targets
-    assert again is not None and (again.kind, again.names) == ("labels", ("a", "b"))
+    assert again is not None
+    assert (again.kind, again.names) == ("labels", ("a", "b"))
     assert torch.equal(again.known, LABELS.known)
     np.savez(tmp_path / "one.npz", edge_index=EDGES, x=np.eye(3), y=np.array([0.5, np.nan, 2.0]))
     numbers = load(tmp_path / "one.npz").targets
-    assert numbers is not None and (numbers.kind, numbers.names) == ("numbers", ("t0",))
+    assert numbers is not None
+    assert (numbers.kind, numbers.names) == ("numbers", ("t0",))
 
 
 NODES = {
-    "labels": 'id,age,labels\nu,1,art;law\nv,2,;\nw,3,\n',
+    "labels": "id,age,labels\nu,1,art;law\nv,2,;\nw,3,\n",
     "target": "id,age,target\nu,1,0.5\nv,2,\nw,3,7\n",
     "target_a": "id,age,target_a,target_b\nu,1,0.5,1\nv,2,,2\nw,3,7,3\n",
 }
@@ -101,16 +106,20 @@ def table(folder: Path, nodes: str) -> Graph:
 
 def test_tables_hold_several_labels_a_node(tmp_path: Path) -> None:
     graph = table(tmp_path, NODES["labels"])
-    assert graph.targets is not None and graph.num_features == 1
+    assert graph.targets is not None
+    assert graph.num_features == 1
     assert graph.targets.names == ("art", "law")
     assert str(graph.targets.values.tolist()) == "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]"
 
 
 def test_tables_hold_numbers_to_predict(tmp_path: Path) -> None:
     one = table(tmp_path, NODES["target"]).targets
-    assert one is not None and one.names == ("target",) and one.kind == "numbers"
+    assert one is not None
+    assert one.names == ("target",)
+    assert one.kind == "numbers"
     several = table(tmp_path, NODES["target_a"]).targets
-    assert several is not None and several.names == ("a", "b")
+    assert several is not None
+    assert several.names == ("a", "b")
     assert str(several.values.tolist()) == "[[0.5, 1.0], [nan, 2.0], [7.0, 3.0]]"
 
 
@@ -120,7 +129,8 @@ def test_lists_of_labels_in_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table(rows), tmp_path / "nodes.parquet")
     (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
     targets = load(tmp_path).targets
-    assert targets is not None and targets.names == ("a", "b")
+    assert targets is not None
+    assert targets.names == ("a", "b")
     assert str(targets.values.tolist()) == "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]"
 
 

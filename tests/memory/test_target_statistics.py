@@ -45,7 +45,9 @@ def alike(one: TargetStatistics, other: TargetStatistics) -> bool:
 
 def test_sums_by_hand() -> None:
     features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])
-    statistics = counted(features, torch.tensor([[2.0, NAN], [4.0, 1.0], [NAN, NAN]]), torch.ones(3))
+    statistics = counted(
+        features, torch.tensor([[2.0, NAN], [4.0, 1.0], [NAN, NAN]]), torch.ones(3)
+    )
     assert [*statistics.patterns_] == [(True, False), (True, True)]
     assert list(statistics.groups()) == [[0], [1]]
     first, second = statistics.moments([0]), statistics.moments([1])

@@ -80,7 +80,8 @@ def test_labels_are_found() -> None:
     probabilities = made.predict_proba(exam.graph, exam.nodes)
     assert torch.equal((probabilities > 0.5).long(), given)
     answered = made.answer(exam.graph, exam.nodes)
-    assert answered.values is not None and torch.allclose(answered.values, probabilities)
+    assert answered.values is not None
+    assert torch.allclose(answered.values, probabilities)
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
@@ -137,7 +138,8 @@ def test_a_saved_learner_answers_the_same_and_goes_on(kind: str, tmp_path: Path)
     made.save(tmp_path / "learner")
     again = load_learner(tmp_path / "learner")
     assert torch.equal(again.logits(*asked), made.logits(*asked))
-    assert again.label_space_ is not None and again.label_space_.names == ("a", "b")
+    assert again.label_space_ is not None
+    assert again.label_space_.names == ("a", "b")
     again.fit_task(stream.open(2))
     assert again.usage.statistics == made.usage.statistics
 

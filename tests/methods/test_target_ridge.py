@@ -36,7 +36,8 @@ def test_a_head_by_hand() -> None:
     # φ = 1, 3 and y = 2, 8: G = 10, M = 26; less means: G = 2, M = 6
     statistics = counted(torch.tensor([[1.0], [3.0]]), torch.tensor([[2.0], [8.0]]))
     plain = target_ridge(statistics, 0.5, centred=False)  # λ = 5
-    assert plain.weights.item() == pytest.approx(26 / 15) and plain.offsets.item() == 0.0
+    assert plain.weights.item() == pytest.approx(26 / 15)
+    assert plain.offsets.item() == 0.0
     centred = target_ridge(statistics, 0.5, centred=True)  # λ = 1
     assert centred.weights.item() == pytest.approx(6 / 3)
     assert centred.offsets.item() == pytest.approx(5 - 2 * 2)

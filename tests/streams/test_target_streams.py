@@ -35,12 +35,14 @@ def test_nodes_arrive_in_a_random_order_in_equal_parts() -> None:
     met = []
     for task in stream:
         assert (len(task.train), len(task.validation)) == (6, 2)
-        assert task.train_targets is not None and task.label_space.kind == "numbers"
+        assert task.train_targets is not None
+        assert task.label_space.kind == "numbers"
         assert torch.equal(task.train_targets, graph.targets.values[task.ids[task.train]])
         assert task.label_space.names == ("height", "weight")
         assert task.label_space.num_classes == 2
         met += task.ids.tolist()
-    assert sorted(met) == list(range(30)) and met != sorted(met)
+    assert sorted(met) == list(range(30))
+    assert met != sorted(met)
     other = GraphStream(graph, tasks=3, by="random", seed=1)
     assert other.open(0).ids.tolist() != stream.open(0).ids.tolist()
 
@@ -61,8 +63,10 @@ def test_an_exam_holds_targets_and_its_graph_none() -> None:
     stream = GraphStream(ring(), tasks=3, by="random")
     for testing in ("local", "global"):
         for exam in stream.exams(2, testing):  # type: ignore[arg-type]
-            assert exam.targets is not None and len(exam.targets) == len(exam.nodes)
-            assert exam.graph.targets is None and bool((exam.graph.labels == -1).all())
+            assert exam.targets is not None
+            assert len(exam.targets) == len(exam.nodes)
+            assert exam.graph.targets is None
+            assert bool((exam.graph.labels == -1).all())
     assert stream.open(0).graph.targets is None
 
 

@@ -270,7 +270,7 @@ def _shared(keys: Sequence[str]) -> str:
 
 
 def _beside(measures: Mapping[str, Any]) -> str:
-    """Return what was measured of targets beside the table, the mean over tasks; empty of classes."""
+    """Return what was measured of targets beside the table, the mean over tasks."""
     from evergraph.evaluation.yardstick import BESIDE, NAMES
 
     found = [

@@ -28,9 +28,9 @@ class LabelSpace:
     0; task-IL means nothing there. ``labels`` are what the dataset calls the classes, in order of
     arrival; without them they are called by their numbers.
 
-    Where nodes have several labels or numbers, ``kind`` says which; these targets, called ``names``,
-    are then counted as the classes are, all of them from the first task on, and none excludes
-    another.
+    Where nodes have several labels or numbers, ``kind`` says which; these targets, called
+    ``names``, are then counted as the classes are, all of them from the first task on, and none
+    excludes another.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()

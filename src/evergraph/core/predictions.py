@@ -11,6 +11,7 @@ from evergraph.core.label_space import Kind
 
 THRESHOLD = 0.5  # a node is given the labels that are more likely
 
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """What a learner says of some nodes, from one pass of its model, on the CPU.
@@ -49,7 +50,7 @@ def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def target_values(scores: Tensor, kind: Kind) -> Tensor:
-    """Return the probability of each label, or numbers as they are.  [n, targets] -> [n, targets]"""
+    """Return the probability of each label, or numbers as they are.  [n, targets] -> same"""
     return scores.sigmoid() if kind == "labels" else scores
 
 

@@ -52,13 +52,14 @@ def _counted(predicted: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 def average_precision(predicted: Tensor, right: Tensor) -> float:
     """Return the mean over labels of AP = Σ_k (R_k - R_k-1) P_k, as scikit-learn has it.
 
-    P_k and R_k are precision and recall of the nodes whose probability is at least the k-th highest;
-    no threshold is needed. Labels that all nodes have, or none, are left out; NaN where all are.
+    P_k and R_k are precision and recall of the nodes whose probability is at least the k-th
+    highest; no threshold is needed. Labels that all nodes have, or none, are left out; NaN where
+    all are.
 
     Ranks 1 and 3 of three are right: 1/2 · 1 + 1/2 · 2/3.
 
-    >>> found = average_precision(torch.tensor([[0.9], [0.5], [0.1]]), torch.tensor([[1.], [0.], [1.]]))
-    >>> round(found, 4)
+    >>> given, right = torch.tensor([[0.9], [0.5], [0.1]]), torch.tensor([[1.], [0.], [1.]])
+    >>> round(average_precision(given, right), 4)
     0.8333
     """
     found = [
@@ -83,8 +84,8 @@ def r2(predicted: Tensor, right: Tensor) -> float:
     """Return the mean over targets of R² = 1 - Σ (y - ŷ)² / Σ (y - ȳ)².
 
     1 is without fault, 0 is as good as the mean, below is worse. Of a target that is the same for
-    all nodes it is 1 where that is the answer and 0 where not, as scikit-learn has it; a target that
-    is known of none is left out.
+    all nodes it is 1 where that is the answer and 0 where not, as scikit-learn has it; a target
+    that is known of none is left out.
 
     >>> r2(torch.tensor([[1.], [2.], [3.]]), torch.tensor([[1.], [2.], [6.]]))  # 1 - 9 / 14
     0.3571428571428571

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Setting
 from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
@@ -197,7 +198,7 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
     if kind != "class" and config.stream.by == "class":
         timed, asked = graph.time is not None, config.stream.tasks
         by, tasks = without_classes(
-            "class", tasks=asked, timed=timed, setting=config.stream.setting
+            "class", tasks=asked, timed=timed, setting=cast("Setting", config.stream.setting)
         )
         told.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
         cut = {"by": by, "tasks": tasks}

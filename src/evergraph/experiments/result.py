@@ -169,8 +169,9 @@ class RunResult(Shown):
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
 
         Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
-        ``average`` (balanced or plain, or what targets have), the way of measuring; ``after`` how many tasks were
-        learned by then, from 1 on; ``task`` which was tested on, from 0 on; ``accuracy``, 0..1.
+        ``average`` (balanced or plain, or what targets have), the way of measuring; ``after`` how
+        many tasks were learned by then, from 1 on; ``task`` which was tested on, from 0 on;
+        ``accuracy``, 0..1, or what is measured in its place.
         AA of every seed is ``accuracy`` of the largest ``after``, averaged over ``task``:
 
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])

@@ -179,9 +179,7 @@ class TargetStatistics:
             whole = whole.merged(part)
         cross = torch.stack([self.cross_[pattern] for pattern in here]).sum(0)[:, group]
         count = float(whole.mass_.sum())
-        return TargetMoments(
-            whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1]
-        )
+        return TargetMoments(whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1])
 
     def transform(self, matrix: Tensor) -> None:
         """Put Wᵀφ in every φ's place.  matrix: W, float64 [m, m]"""

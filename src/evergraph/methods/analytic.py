@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import LabelSpace
+from evergraph.core.label_space import Kind, LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.memory.gathered_statistics import with_counted
+from evergraph.memory.gathered_statistics import Statistics, with_counted
 from evergraph.memory.target_statistics import TargetStatistics
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
@@ -32,7 +32,6 @@ from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
-Statistics = ClassStatistics | TargetStatistics
 Weights = Literal["class-sizes", "equal"]
 WEIGHTS: tuple[str, ...] = get_args(Weights)
 LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -54,8 +53,8 @@ class Analytic(WholeTaskLearner):
     Of several labels or numbers a node the same regression is solved, every node counting alike, a
     column for each target from the nodes that it is known of (see ``TargetStatistics`` and
     ``target_ridge``). Numbers are centred by sums, so that the head has an intercept; scores of
-    labels become probabilities by a sigmoid that validation nodes tell (see ``fitted_sigmoid``), and
-    by a fixed one where ``regularisation`` is a number and no validation node is looked at.
+    labels become probabilities by a sigmoid that validation nodes tell (see ``fitted_sigmoid``),
+    and by a fixed one where ``regularisation`` is a number and no validation node is looked at.
 
     Related: analytic class-incremental learning (Zhuang et al., NeurIPS 2022) and RanPAC
     (McDonnell et al., NeurIPS 2023), there on frozen vision models.
@@ -80,7 +79,7 @@ class Analytic(WholeTaskLearner):
     """
 
     name = "analytic"
-    kinds = ("class", "labels", "numbers")
+    kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
     backbone: RandomFeatures
 
@@ -145,7 +144,7 @@ class Analytic(WholeTaskLearner):
         self._solved = False
 
     def _take_targets(self, space: LabelSpace) -> None:
-        """Keep sums of targets where nodes have these in place of classes; later calls do nothing."""
+        """Keep sums of targets where nodes have these in place of classes, from the first task."""
         if space.kind == "class" or isinstance(self.statistics_, TargetStatistics):
             return
         given: Any = {
@@ -217,7 +216,8 @@ class Analytic(WholeTaskLearner):
         training, validation = self.statistics_, self.validation_
         if isinstance(training, ClassStatistics) and isinstance(validation, ClassStatistics):
             return choose_regularisation(training, validation, LADDER)
-        assert isinstance(training, TargetStatistics) and isinstance(validation, TargetStatistics)
+        assert isinstance(training, TargetStatistics)
+        assert isinstance(validation, TargetStatistics)
         few = validation.narrowed(min(validation.width, CHOICE_WIDTH))
         return choose_target_regularisation(training, few, LADDER, centred=self._centred)
 
@@ -397,7 +397,10 @@ class Analytic(WholeTaskLearner):
             parts["validation"] = self.validation_.state()
         kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
         if self.answers_ is not None:
-            kept |= {"answers.scale": self.answers_[0].cpu(), "answers.shift": self.answers_[1].cpu()}
+            kept |= {
+                "answers.scale": self.answers_[0].cpu(),
+                "answers.shift": self.answers_[1].cpu(),
+            }
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:

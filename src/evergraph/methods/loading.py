@@ -40,10 +40,10 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
     about, state = _read(Path(path))
     try:
         space = about["label_space"]
-        label_space = LabelSpace(**{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in space.items()
-        })
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in space.items()
+        }
+        label_space = LabelSpace(**given)
         learner = _made(about["method"], device)
         learner.restore(state, label_space)
         learner.undirected_ = bool(about["undirected"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics
 from evergraph.methods.analytic import Analytic, Weights
@@ -43,7 +46,7 @@ class SLDA(Analytic):
     """
 
     name = "slda"
-    kinds = ("class",)
+    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
     backbone: LinearHead  # type: ignore[assignment]
 

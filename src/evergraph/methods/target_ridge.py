@@ -33,9 +33,9 @@ def target_ridge(
 ) -> TargetHead:
     """Return argmin Σ_i (y_it - v_tᵀφ_i - b_t)² + λ ‖v_t‖² for every target t, where it is known.
 
-    v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M are
-    those of features and values less their means, G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ, from the same sums, and
-    b_t = ȳ_t - v_tᵀφ̄ is not penalised; without it b is 0. A target that is known of no node is
+    v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M
+    are those of features and values less their means, G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ, from the same sums,
+    and b_t = ȳ_t - v_tᵀφ̄ is not penalised; without it b is 0. A target that is known of no node is
     answered with 0.
 
     Without centring, of labels of which every node has one, and as many nodes each, it is the head
@@ -121,9 +121,9 @@ def fitted_sigmoid(statistics: TargetStatistics, head: TargetHead) -> tuple[Tens
     """Return a and c of p_t = σ(a_t s_t + c_t), the probability of a label of score s_t.
 
     Scores of nodes with a label and of nodes without it are taken for normal with one variance, so
-    that a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from sums
-    over held-back nodes: μ₊ = vᵀM / n₊, μ₋ = vᵀ(Σφ - M) / n₋, σ² = (vᵀGv - n₊μ₊² - n₋μ₋²) / n. A
-    label that all of them have, or none, or whose mean is not above the others', gets the fixed
+    that a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from
+    sums over held-back nodes: μ₊ = vᵀM / n₊, μ₋ = vᵀ(Σφ - M) / n₋, σ² = (vᵀGv - n₊μ₊² - n₋μ₋²) / n.
+    A label that all of them have, or none, or whose mean is not above the others', gets the fixed
     a = 10, c = -5.  -> float64 [targets] each
     """
     slope = torch.full_like(head.offsets, STEEPNESS)

@@ -2,8 +2,9 @@
 
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
 missing one is written), or in its place several labels or numbers to predict (see
-``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other
-columns are ignored, which is said. Messages count rows from 1, the header not included.
+``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every
+other column is a numeric feature. edges: ``source`` and ``target``, ids of nodes; other columns are
+ignored, which is said. Messages count rows from 1, the header not included.
 """
 
 from __future__ import annotations

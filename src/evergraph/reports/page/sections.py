@@ -124,7 +124,8 @@ def _time(table: Table, gallery: Gallery) -> Section:
 def _matrices(groups: Sequence[Group], gallery: Gallery) -> Section:
     metric = _metric(groups)
     lead = (
-        f"{metric[0].upper()}{metric[1:]} on each task (across) after learning each task (down), in percent, the mean over "
+        f"{metric[0].upper()}{metric[1:]} on each task (across) after learning each task (down), "
+        "in percent, the mean over "
         "seeds. A column that darkens on its way down is a task being forgotten."
     )
     parts = [

@@ -39,9 +39,9 @@ TERMS = {
 
 
 OF_TARGETS = {
-    "micro F1": "Twice the labels rightly given over all labels given and all that are there, of all "
-    "nodes together. It stands where nodes have several labels, in the place of accuracy: AA and AF "
-    "are of it.",
+    "micro F1": "Twice the labels rightly given over all labels given and all that are there, of "
+    "all nodes together. It stands where nodes have several labels, in the place of accuracy: AA "
+    "and AF are of it.",
     "R2": "The share of a number's variance that answers explain: 100 is without fault, 0 is as "
     "good as the mean, and below is worse. It stands where nodes have numbers to predict, in the "
     "place of accuracy: AA and AF are of it.",

@@ -28,8 +28,8 @@ def summary_table(groups: Sequence[Group]) -> Table:
     runs = [entry.run for group in groups for entry in group.entries]
     caption = (
         f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task"
-        f"{balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per dataset and "
-        "setting. Seconds are from start to end, the mean over seeds."
+        f"{balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per "
+        "dataset and setting. Seconds are from start to end, the mean over seeds."
         f"{labels_shown(runs)}"
     )
     return Table("summary", caption, COLUMNS, tuple(_block(group) for group in groups))
