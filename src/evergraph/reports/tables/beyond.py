@@ -28,8 +28,9 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
     caption = (
         f"AUC: average {metric_of(e.run for e in entries)}, mean over all tasks; ECE: expected "
         "calibration error, lower is better; AUROC: unknown nodes told from known ones, 50 is "
-        f"guessing; FWT: accuracy on known classes of the next task, above guessing{_of_targets(told)}. In percent"
-        f"{deviations(e.run for e in entries)}; - where not measured or without meaning."
+        "guessing; FWT: accuracy on known classes of the next task, above guessing"
+        f"{_of_targets(told)}. In percent{deviations(e.run for e in entries)}"
+        "; - where not measured or without meaning."
     )
     columns = [Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
     blocks = tuple(
