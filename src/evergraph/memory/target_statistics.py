@@ -205,6 +205,24 @@ class TargetStatistics:
                 cross += each.cross_[pattern].to(self.device)
         return both
 
+    def widened(self, targets: int) -> TargetStatistics:
+        """Return statistics of more targets, of which the new ones are 0 for all nodes so far.
+
+        >>> statistics = TargetStatistics(1, targets=1)
+        >>> statistics.add(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
+        >>> statistics.widened(2).moments([1]).cross.tolist()
+        [[0.0]]
+        """
+        more = targets - self.targets
+        wide = TargetStatistics(
+            self.width, targets=targets, rank=self.rank, precise=self.precise, device=self.device
+        )
+        for pattern, statistics in self.patterns_.items():
+            known = pattern + (True,) * more
+            wide.patterns_[known] = statistics
+            wide.cross_[known] = torch.nn.functional.pad(self.cross_[pattern], (0, more))
+        return wide if more else self
+
     def narrowed(self, width: int) -> TargetStatistics:
         """Return the statistics of the first features alone."""
         part = self._empty(width)
@@ -244,6 +262,7 @@ class TargetStatistics:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self.patterns_, self.cross_ = {}, {}
+        self.targets = state["patterns"].shape[1]
         for place, row in enumerate(state["patterns"].tolist()):
             pattern = tuple(map(bool, row))
             prefix = f"{place}."

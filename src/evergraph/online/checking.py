@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, LooseEdgeError, UnknownNodeError
+from evergraph.core.label_space import Kind
+from evergraph.online.answers import check_told
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.identifiers import IdTable, check_id
 
@@ -35,17 +37,20 @@ class CheckedDelta(Delta):
     __repr__ = Delta.__repr__
 
 
-def check_delta(delta: Delta, ids: IdTable, *, num_features: int | None) -> CheckedDelta:
+def check_delta(
+    delta: Delta, ids: IdTable, *, num_features: int | None, kind: Kind = "class"
+) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
-    num_features: how wide features are; None before the first node.
+    num_features: how wide features are; None before the first node. kind: what nodes are said to
+    be, see ``check_told``.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
     evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
 graph
     """
-    check_parts(delta, num_features=num_features)
+    check_parts(delta, num_features=num_features, kind=kind)
     _each_once("nodes", delta.nodes)
     for node in delta.nodes:
         if node in ids:
@@ -62,17 +67,17 @@ graph
     )
 
 
-def check_parts(delta: Delta, *, num_features: int | None) -> None:
+def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
     """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
     _check_features(delta.features, len(delta.nodes), num_features)
-    _check_labels(delta)
+    _check_labels(delta, kind)
     for place, edge in enumerate(delta.edges):
         if len(edge) != 2:
             raise DataError(f"edge {place} must join two nodes, not {edge!r}")
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-        check_id("label", pair[1])
+        check_told(kind, pair[1])
     for part in (delta.nodes, delta.forgotten, *delta.edges, [node for node, _ in delta.late]):
         for node in part:
             check_id("id of a node", node)
@@ -104,7 +109,7 @@ def _check_features(features: Tensor, nodes: int, width: int | None) -> None:
         )
 
 
-def _check_labels(delta: Delta) -> None:
+def _check_labels(delta: Delta, kind: Kind) -> None:
     if len(delta.labels) not in (0, len(delta.nodes)):
         raise DataError(
             f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
@@ -112,7 +117,7 @@ def _check_labels(delta: Delta) -> None:
         )
     for label in delta.labels:
         if label is not None:
-            check_id("label", label)
+            check_told(kind, label)
 
 
 def _ends(

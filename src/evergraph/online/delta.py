@@ -10,6 +10,8 @@ from torch import Tensor
 
 NodeId = str | int
 Label = str | int
+Told = Label | Sequence[Label] | float
+"""What a node is said to be: one class, several labels, or a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +23,8 @@ class Delta:
     Attributes:
         nodes: ids of new nodes.
         features: of the new nodes.  float32 [nodes, dims]
-        labels: of the new nodes, None where the class is not known (yet).
+        labels: of the new nodes, None where the class is not known (yet). Where a learner has
+            several labels a node, a list of them, and where it has numbers, a number.
         edges: pairs of ids, known or new with this delta.
         late: ids of known nodes and the labels they turn out to have.
         forgotten: ids of nodes that go, with their edges and their influence.
@@ -33,9 +36,9 @@ class Delta:
 
     nodes: Sequence[NodeId] = ()
     features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    labels: Sequence[Label | None] = ()
+    labels: Sequence[Told | None] = ()
     edges: Sequence[tuple[NodeId, NodeId]] = ()
-    late: Sequence[tuple[NodeId, Label]] = ()
+    late: Sequence[tuple[NodeId, Told]] = ()
     forgotten: Sequence[NodeId] = ()
     key: str | None = None
 
@@ -55,7 +58,8 @@ class DeltaResult:
         classes: how many classes are known now.
         recomputed: how many embeddings were computed anew, those of new nodes included.
         predicted: for how many nodes a class was predicted before their label was learned.
-        right: how many of these predictions were right.
+        right: how many of these predictions were right; of several labels all of a node's, and of
+            numbers none is counted.
 
     >>> DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2)
     DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0)
