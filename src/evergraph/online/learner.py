@@ -105,8 +105,8 @@ class OnlineLearner:
         self.head = head if head is not None else _head_for(targets)
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
-                f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}: "
-                "head 'targets' learns 'labels' and 'numbers'"
+                f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
+                ": head 'targets' learns 'labels' and 'numbers'"
             )
         self.topology = topology if topology is not None else self.head.default_topology()
         self.scaling: Scaling = scaling
@@ -236,8 +236,9 @@ class OnlineLearner:
         guesses = torch.nn.functional.pad(guesses, (0, right.shape[1] - guesses.shape[1]))
         asked, of_these, whole = tally(guesses, right, self.head.kind)
         add = self._prequential.add
-        return whole, lambda nodes, classes: asked and add(
-            self._seq, nodes, classes, asked, of_these
+        return (
+            whole,
+            lambda nodes, classes: asked and add(self._seq, nodes, classes, asked, of_these),
         )
 
     def _page(self) -> Page:

@@ -126,7 +126,9 @@ class Prequential:
     def curve(self) -> list[Point]:
         """Return the points, oldest first: what was known then, asked and right since the last."""
         return [
-            Point(seq=int(seq), nodes=int(nodes), classes=int(classes), asked=int(asked), right=right)
+            Point(
+                seq=int(seq), nodes=int(nodes), classes=int(classes), asked=int(asked), right=right
+            )
             for seq, nodes, classes, asked, right in self.curve_.tolist()
         ]
 

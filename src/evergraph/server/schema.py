@@ -65,7 +65,8 @@ class UpsertBody(Payload):
     nodes: list[Id] = Field([], description="Ids of nodes.")
     features: list[list[Number]] = Field([], description="A row for each of these nodes.")
     labels: list[Told | None] = Field(
-        [], description="A class for each of these nodes, or a list of labels, or a number; or null."
+        [],
+        description="A class for each of these nodes, or a list of labels, or a number; or null.",
     )
     edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
     late: list[tuple[Id, Told]] = Field([], description="Known ids and the classes they have.")

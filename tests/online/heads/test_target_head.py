@@ -48,7 +48,7 @@ def values(made: OnlineLearner, nodes: list[int]) -> dict[Any, list[float]]:
     """Return what is predicted of each node, labels by name."""
     names, found = made.predict_proba(nodes)
     order = sorted(range(len(names)), key=lambda place: str(names[place])) or [0]
-    return {node: row for node, row in zip(nodes, found[:, order].tolist(), strict=True)}
+    return dict(zip(nodes, found[:, order].tolist(), strict=True))
 
 
 @settings(max_examples=10, deadline=None)
@@ -121,7 +121,10 @@ def test_the_record_is_of_micro_f1_and_of_the_absolute_error() -> None:
             assert status.accuracy == pytest.approx(sum(wrong) / 3, rel=1e-4)
         else:
             pairs = [({*g}, {*r}) for g, r in zip(guessed, TOLD[kind][6:9], strict=True)]
-            hits, total = sum(2 * len(g & r) for g, r in pairs), sum(len(g) + len(r) for g, r in pairs)
+            hits, total = (
+                sum(2 * len(g & r) for g, r in pairs),
+                sum(len(g) + len(r) for g, r in pairs),
+            )
             assert status.accuracy == pytest.approx(hits / total)
 
 
