@@ -79,7 +79,19 @@ def test_what_a_data_object_holds_beside_is_said(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_several_labels_a_node_are_refused() -> None:
+def test_a_matrix_y_is_read_as_targets() -> None:
     data = Data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.zeros(2, 3).long())
-    with pytest.raises(DataError, match=r"y has shape \[2, 3\]: expected one value a node"):
+    labels = Graph.from_data(data).targets
+    assert labels is not None
+    assert (labels.kind, len(labels.names)) == ("labels", 3)
+    data.y = torch.tensor([[0.5], [float("nan")]])
+    graph = Graph.from_data(data)
+    assert graph.targets is not None
+    assert graph.targets.kind == "numbers"
+    assert graph.to_data().y[0].item() == 0.5
+
+
+def test_integers_that_are_no_labels_are_refused() -> None:
+    data = Data(x=torch.ones(2, 1), edge_index=edge_index([(0, 1)]), y=torch.full((2, 3), 2))
+    with pytest.raises(DataError, match=r"node 0 has 2\.0 for target 't0': expected 0 or 1"):
         Graph.from_data(data)

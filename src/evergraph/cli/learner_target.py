@@ -87,7 +87,7 @@ class InFolder:
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return id, label and probability of nodes."""
         told = self._folder.learner.answer(ids).predictions
-        return [{"id": p.id, "label": p.label, "probability": p.probability} for p in told]
+        return [{k: v for k, v in asdict(p).items() if v is not None} for p in told]
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""

@@ -38,7 +38,7 @@ def run_command(
     ),
     setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
     by: str | None = typer.Option(
-        None, help="How nodes arrive: class, time or blurred (default: class)."
+        None, help="How nodes arrive: class, time, blurred or random (default: class)."
     ),
     edges: str | None = typer.Option(
         None, help="Edges between tasks: within (none) or all (default: within)."
@@ -235,17 +235,21 @@ def _print_result(result: RunResult, folder: Path) -> None:
     from evergraph.reports.units import ALL, percent, size
 
     values = result.to_dict()
-    ways = [(testing, average) for testing in ("local", "global") for average in _AVERAGES]
+    keys = [*result.yardstick.rows]
+    ways = [(testing, average) for testing in ("local", "global") for average in keys]
     rows = [
         (
-            f"{testing}, {average}",
+            f"{testing}, {average.replace('_f1', ' F1').replace('r2', 'R2')}",
             percent(values["average_accuracy"][testing][average]),
             percent(values["average_forgetting"][testing][average]),
         )
         for testing, average in ways
     ]
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
-    print_table(("tested", "average accuracy", "average forgetting"), rows, title)
+    measured = f"average {result.yardstick.name if len(keys) == 1 else _shared(keys)}"
+    print_table(("tested", measured, "average forgetting"), rows, title)
+    if beside := _beside(values["measures"]):
+        say(beside)
     seconds: dict[str, Any] = values["seconds"]
     count = len(result.seeds)
     phases = ", ".join(f"{phase} {spent / count:.1f} s" for phase, spent in seconds.items())
@@ -260,4 +264,19 @@ def _print_result(result: RunResult, folder: Path) -> None:
     say(f"memory {kept}{said}; {phases}; results in {folder}")
 
 
-_AVERAGES = ("balanced", "plain")
+def _shared(keys: Sequence[str]) -> str:
+    """Return what the rows of a table are called together."""
+    return "accuracy" if "balanced" in keys else "F1"
+
+
+def _beside(measures: Mapping[str, Any]) -> str:
+    """Return what was measured of targets beside the table, the mean over tasks."""
+    from evergraph.evaluation.yardstick import BESIDE, NAMES
+
+    found = [
+        f"{NAMES[name]} {measures[testing][name]['mean']:.4g} {testing}"
+        for name in BESIDE
+        for testing in ("local", "global")
+        if measures[testing].get(name) is not None
+    ]
+    return ", ".join(found)

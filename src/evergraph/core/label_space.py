@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal, get_args
 
@@ -13,6 +13,9 @@ from torch import Tensor
 from evergraph.core.errors import UnknownNameError
 
 Setting = Literal["class-il", "task-il"]
+Kind = Literal["class", "labels", "numbers"]
+"""What a node is given: one class, several labels, or numbers."""
+KINDS: tuple[str, ...] = get_args(Kind)
 SETTINGS: tuple[str, ...] = get_args(Setting)
 
 
@@ -25,6 +28,10 @@ class LabelSpace:
     0; task-IL means nothing there. ``labels`` are what the dataset calls the classes, in order of
     arrival; without them they are called by their numbers.
 
+    Where nodes have several labels or numbers, ``kind`` says which; these targets, called
+    ``names``, are then counted as the classes are, all of them from the first task on, and none
+    excludes another.
+
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
     tensor([[1, 1, 0, 0],
@@ -36,10 +43,14 @@ class LabelSpace:
     setting: Setting
     sizes: tuple[int, ...] = field(default=())
     labels: tuple[int, ...] = field(default=(), compare=False)
+    kind: Kind = "class"
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.setting not in SETTINGS:
             raise UnknownNameError("setting", self.setting, SETTINGS)
+        if self.kind not in KINDS:
+            raise UnknownNameError("kind", self.kind, KINDS)
 
     @property
     def num_classes(self) -> int:
@@ -61,7 +72,7 @@ class LabelSpace:
         """Return the space after one more task; labels: of its new classes, if these have some."""
         every = (*self.labels, *labels)
         known = every if len(every) == self.num_classes + new_classes else ()
-        return LabelSpace(self.setting, (*self.sizes, new_classes), known)
+        return replace(self, sizes=(*self.sizes, new_classes), labels=known)
 
     def joined(self, other: LabelSpace, classes: Tensor | None = None, *, total: int) -> LabelSpace:
         """Return the space of two learners that are merged.

@@ -13,21 +13,36 @@ from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
 from evergraph.evaluation.open_world import rejection_auroc
 from evergraph.evaluation.scoring import Predictor
+from evergraph.evaluation.target_metrics import (
+    average_precision,
+    macro_f1,
+    mean_absolute_error,
+    micro_f1,
+    r2,
+)
+from evergraph.evaluation.yardstick import YARDSTICKS, Yardstick
 
 __all__ = [
     "AVERAGES",
     "MEASURES",
+    "YARDSTICKS",
     "AccuracyMatrix",
     "Evaluation",
     "Predictor",
+    "Yardstick",
     "area_under_curve",
     "average_accuracy",
     "average_accuracy_curve",
     "average_forgetting",
     "average_forgetting_curve",
+    "average_precision",
     "balanced_accuracy",
     "evaluate",
     "expected_calibration_error",
+    "macro_f1",
+    "mean_absolute_error",
+    "micro_f1",
     "plain_accuracy",
+    "r2",
     "rejection_auroc",
 ]

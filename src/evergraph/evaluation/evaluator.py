@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import torch
 
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.open_world import forward_transfer, rejection
 from evergraph.evaluation.scoring import Predictor, Scored, mark
+from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, Yardstick
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
-AVERAGES = {"balanced": balanced_accuracy, "plain": plain_accuracy}
-MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer")
+AVERAGES = YARDSTICKS["class"].rows
+MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer", *BESIDE)
 
 AccuracyRows = dict[str, dict[str, list[float]]]
-"""rows[testing][average][j]: accuracy on task j."""
+"""rows[testing][average][j]: accuracy on task j, or what ``YARDSTICKS`` has in its place."""
 
 Measures = dict[str, dict[str, float | None]]
 """measures[testing][name]: one number per task; None where it is not defined."""
@@ -51,29 +51,36 @@ def evaluate(
 
     part: ``test``, or ``validation`` for choosing hyper-parameters. preview: whether to test on
     what comes next as well, for ``rejection_auroc`` and ``forward_transfer``; the model then runs
-    on the next task's graph too. ``calibration_error`` is over all nodes tested so far.
+    on the next task's graph too. ``calibration_error`` is over all nodes tested so far. Of nodes
+    with several labels or numbers there is nothing but what ``YARDSTICKS`` names.
     """
     rows: AccuracyRows = {}
     measures: Measures = {}
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
-        rows[testing] = _rows(seen, index)
+        rows[testing] = _rows(seen, index, YARDSTICKS[stream.kind])
+        if stream.kind != "class":
+            measures[testing] = _beside(seen, YARDSTICKS[stream.kind])
+            continue
         error = expected_calibration_error(seen.confidence, seen.right)
         ahead = _ahead(learner, stream, index, seen, testing, part) if preview else {}
         measures[testing] = {"calibration_error": _meaningful(error), **ahead}
     return Evaluation(rows, measures)
 
 
-def _rows(seen: Scored, index: int) -> dict[str, list[float]]:
+def _rows(seen: Scored, index: int, yardstick: Yardstick) -> dict[str, list[float]]:
     order = seen.tasks.argsort(stable=True)
     counts = torch.bincount(seen.tasks, minlength=index + 1).tolist()
-    of_task = list(
-        zip(seen.classes[order].split(counts), seen.labels[order].split(counts), strict=True)
-    )
+    given, right = (each[order].split(counts) for each in seen.compared)
+    of_task = list(zip(given, right, strict=True))
     return {
-        name: [average(classes, labels) for classes, labels in of_task]
-        for name, average in AVERAGES.items()
+        name: [average(answers, labels) for answers, labels in of_task]
+        for name, average in yardstick.rows.items()
     }
+
+
+def _beside(seen: Scored, yardstick: Yardstick) -> dict[str, float | None]:
+    return {name: _meaningful(metric(*seen.compared)) for name, metric in yardstick.beside.items()}
 
 
 def _ahead(

@@ -30,6 +30,8 @@ class Scored:
         classes, confidence, novelty: see ``Predictions``.  [nodes]
         labels: the right classes.  int64 [nodes]
         tasks: which task each node arrives in.  int64 [nodes]
+        values, targets: answers and what is right where nodes have several labels or numbers; see
+            ``Predictions`` and ``Exam``.  [nodes, targets]
     """
 
     classes: Tensor
@@ -37,6 +39,15 @@ class Scored:
     novelty: Tensor
     labels: Tensor
     tasks: Tensor
+    values: Tensor | None = None
+    targets: Tensor | None = None
+
+    @property
+    def compared(self) -> tuple[Tensor, Tensor]:
+        """What was answered and what is right: classes, or targets where nodes have these."""
+        if self.values is None or self.targets is None:
+            return self.classes, self.labels
+        return self.values, self.targets
 
     @property
     def right(self) -> Tensor:
@@ -53,4 +64,11 @@ def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
         novelty=torch.cat([a.novelty for a in answers]),
         labels=torch.cat([exam.labels for exam in exams]),
         tasks=torch.cat([exam.tasks for exam in exams]),
+        values=_joined([a.values for a in answers]),
+        targets=_joined([exam.targets for exam in exams]),
     )
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None

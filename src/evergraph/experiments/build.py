@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Setting
+from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
-from evergraph.experiments.config import Component, HeadConfig, MemoryConfig, RunConfig
+from evergraph.experiments.config import (
+    Component,
+    HeadConfig,
+    MemoryConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -21,6 +29,7 @@ from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, backbones
 from evergraph.streams import GraphStream
+from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.training import Learner, Trainer
 
@@ -177,6 +186,38 @@ def parts_used(config: RunConfig) -> set[str]:
     if not issubclass(method, WholeTaskLearner):
         used.add("training")
     return used
+
+
+def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
+    """Return a resolved configuration as a graph needs it, and raise if its method cannot learn it.
+
+    Where nodes have several labels or numbers, the default method, auto as it comes, gives way to
+    analytic, and tasks are cut without classes; both are said in one line.
+    """
+    kind = "class" if graph.targets is None else graph.targets.kind
+    told = []
+    if kind != "class" and config.method == resolved(RunConfig()).method:
+        told.append("method analytic in place of auto, which learns classes")
+        config = resolved(config.model_copy(update=_OF_TARGETS))
+    methods.resolve(config.method.name).check_kind(kind)
+    if kind != "class" and config.stream.by == "class":
+        timed, asked = graph.time is not None, config.stream.tasks
+        by, tasks = without_classes(
+            "class", tasks=asked, timed=timed, setting=cast("Setting", config.stream.setting)
+        )
+        told.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
+        cut = {"by": by, "tasks": tasks}
+        config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
+    if told:
+        nodes = "several labels" if kind == "labels" else "numbers to predict"
+        say(config.dataset.name, f"its nodes have {nodes}: {', '.join(told)}")
+    return config
+
+
+# Backbone and training are then analytic's own.
+_OF_TARGETS: dict[str, Any] = {
+    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
+}  # fmt: skip
 
 
 def check(config: RunConfig) -> None:

@@ -28,7 +28,7 @@ def facts_of(graph: Graph, stream: GraphStream, device: str) -> dict[str, Any]:
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
     """Return the facts of a graph and its stream as plain values."""
-    return {
+    facts: dict[str, Any] = {
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "features": graph.num_features,
@@ -37,6 +37,12 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
         "tasks": len(stream),
         "task_classes": [list(classes) for classes in stream.tasks],
     }
+    if graph.targets is not None:
+        known = float(graph.targets.known.float().mean())
+        facts["targets"] = {
+            "kind": graph.targets.kind, "names": list(graph.targets.names), "known": known
+        }  # fmt: skip
+    return facts
 
 
 def machine(device: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evergraph.core.checks import check_choice
 from evergraph.core.extras import require
-from evergraph.evaluation import AVERAGES, average_accuracy_curve
+from evergraph.evaluation import average_accuracy_curve
 from evergraph.streams.stream import TESTINGS
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 LINES = {"local": "-", "global": "--"}
 
 
-def plot_curve(result: RunResult, *, average: str = "balanced", axes: Any = None) -> Any:
+def plot_curve(result: RunResult, *, average: str, axes: Any = None) -> Any:
     """Draw AA after each task, the mean over seeds, a band one deviation wide; return the axes."""
-    check_choice("average", average, AVERAGES)
+    check_choice("average", average, result.yardstick.rows)
     require("matplotlib", extra="report", why="RunResult.plot()")
     if axes is None:
         from matplotlib import pyplot
@@ -41,7 +41,7 @@ def plot_curve(result: RunResult, *, average: str = "balanced", axes: Any = None
         if len(curves) > 1:
             deviation = curves.std(axis=0, ddof=1)
             axes.fill_between(tasks, mean - deviation, mean + deviation, color=colour, alpha=0.15)
-    axes.set(xlabel="tasks learned", ylabel="average accuracy (%)")
+    axes.set(xlabel="tasks learned", ylabel=f"average {result.yardstick.name} (%)")
     axes.set_title(f"{result.config.dataset.name}, {result.config.stream.setting}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()

@@ -71,7 +71,9 @@ class RunProgress:
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Say what a task of a run came to."""
-        local, union = (100 * _mean(report.rows[way]["balanced"]) for way in ("local", "global"))
+        # The main measure stands first.
+        firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
+        local, union = (100 * _mean(row) for row in firsts)
         if self._task != (seed, report.index):
             self._task, self._found = (seed, report.index), {}
         self._found[name] = f"{name} {local:.1f}, {union:.1f}"

@@ -11,10 +11,12 @@ import numpy as np
 from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed
+from evergraph.core.label_space import Kind
 from evergraph.evaluation import (
-    AVERAGES,
     MEASURES,
+    YARDSTICKS,
     AccuracyMatrix,
+    Yardstick,
     area_under_curve,
     average_accuracy,
     average_accuracy_curve,
@@ -80,6 +82,11 @@ class SeedResult:
         values = [value for value in found if value is not None]
         return float(np.mean(values)) if values else None
 
+    @property
+    def averages(self) -> list[str]:
+        """What the rows were measured by, the main measure first."""
+        return [*next(iter(self.rows[0].values()))]
+
     def matrix(self, testing: str, average: str) -> AccuracyMatrix:
         """Return the accuracy matrix of one way of testing and averaging.  [tasks, tasks]"""
         return matrix_of([row[testing][average] for row in self.rows])
@@ -113,18 +120,26 @@ class RunResult(Shown):
     cumulative: bool = False
     learner: Learner | None = field(default=None, compare=False)
 
+    @property
+    def yardstick(self) -> Yardstick:
+        """What answers were measured by: accuracy, or what targets have in its place."""
+        kind: Kind = self.dataset.get("targets", {}).get("kind", "class")
+        return YARDSTICKS[kind]
+
     def _repr_facts(self) -> dict[str, object]:
+        measured = {} if self.yardstick.main == "balanced" else {"measured": self.yardstick.name}
         return {
             "method": self.config.method.name,
             "dataset": self.config.dataset.name,
             "setting": self.config.stream.setting,
             "seeds": len(self.seeds),
+            **measured,
             "average_accuracy": round(self.average_accuracy(), 4),
             "average_forgetting": round(self.average_forgetting(), 4),
         }
 
     def _repr_table(self) -> dict[str, object]:
-        shown = [(t, a) for t in TESTINGS for a in AVERAGES]
+        shown = [(t, a) for t in TESTINGS for a in self.yardstick.rows]
         found = {
             f"{t}, {a}": f"AA {100 * self.average_accuracy(t, a):.1f} %, "
             f"AF {100 * self.average_forgetting(t, a):.1f} %"
@@ -133,20 +148,30 @@ class RunResult(Shown):
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
-    def average_accuracy(self, testing: str = "local", average: str = "balanced") -> float:
-        """Return AA after the last task, the mean over seeds.  0..1"""
+    def average_accuracy(self, testing: str = "local", average: str | None = None) -> float:
+        """Return AA after the last task, the mean over seeds.  0..1
+
+        average: ``balanced`` unless given, or ``plain``; of several labels ``micro_f1`` unless
+        given, or ``macro_f1``; of numbers ``r2``.
+        """
+        average = average or self.yardstick.main
         return float(np.mean([average_accuracy(s.matrix(testing, average)) for s in self.seeds]))
 
-    def average_forgetting(self, testing: str = "local", average: str = "balanced") -> float:
-        """Return AF after the last task, the mean over seeds; negative means forgotten."""
+    def average_forgetting(self, testing: str = "local", average: str | None = None) -> float:
+        """Return AF after the last task, the mean over seeds; negative means forgotten.
+
+        average: as in ``average_accuracy``.
+        """
+        average = average or self.yardstick.main
         return float(np.mean([average_forgetting(s.matrix(testing, average)) for s in self.seeds]))
 
     def to_frame(self) -> DataFrame:
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
 
         Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
-        ``average`` (balanced or plain), the way of measuring; ``after`` how many tasks were
-        learned by then, from 1 on; ``task`` which was tested on, from 0 on; ``accuracy``, 0..1.
+        ``average`` (balanced or plain, or what targets have), the way of measuring; ``after`` how
+        many tasks were learned by then, from 1 on; ``task`` which was tested on, from 0 on;
+        ``accuracy``, 0..1, or what is measured in its place.
         AA of every seed is ``accuracy`` of the largest ``after``, averaged over ``task``:
 
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
@@ -164,27 +189,28 @@ class RunResult(Shown):
             (*names, seed.seed, testing, average, after + 1, task, accuracy)
             for seed in self.seeds
             for testing in TESTINGS
-            for average in AVERAGES
+            for average in self.yardstick.rows
             for after, row in enumerate(seed.rows)
             for task, accuracy in enumerate(row[testing][average])
         ]
         return DataFrame(rows, columns=COLUMNS)
 
-    def plot(self, *, average: str = "balanced", axes: Any = None) -> Any:
+    def plot(self, *, average: str | None = None, axes: Any = None) -> Any:
         """Draw the learning curve: AA after each task, local and global; return matplotlib's axes.
 
-        average: ``balanced`` or ``plain``. axes: to draw into, so that several results lie in one
+        average: as in ``average_accuracy``. axes: to draw into, so that several results lie in one
         figure; new ones unless given.
         """
         from evergraph.experiments.plot import plot_curve
 
-        return plot_curve(self, average=average, axes=axes)
+        return plot_curve(self, average=average or self.yardstick.main, axes=axes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; accuracies are fractions."""
         ratios = [s.coverage_ratio for s in self.seeds if s.coverage_ratio is not None]
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         return {
+            "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "average_accuracy_curve": self._curves(),
@@ -211,7 +237,7 @@ class RunResult(Shown):
         return {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
 
     def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:
-        return _each_way(
+        return self._each_way(
             lambda testing, average: spread(
                 [metric(s.matrix(testing, average)) for s in self.seeds]
             )
@@ -227,12 +253,12 @@ class RunResult(Shown):
             curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
             return [float(value) for value in np.mean(curves, axis=0)]
 
-        return _each_way(mean_curve)
+        return self._each_way(mean_curve)
 
     def _matrices(self, seed: SeedResult) -> dict[str, Any]:
-        rows = _each_way(lambda testing, average: [row[testing][average] for row in seed.rows])
+        rows = self._each_way(lambda testing, average: [row[testing][average] for row in seed.rows])
         return {"seed": seed.seed} | rows
 
-
-def _each_way(make: Callable[[str, str], Any]) -> dict[str, Any]:
-    return {testing: {name: make(testing, name) for name in AVERAGES} for testing in TESTINGS}
+    def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
+        ways = self.yardstick.rows
+        return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}

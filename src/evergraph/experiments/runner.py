@@ -18,6 +18,7 @@ from evergraph.experiments.build import (
     build_learner,
     build_stream,
     check,
+    fitted_to,
     load_graph,
     resolved,
 )
@@ -201,6 +202,7 @@ def open_run(
     config = resolved(config)
     check(config)
     graph = load(config)
+    config = fitted_to(graph, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     resources = Resources() if resources is None else resources

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,26 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     """
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return {"mean": float(np.mean(values)), "std": deviation}
+
+
+def main_key(result: Mapping[str, Any]) -> str:
+    """Return under which key the main measure of a stored result stands.
+
+    Results of earlier versions know of classes only.
+
+    >>> main_key({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_key({})
+    ('micro_f1', 'balanced')
+    """
+    return str(result.get("metric", {}).get("key", "balanced"))
+
+
+def main_name(result: Mapping[str, Any]) -> str:
+    """Return what the main measure of a stored result is called.
+
+    >>> main_name({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_name({})
+    ('micro F1', 'accuracy')
+    """
+    return str(result.get("metric", {}).get("name", "accuracy"))
 
 
 def measured(result: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.evaluation import AVERAGES
 from evergraph.experiments.config import RunConfig, merged, read_toml
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.protocol import TaskReport
@@ -154,7 +153,7 @@ class SeedStore:
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
-        arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in AVERAGES}
+        arrays = {f"{t}_{a}": result.matrix(t, a) for t in TESTINGS for a in result.averages}
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]

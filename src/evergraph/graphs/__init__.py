@@ -8,12 +8,14 @@ from evergraph.graphs.propagation import propagate, walk
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes
 from evergraph.graphs.smoother import Smoother, smoother
+from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import UNLABELLED
 
 __all__ = [
     "UNLABELLED",
     "Graph",
     "Smoother",
+    "Targets",
     "covered_nodes",
     "estimate_reach_sizes",
     "forman_curvature",

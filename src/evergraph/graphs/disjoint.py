@@ -11,6 +11,7 @@ from torch import Tensor
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import densify
+from evergraph.graphs.targets import Targets
 
 
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
@@ -38,6 +39,7 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         torch.cat(times) if len(times) == len(graphs) else None,
         all(graph.undirected for graph in graphs),
         weights=_joined_weights(graphs),
+        targets=Targets.joined([graph.targets for graph in graphs]),
     )
 
 

@@ -18,6 +18,7 @@ from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.targets import Targets, read_targets
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_edges,
@@ -54,6 +55,8 @@ class Graph(Shown):
             where there are none, every entry counts 1.
         relations: optional, the edges once more, each with what it stands for.
         types: optional, what kind of thing each node is.
+        targets: several labels a node, or numbers, in place of one class; ``labels`` are then all
+            ``UNLABELLED``.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -74,6 +77,7 @@ class Graph(Shown):
     weights: Tensor | None = None
     relations: Relations | None = None
     types: NodeTypes | None = None
+    targets: Targets | None = None
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -101,14 +105,20 @@ class Graph(Shown):
             )
         if self.types is not None and self.types.numbers.shape != (nodes,):
             raise DataError(f"types are of {len(self.types.numbers)} nodes, not of {nodes}")
+        if self.targets is not None and len(self.targets) != nodes:
+            raise DataError(
+                f"targets have {len(self.targets)} rows, but the graph has {nodes} nodes"
+            )
 
     def _repr_facts(self) -> dict[str, int]:
-        return {
+        facts = {
             "nodes": self.num_nodes,
             "edges": self.num_edges,
             "features": self.num_features,
-            "classes": self.num_classes,
         }
+        if self.targets is not None:
+            return facts | {self.targets.kind: len(self.targets.names)}
+        return facts | {"classes": self.num_classes}
 
     @property
     def num_nodes(self) -> int:
@@ -203,6 +213,7 @@ class Graph(Shown):
             weights=weights,
             relations=related,
             types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
+            targets=None if self.targets is None else self.targets.take(nodes),
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -222,10 +233,11 @@ class Graph(Shown):
         return self if self.bare is None else self.bare
 
     def without_labels(self) -> Graph:
-        """Return the same graph with every label hidden."""
+        """Return the same graph with every label and every target hidden."""
         if self.bare is not None:
             return self.bare
-        return self.with_labels(torch.full_like(self.labels, UNLABELLED))
+        hidden = torch.full_like(self.labels, UNLABELLED)
+        return replace(self, labels=hidden, bare=None, targets=None)
 
     def showing(self, labels: Tensor) -> Graph:
         """Return this graph without labels, with some shown; its ``structure`` is this one.
@@ -248,6 +260,7 @@ class Graph(Shown):
             weights=None if self.weights is None else self.weights.to(device),
             relations=_each(self.relations, lambda array: array.to(device)),
             types=_each(self.types, lambda array: array.to(device)),
+            targets=None if self.targets is None else self.targets.to(device),
         )
 
     def in_memory(self) -> Graph:
@@ -264,6 +277,7 @@ class Graph(Shown):
             time,
             self.undirected,
             weights=weights,
+            targets=self.targets,
             relations=_each(self.relations, in_memory),
             types=_each(self.types, in_memory),
         )
@@ -327,15 +341,17 @@ class Graph(Shown):
         edge_index: Tensor,
         *,
         features: Tensor,
-        labels: Tensor,
+        labels: Tensor | None = None,
         time: Tensor | None = None,
         undirected: bool = False,
         weights: Tensor | None = None,
+        targets: Targets | None = None,
     ) -> Graph:
         """Build a graph from (source, target) pairs; doubles and self-loops are dropped.
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
-        integer [nodes]; weights: numbers [edges], none negative; without them every edge counts 1.
+        integer [nodes]; weights: numbers [edges], none negative; without them every edge counts 1;
+        targets: in place of labels, see ``Targets``.
         Self-loops are the normalisation's business: it adds exactly one where it is asked to. Of an
         edge given twice the weight given last counts, and an edge of weight 0 is no edge;
         undirected, (u, v) and (v, u) are one edge.
@@ -346,6 +362,7 @@ class Graph(Shown):
         >>> graph.indices.tolist(), graph.weights.tolist()  # of 0, of 1 and of 2
         ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
+        labels = _labels_beside(labels, targets)
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
@@ -358,25 +375,35 @@ class Graph(Shown):
         check_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
-        sources, targets = edge_index[0].long(), edge_index[1].long()
-        distinct = sources != targets
-        sources, targets = sources[distinct], targets[distinct]
+        sources, ends = edge_index[0].long(), edge_index[1].long()
+        distinct = sources != ends
+        sources, ends = sources[distinct], ends[distinct]
         weights = None if weights is None else weights[distinct]
         if undirected and weights is not None:  # each edge beside its reverse, as the last counts
-            sources, targets = (
-                torch.stack(ends, 1).flatten() for ends in ((sources, targets), (targets, sources))
+            sources, ends = (
+                torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
             )
             weights = weights.repeat_interleave(2)
         elif undirected:
-            sources, targets = torch.cat([sources, targets]), torch.cat([targets, sources])
-        indptr, indices, weights = _built(targets, sources, weights, nodes)
+            sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
+        indptr, indices, weights = _built(ends, sources, weights, nodes)
         time = None if time is None else time.long()
-        return cls(indptr, indices, features, labels.long(), time, undirected, weights=weights)
+        return cls(
+            indptr,
+            indices,
+            features,
+            labels.long(),
+            time,
+            undirected,
+            weights=weights,
+            targets=targets,
+        )
 
     @classmethod
     def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
+        ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
         ``time``, or OGB's ``node_year``, is read where it is there, and so are the weights of
         edges: ``edge_weight``, else an ``edge_attr`` of one column. Whatever else the object holds
         (masks, say) is not used, and a warning in the log says so. A ``HeteroData`` becomes a graph
@@ -395,7 +422,7 @@ class Graph(Shown):
         graph = cls.from_edges(
             edge_index,
             features=x,
-            labels=_column("y", y),
+            **read_y(y),
             time=None if time is None else _column("time", time),
             undirected=undirected,
             weights=weights,
@@ -411,7 +438,7 @@ class Graph(Shown):
         data = Data(
             x=self.features,
             edge_index=torch.stack([self.indices.long(), self.edge_rows()]),
-            y=self.labels,
+            y=self.labels if self.targets is None else self.targets.values,
         )
         if self.time is not None:
             data.time = self.time
@@ -434,6 +461,33 @@ Arrays = TypeVar("Arrays", Relations, NodeTypes)
 
 def _each(record: Arrays | None, change: Callable[[Tensor], Tensor]) -> Arrays | None:
     return None if record is None else record.each(change)
+
+
+def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
+    """Return the labels of a graph that has these or targets."""
+    if labels is not None and (targets is None or bool((labels == UNLABELLED).all())):
+        return labels
+    if targets is None or labels is not None:
+        found = "neither" if targets is None else "both"
+        raise DataError(f"a graph has either labels or targets, not {found}")
+    return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
+
+
+def read_y(y: Tensor) -> dict[str, Any]:
+    """Return ``y`` as what ``from_edges`` calls it: labels, or targets.
+
+    A column of integers holds classes, as OGB has it; more columns, or floating-point numbers, hold
+    targets. A vector of whole floating-point numbers is refused as ever: they may be classes that
+    pandas wrote beside gaps; as a matrix of one column they are numbers to predict.
+
+    >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
+    (['labels'], ['targets'])
+    """
+    if y.dim() == 2 and (y.shape[1] > 1 or y.is_floating_point()):
+        return {"targets": read_targets(y)}
+    if y.dim() == 1 and y.is_floating_point() and bool((y != y.floor()).any()):
+        return {"targets": read_targets(y[:, None])}
+    return {"labels": _column("y", y)}
 
 
 def _column(name: str, values: Tensor) -> Tensor:

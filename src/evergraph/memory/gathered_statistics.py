@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar, cast
 
 from torch import Tensor
 
 from evergraph.core.resources import Resources
 from evergraph.memory.class_statistics import ClassStatistics
+from evergraph.memory.target_statistics import TargetStatistics
 from evergraph.nn.expansion import FeatureMap
 from evergraph.nn.view_expansion import ViewExpansion, ViewRows
 
+Statistics = ClassStatistics | TargetStatistics
+Counted = TypeVar("Counted", bound=Statistics)
 # Nodes that one worker counts at a time. It is the same for any number of workers, and so are
 # the sums. At a width of 4,096 they are seconds of work for 34 MB of statistics.
 BLOCK_ROWS = 1 << 15
 
 
 def with_counted(
-    statistics: ClassStatistics,
+    statistics: Counted,
     embeddings: Tensor,
     labels: Tensor,
     weights: Tensor,
     *,
     expand: FeatureMap,
     resources: Resources,
-) -> ClassStatistics:
+) -> Counted:
     """Return statistics with more nodes counted in; those given may be changed.
 
     G = Σ_b G_b over blocks b of nodes, and likewise the sums: a worker expands a block's embeddings
     and returns its statistics, which are merged in the order of the blocks. So the result does
     not depend on how many workers there are, and equals to rounding what one process counts. One
-    block, one worker, or embeddings on a GPU: they are counted here.
+    block, one worker, embeddings on a GPU, or targets in place of classes: they are counted here.
 
-    embeddings: [n, dims]; labels: int64 [n]; weights: positive [n].
+    embeddings: [n, dims]; labels: int64 [n], or targets [n, targets]; weights: positive [n].
     """
     shared = resources.engine.workers > 1 and embeddings.device.type == "cpu"
-    if not shared or len(labels) <= BLOCK_ROWS:
+    here = isinstance(statistics, TargetStatistics) or not shared or len(labels) <= BLOCK_ROWS
+    if here:
         statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
         return statistics
+    assert isinstance(statistics, ClassStatistics)
     total = ClassStatistics(statistics.width)
     given = {
         "embeddings": embeddings, "labels": labels, "weights": weights, "expand": expand,
@@ -48,7 +54,7 @@ def with_counted(
         counted = ClassStatistics(statistics.width)
         counted.restore(state)
         total = total.merged(counted)
-    return statistics.merged(total)
+    return cast("Counted", statistics.merged(total))
 
 
 def count_block(

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import LabelSpace
+from evergraph.core.label_space import Kind, LabelSpace
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.memory.gathered_statistics import with_counted
+from evergraph.memory.gathered_statistics import Statistics, with_counted
+from evergraph.memory.target_statistics import TargetStatistics
 from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
 from evergraph.methods.base import methods
 from evergraph.methods.drift import Drift, drift_map, seen_drift
 from evergraph.methods.learned_nodes import LearnedNodes, check_held
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.target_ridge import (
+    choose_target_regularisation,
+    fitted_sigmoid,
+    target_ridge,
+)
 from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, RandomFeatures
 from evergraph.nn.expansion import FeatureMap
@@ -44,6 +50,12 @@ class Analytic(WholeTaskLearner):
     nothing to train, the statistics never go stale, and V is the head that joint training on
     everything seen would give, whatever the order of tasks. No node is stored.
 
+    Of several labels or numbers a node the same regression is solved, every node counting alike, a
+    column for each target from the nodes that it is known of (see ``TargetStatistics`` and
+    ``target_ridge``). Numbers are centred by sums, so that the head has an intercept; scores of
+    labels become probabilities by a sigmoid that validation nodes tell (see ``fitted_sigmoid``),
+    and by a fixed one where ``regularisation`` is a number and no validation node is looked at.
+
     Related: analytic class-incremental learning (Zhuang et al., NeurIPS 2022) and RanPAC
     (McDonnell et al., NeurIPS 2023), there on frozen vision models.
 
@@ -67,6 +79,7 @@ class Analytic(WholeTaskLearner):
     """
 
     name = "analytic"
+    kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
     backbone: RandomFeatures
 
@@ -95,8 +108,9 @@ class Analytic(WholeTaskLearner):
         self.ledger = ledger or refresh == "embeddings"
         self.refresh: Refresh = refresh
         width = self.backbone.width
-        self.statistics_ = ClassStatistics(width, rank=rank, device=self.device)
-        self.validation_ = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
+        self.statistics_: Statistics = ClassStatistics(width, rank=rank, device=self.device)
+        self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
+        self.answers_: tuple[Tensor, Tensor] | None = None  # of targets: scale and shift of scores
         self.ledger_ = LearnedNodes()
         self.growing_ = GrowingEmbeddings()
         self._regularisation = 0.0
@@ -117,6 +131,7 @@ class Analytic(WholeTaskLearner):
     def fit_task(self, task: Task) -> None:
         """Count the task's nodes in; the head is solved for when somebody asks."""
         self.label_space_ = task.label_space
+        self._take_targets(task.label_space)
         self._refresh(task)
         embeddings = self.backbone.prepare(task.graph)
         first = not self.backbone.begun
@@ -127,6 +142,21 @@ class Analytic(WholeTaskLearner):
         if self.regularisation == "validation":
             self._count(task, embeddings, "validation")
         self._solved = False
+
+    def _take_targets(self, space: LabelSpace) -> None:
+        """Keep sums of targets where nodes have these in place of classes, from the first task."""
+        if space.kind == "class" or isinstance(self.statistics_, TargetStatistics):
+            return
+        given: Any = {
+            "targets": space.num_classes,
+            "precise": space.kind == "numbers",  # they are centred
+            "device": self.device,
+        }
+        width = self.backbone.width
+        self.statistics_ = TargetStatistics(width, rank=self.rank, **given)
+        # Of labels at full width: how sure the head may be is read from them as well.
+        narrow = width if space.kind == "labels" else min(width, CHOICE_WIDTH)
+        self.validation_ = TargetStatistics(narrow, **given)
 
     @torch.no_grad()
     def solve(self) -> None:
@@ -145,8 +175,26 @@ class Analytic(WholeTaskLearner):
 
     def _set_head(self, regularisation: float) -> None:
         assert self.backbone.head is not None
-        weights = balanced_ridge(self.statistics_, regularisation)
+        if isinstance(self.statistics_, TargetStatistics):
+            weights = self._target_weights(self.statistics_, regularisation)
+        else:
+            weights = balanced_ridge(self.statistics_, regularisation)
         self.backbone.head.weight.data = weights.t().float().contiguous()
+
+    def _target_weights(self, statistics: TargetStatistics, regularisation: float) -> Tensor:
+        """Return the head of targets, and set what becomes of its scores."""
+        head = target_ridge(statistics, regularisation, centred=self._centred)
+        scale, shift = torch.ones_like(head.offsets), head.offsets
+        if not self._centred:
+            assert isinstance(self.validation_, TargetStatistics)
+            scale, shift = fitted_sigmoid(self.validation_, head)
+        self.answers_ = scale.float(), shift.float()
+        return head.weights
+
+    @property
+    def _centred(self) -> bool:
+        """Whether targets are numbers, which the head needs an intercept for."""
+        return self._check_learned().kind == "numbers"
 
     def _solve_before(self, backbone: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.solve()
@@ -163,19 +211,20 @@ class Analytic(WholeTaskLearner):
         return self._regularisation
 
     def _chosen(self) -> float:
-        if self.regularisation == "validation":
-            return choose_regularisation(self.statistics_, self.validation_, LADDER)
-        return self.regularisation
+        if self.regularisation != "validation":
+            return self.regularisation
+        training, validation = self.statistics_, self.validation_
+        if isinstance(training, ClassStatistics) and isinstance(validation, ClassStatistics):
+            return choose_regularisation(training, validation, LADDER)
+        assert isinstance(training, TargetStatistics)
+        assert isinstance(validation, TargetStatistics)
+        few = validation.narrowed(min(validation.width, CHOICE_WIDTH))
+        return choose_target_regularisation(training, few, LADDER, centred=self._centred)
 
     def _count(self, task: Task, embeddings: Tensor, part: str) -> None:
         nodes = getattr(task, part)
-        labels = getattr(task, f"{part}_labels").to(self.device)
-        sizes = torch.ones(task.label_space.num_classes)
-        if self.weights == "class-sizes":
-            for label, size in task.met_sizes.items():
-                sizes[label] = size
-        weights = sizes.reciprocal().to(self.device)[labels]
-        counted = with_counted(
+        labels, weights = self._counted_as(task, part)
+        counted: Statistics = with_counted(
             self._statistics_of(part),
             self.backbone.taken(embeddings, nodes),
             labels,
@@ -190,7 +239,19 @@ class Analytic(WholeTaskLearner):
         if self.ledger:
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
-    def _statistics_of(self, part: str) -> ClassStatistics:
+    def _counted_as(self, task: Task, part: str) -> tuple[Tensor, Tensor]:
+        """Return classes or targets of a task's nodes, and how much each node counts."""
+        targets: Tensor | None = getattr(task, f"{part}_targets")
+        if targets is not None:
+            return targets.to(self.device), torch.ones(len(targets), device=self.device)
+        labels: Tensor = getattr(task, f"{part}_labels").to(self.device)
+        sizes = torch.ones(task.label_space.num_classes)
+        if self.weights == "class-sizes":
+            for label, size in task.met_sizes.items():
+                sizes[label] = size
+        return labels, sizes.reciprocal().to(self.device)[labels]
+
+    def _statistics_of(self, part: str) -> Statistics:
         return self.statistics_ if part == "train" else self.validation_
 
     def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
@@ -280,8 +341,13 @@ class Analytic(WholeTaskLearner):
                 "learners of one method can be merged if their features are the same ones: make "
                 "both with the same topology, seed, width and activation, and not centred"
             )
-        self.statistics_ = self.statistics_.merged(other.statistics_, classes)
-        self.validation_ = self.validation_.merged(other.validation_, classes)
+        if (label_space.kind, label_space.names) != (theirs.kind, theirs.names):
+            raise ConfigurationError(
+                "learners can be merged if both learn classes or the same targets, not "
+                f"{label_space.kind} and {theirs.kind}"
+            )
+        self.statistics_ = _merged(self.statistics_, other.statistics_, classes)
+        self.validation_ = _merged(self.validation_, other.validation_, classes)
         total = self.statistics_.num_classes
         self.label_space_ = label_space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
@@ -290,12 +356,20 @@ class Analytic(WholeTaskLearner):
 
     @torch.no_grad()
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return the scores of all classes learned so far.  -> [nodes, classes]"""
-        return super().logits(graph, nodes).mul_(SHARPNESS)
+        """Return the scores of all classes learned so far.  -> [nodes, classes]
+
+        Of several labels their log-odds, of numbers these.  -> [nodes, targets]
+        """
+        scores = super().logits(graph, nodes)
+        if self.answers_ is None:
+            return scores.mul_(SHARPNESS)
+        scale, shift = (part.to(scores.device) for part in self.answers_)
+        return scores.mul_(scale).add_(shift)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return how far the best score is from a sure one: scores here estimate probabilities."""
-        self._check_learned()
+        if self._check_learned().kind != "class":
+            raise ConfigurationError("novelty is of classes: nodes with targets have none")
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.amax(dim=1) / SHARPNESS
 
@@ -317,18 +391,35 @@ class Analytic(WholeTaskLearner):
 
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
+        self.solve()
         parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
         if self.regularisation == "validation":
             parts["validation"] = self.validation_.state()
         kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
+        if self.answers_ is not None:
+            kept |= {
+                "answers.scale": self.answers_[0].cpu(),
+                "answers.shift": self.answers_[1].cpu(),
+            }
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""
         super().restore(state, label_space)
+        self._take_targets(label_space)
+        answers = part_of(state, "answers.")
+        self.answers_ = (answers["scale"], answers["shift"]) if answers else None
         self.growing_.restore(state)
         self.statistics_.restore(part_of(state, "statistics."))
         self.ledger_.restore(part_of(state, "ledger."))
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
         self._solved = True
+
+
+def _merged(ours: Statistics, theirs: Statistics, classes: Tensor | None) -> Statistics:
+    if isinstance(ours, TargetStatistics):
+        assert isinstance(theirs, TargetStatistics)
+        return ours.merged(theirs, classes)
+    assert isinstance(theirs, ClassStatistics)
+    return ours.merged(theirs, classes)

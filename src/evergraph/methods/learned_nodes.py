@@ -18,7 +18,7 @@ class Entries:
 
     Attributes:
         ids: which nodes of the dataset.  int64 [n]
-        labels: their classes.  int64 [n]
+        labels: their classes.  int64 [n]; or their targets.  float32 [n, targets]
         weights: how much each counted.  float32 [n]
     """
 

@@ -40,7 +40,10 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
     about, state = _read(Path(path))
     try:
         space = about["label_space"]
-        label_space = LabelSpace(space["setting"], tuple(space["sizes"]), tuple(space["labels"]))
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in space.items()
+        }
+        label_space = LabelSpace(**given)
         learner = _made(about["method"], device)
         learner.restore(state, label_space)
         learner.undirected_ = bool(about["undirected"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics
 from evergraph.methods.analytic import Analytic, Weights
@@ -43,6 +46,7 @@ class SLDA(Analytic):
     """
 
     name = "slda"
+    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
     backbone: LinearHead  # type: ignore[assignment]
 
@@ -84,6 +88,7 @@ class SLDA(Analytic):
             self.statistics_ = ClassStatistics(dims, device=self.device)
 
     def _set_head(self, regularisation: float) -> None:
+        assert isinstance(self.statistics_, ClassStatistics)
         self.backbone.set_head(*discriminants(self.statistics_, regularisation))
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:

@@ -15,7 +15,9 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
+from evergraph.core.label_space import Kind
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
+from evergraph.online.answers import check_told
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_id
@@ -51,18 +53,24 @@ class CheckedDelta(Delta):
 
 
 def check_delta(
-    delta: Delta, ids: IdTable, *, num_features: int | None, graph: GrowingGraph | None = None
+    delta: Delta,
+    ids: IdTable,
+    *,
+    num_features: int | None,
+    graph: GrowingGraph | None = None,
+    kind: Kind = "class",
 ) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
-    num_features: how wide features are; None before the first node. graph: None before that.
+    num_features: how wide features are; None before the first node. graph: None before that. kind:
+    what nodes are said to be, see ``check_told``.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
     evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
 graph
     """
-    check_parts(delta, num_features=num_features)
+    check_parts(delta, num_features=num_features, kind=kind)
     _each_once("nodes", delta.nodes)
     for node in delta.nodes:
         if node in ids:
@@ -84,12 +92,12 @@ graph
     )
 
 
-def check_parts(delta: Delta, *, num_features: int | None) -> None:
+def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
     """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
-    _check_labels(delta)
+    _check_labels(delta, kind)
     _check_pairs("edge", delta.edges)
     _check_pairs("removed edge", delta.removed_edges)
     check_weights(delta.weights, len(delta.edges))
@@ -98,7 +106,7 @@ def check_parts(delta: Delta, *, num_features: int | None) -> None:
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-        check_id("label", pair[1])
+        check_told(kind, pair[1])
     late = [node for node, _ in delta.late]
     pairs = (*delta.edges, *delta.removed_edges)
     for part in (delta.nodes, delta.updated, delta.forgotten, *pairs, late):
@@ -187,7 +195,7 @@ def _check_features(what: str, features: Tensor, nodes: int, width: int | None) 
         )
 
 
-def _check_labels(delta: Delta) -> None:
+def _check_labels(delta: Delta, kind: Kind) -> None:
     if len(delta.labels) not in (0, len(delta.nodes)):
         raise DataError(
             f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
@@ -195,7 +203,7 @@ def _check_labels(delta: Delta) -> None:
         )
     for label in delta.labels:
         if label is not None:
-            check_id("label", label)
+            check_told(kind, label)
 
 
 def _ends(

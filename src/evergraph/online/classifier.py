@@ -211,6 +211,7 @@ class ContinualNodeClassifier(Part, Closing):
         if len(delta.nodes) and not learner.status().features:
             learner.check(delta)
             self._kept.keep_columns(read.scheme)
+
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges; all is then as if they had never been there.
 

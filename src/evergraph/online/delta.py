@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 NodeId = str | int
 Label = str | int
+Told = Label | Sequence[Label] | float
+"""What a node is said to be: one class, several labels, or a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,8 @@ class Delta:
     Attributes:
         nodes: ids of new nodes.
         features: of the new nodes.  float32 [nodes, dims]
-        labels: of the new nodes, None where the class is not known (yet).
+        labels: of the new nodes, None where the class is not known (yet). Where a learner has
+            several labels a node, a list of them, and where it has numbers, a number.
         edges: pairs of ids, known or new with this delta.
         weights: one per edge, or none at all: new edges weigh 1 then, known ones what they did. An
             edge given twice has the last weight; one of weight 0 goes.
@@ -43,9 +47,9 @@ class Delta:
 
     nodes: Sequence[NodeId] = ()
     features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    labels: Sequence[Label | None] = ()
+    labels: Sequence[Told | None] = ()
     edges: Sequence[tuple[NodeId, NodeId]] = ()
-    late: Sequence[tuple[NodeId, Label]] = ()
+    late: Sequence[tuple[NodeId, Told]] = ()
     forgotten: Sequence[NodeId] = ()
     key: str | None = None
     weights: Sequence[float] = ()
@@ -56,7 +60,7 @@ class Delta:
     types: Sequence[str | None] = ()
 
     def __repr__(self) -> str:
-        parts = [("nodes", self.nodes), ("edges", self.edges)]
+        parts: list[tuple[str, Sequence[Any]]] = [("nodes", self.nodes), ("edges", self.edges)]
         parts += [("removed edges", self.removed_edges), ("updated", self.updated)]
         parts += [("late labels", self.late), ("forgotten", self.forgotten)]
         return f"Delta({', '.join(f'{len(part)} {name}' for name, part in parts if len(part))})"
@@ -72,7 +76,8 @@ class DeltaResult:
         classes: how many classes are known now.
         recomputed: how many embeddings were computed anew, those of new nodes included.
         predicted: for how many nodes a class was predicted before their label was learned.
-        right: how many of these predictions were right.
+        right: how many of these predictions were right; of several labels all of a node's, and of
+            numbers none is counted.
 
     >>> DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2)
     DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0)

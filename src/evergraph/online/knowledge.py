@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.predictions import likeliest
+from evergraph.core.predictions import likeliest, target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.earlier import Earlier
@@ -237,18 +237,31 @@ class Knowledge:
         for label in labels:
             if label not in self.classes:
                 self.classes.add([label])
+                self.head.meet([label])
                 if self.codes is not None:
                     self.codes.name([label])
         self.head.grow(len(self.classes))
         return self.classes.positions(labels)
 
     def guess(self, nodes: Tensor) -> Tensor | None:
-        """Return the classes predicted from what was learned so far; None if nothing was."""
+        """Return the classes predicted from what was learned so far; None if nothing was.
+
+        Where nodes have several labels or numbers, probabilities or these.  -> [n, targets]
+        """
         met = self.met
         if not len(nodes) or not bool(met.any()):
             return None
+        if self.head.kind != "class":
+            return target_values(self.head.scorer()(nodes, self.of(nodes)), self.head.kind)
         scores = class_scores(self.head.scorer(), met, nodes, self.of(nodes))
         return likeliest(scores)[0].flatten()
+
+    @property
+    def names(self) -> tuple[Label, ...]:
+        """What classes are called, or labels; nothing where nodes have numbers."""
+        if self.head.kind == "class":
+            return tuple(self.classes)
+        return tuple(getattr(self.head, "names_", ()))
 
     @property
     def met(self) -> Tensor:
@@ -337,6 +350,7 @@ class Knowledge:
                 part.restore(kept, labels["numbers"])
             else:
                 part.restore(kept)
+        self.head.meet(list(self.classes))
         every = torch.arange(self.graph.num_nodes)
         learned = self._to_learn(every)
         if self.codes is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,20 +13,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import DataError, UnknownNodeError
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNodeError
+from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
+from evergraph.online.answers import name_of
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.heads import FusedHead, OnlineHead, heads
+from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
-from evergraph.online.prequential import Prequential
+from evergraph.online.prequential import METRICS, Prequential, tally
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -77,6 +79,8 @@ class OnlineLearner:
         scaling: of embeddings, ``unit`` or ``none``.
         undirected: whether every edge runs both ways.
         seed: of all that the head draws.
+        targets: what nodes are said to be, for good: one ``class``, several ``labels``, or
+            ``numbers``; as the head has it unless given.
 
     >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
@@ -94,10 +98,16 @@ class OnlineLearner:
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
+        targets: Kind | None = None,
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_integer("seed", seed, least=0)
-        self.head = head if head is not None else FusedHead()
+        self.head = head if head is not None else _head_for(targets)
+        if targets is not None and targets != self.head.kind:
+            raise ConfigurationError(
+                f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
+                ": head 'targets' learns 'labels' and 'numbers'"
+            )
         self.topology = topology if topology is not None else self.head.default_topology()
         self.scaling: Scaling = scaling
         self.undirected = undirected
@@ -133,7 +143,7 @@ class OnlineLearner:
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
         self._check_relations(delta)
-        return check_delta(delta, self._ids, num_features=width, graph=graph)
+        return check_delta(delta, self._ids, num_features=width, graph=graph, kind=self.head.kind)
 
     def _check_relations(self, delta: Delta) -> None:
         if not len(delta.relations) and not len(delta.types):
@@ -152,7 +162,7 @@ class OnlineLearner:
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
         with self._writing:
-            return only_new(delta, self._ids, self._knowledge)
+            return only_new(delta, self._ids, self._knowledge, kind=self.head.kind)
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""
@@ -203,7 +213,7 @@ class OnlineLearner:
                 relations=delta.relations,
                 types=delta.types,
             )
-        nodes, names = _named(delta)
+        nodes, names = _named(delta, self.head.kind)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
         guesses = knowledge.guess(nodes[unknown])
@@ -221,14 +231,14 @@ class OnlineLearner:
     ) -> DeltaResult:
         """Turn the page, and say what was done."""
         self._seq += 1
-        right = 0 if guesses is None else int((guesses == labels).sum())
+        right, counted = self._compared(guesses, labels)
 
         def write() -> Page:
             self._ids.add(delta.nodes)
             self._ids.remove(delta.forgotten)
             if guesses is not None:
-                known = 0 if self._knowledge is None else len(self._knowledge.classes)
-                self._prequential.count(self._seq, len(self._ids), known, guesses, labels)
+                known = 0 if self._knowledge is None else len(self._knowledge.names)
+                counted(len(self._ids), known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -241,6 +251,26 @@ class OnlineLearner:
             right=right,
         )
 
+    def _compared(
+        self, guesses: Tensor | None, labels: Tensor
+    ) -> tuple[int, Callable[[int, int], object]]:
+        """Return how many guesses were right, and what writes them down."""
+        if guesses is None:
+            return 0, lambda nodes, classes: None
+        if self.head.kind == "class":
+            write = self._prequential.count
+            told = int((guesses == labels).sum())
+            return told, lambda nodes, classes: write(self._seq, nodes, classes, guesses, labels)
+        right = self.head.values(labels)
+        # Labels that came with this delta were not there to be guessed.
+        guesses = torch.nn.functional.pad(guesses, (0, right.shape[1] - guesses.shape[1]))
+        asked, of_these, whole = tally(guesses, right, self.head.kind)
+        add = self._prequential.add
+        return (
+            whole,
+            lambda nodes, classes: asked and add(self._seq, nodes, classes, asked, of_these),
+        )
+
     def _page(self) -> Page:
         knowledge = self._knowledge
         if knowledge is None:
@@ -248,11 +278,12 @@ class OnlineLearner:
             return Page(self._status(), (), nothing, None, None, 0)
         return Page(
             self._status(),
-            tuple(knowledge.classes),
+            knowledge.names,
             knowledge.met,
             self.head.scorer(),
             knowledge.of,
             knowledge.embeddings.dims,
+            self.head.kind,
         )
 
     def _status(self) -> Status:
@@ -261,13 +292,14 @@ class OnlineLearner:
             seq=self._seq,
             nodes=len(self._ids),
             edges=0 if knowledge is None else knowledge.graph.num_edges,
-            classes=0 if knowledge is None else len(knowledge.classes),
+            classes=0 if knowledge is None else len(knowledge.names),
             labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
             features=0 if knowledge is None else knowledge.graph.num_features,
             memory=0 if knowledge is None else knowledge.nbytes,
             predicted=self._prequential.asked,
             accuracy=self._prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
+            metric=METRICS[self.head.kind],
         )
 
     def frozen(self) -> LearnerView:
@@ -284,8 +316,8 @@ class OnlineLearner:
             everything = torch.arange(self._knowledge.graph.num_nodes)
             self._view.share(self._knowledge.of(everything))
 
-    def predict(self, ids: Sequence[NodeId]) -> list[Label]:
-        """Return the most likely class of each node."""
+    def predict(self, ids: Sequence[NodeId]) -> list[Any]:
+        """Return the most likely class of each node, or its labels, or its number."""
         return self._view.predict(ids)
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
@@ -320,6 +352,8 @@ class OnlineLearner:
         """
         with self._writing:
             knowledge = self._known(node)
+            if self.head.kind != "class":
+                raise DataError(f"explain tells of classes, and this learner has {self.head.kind}")
             return explain(knowledge, self._ids, self._view, node, top=top, limit=limit)
 
     def neighbourhood(
@@ -369,9 +403,16 @@ class OnlineLearner:
         return self._page()
 
 
-def _named(delta: CheckedDelta) -> tuple[Tensor, list[Label]]:
-    """Return the nodes that a delta names classes of, and the classes.  int64 [n]"""
+def _head_for(targets: Kind | None) -> OnlineHead:
+    return FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
+
+
+def _named(delta: CheckedDelta, kind: Kind) -> tuple[Tensor, list[Label]]:
+    """Return the nodes that a delta names classes of, and the classes.  int64 [n]
+
+    Several labels, or a number, have one name, see ``name_of``.
+    """
     new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
     places = torch.tensor([place for place, _ in new], dtype=torch.int64)
     nodes = torch.cat([delta.first + places, delta.told])
-    return nodes, [label for _, label in (*new, *delta.late)]
+    return nodes, [name_of(kind, label) for _, label in (*new, *delta.late)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
@@ -41,8 +42,17 @@ def neighbourhood(
     return Neighbourhood(
         nodes=tuple(ids.at(position) for position in positions),
         distances=tuple(near.distances.tolist()),
-        labels=tuple(None if n < 0 else knowledge.classes.at(n) for n in numbers),
+        labels=tuple(None if n < 0 else _shown(knowledge, n) for n in numbers),
         edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
     )
+
+
+def _shown(knowledge: Knowledge, number: int) -> Label:
+    """Return a class as it is called; several labels as one text."""
+    name = knowledge.classes.at(number)
+    if knowledge.head.kind != "labels":
+        return name
+    told = meant_by("labels", name)
+    return "; ".join(map(str, told)) if isinstance(told, tuple) else name

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
+from evergraph.core.label_space import Kind
+from evergraph.core.predictions import THRESHOLD
 
 
 class Point(TypedDict):
@@ -20,16 +22,21 @@ class Point(TypedDict):
         nodes: in the graph then.
         classes: known then.
         asked: labels that were predicted before they were learned.
-        right: how many of these predictions were right.
+        right: how many of these predictions were right; see ``Prequential.add`` for what stands
+            here where nodes have several labels or numbers.
     """
 
     seq: int
     nodes: int
     classes: int
     asked: int
-    right: int
+    right: int | float
 
 
+METRICS: dict[Kind, str] = {
+    "class": "accuracy", "labels": "micro F1", "numbers": "mean absolute error"
+}  # fmt: skip
+"""What the quotient of right and asked is called."""
 COLUMNS = tuple(Point.__annotations__)
 
 
@@ -84,12 +91,26 @@ class Prequential:
         if not len(labels):
             return 0, 0
         asked, right = len(labels), int((predicted == labels).sum())
-        point = torch.tensor([[seq, nodes, classes, asked, right]])
-        self.curve_ = _shortened(torch.cat([self.curve_, point]), self.points)
+        self.add(seq, nodes, classes, asked, right)
         pairs = torch.stack([labels, predicted], dim=1)
         self.pairs_ = torch.cat([self.pairs_, pairs])[-self.latest :]
-        self.totals_ = self.totals_ + torch.tensor([asked, right])
         return asked, right
+
+    def add(self, seq: int, nodes: int, classes: int, asked: int, right: float) -> None:
+        """Write down sums whose quotient is the measure: right answers of those asked for.
+
+        Of several labels 2 tp of 2 tp + fp + fn, so that it is micro F1, however points are joined;
+        of numbers Σ |y - ŷ| of how many: the mean absolute error.
+
+        >>> record = Prequential()
+        >>> record.add(1, 3, 0, 2, 0.5)
+        >>> record.accuracy
+        0.25
+        """
+        dtype = torch.int64 if isinstance(right, int) else torch.float64
+        point = torch.tensor([[seq, nodes, classes, asked, right]], dtype=dtype)
+        self.curve_ = _shortened(torch.cat([self.curve_, point]), self.points)
+        self.totals_ = self.totals_ + point[0, 3:]
 
     @property
     def asked(self) -> int:
@@ -105,7 +126,9 @@ class Prequential:
     def curve(self) -> list[Point]:
         """Return the points, oldest first: what was known then, asked and right since the last."""
         return [
-            Point(seq=seq, nodes=nodes, classes=classes, asked=asked, right=right)
+            Point(
+                seq=int(seq), nodes=int(nodes), classes=int(classes), asked=int(asked), right=right
+            )
             for seq, nodes, classes, asked, right in self.curve_.tolist()
         ]
 
@@ -136,6 +159,25 @@ class Prequential:
         """Take back what ``state`` returned."""
         self.curve_, self.pairs_ = state["curve"], state["pairs"]
         self.totals_ = state["totals"]
+
+
+def tally(given: Tensor, right: Tensor, kind: Kind) -> tuple[int, int | float, int]:
+    """Return what ``Prequential.add`` is told, and how many nodes were answered without fault.
+
+    given: probabilities of labels, or numbers; right: what nodes have.  [n, targets] each
+
+    Of three labels given or there, two are the same one: 2 of 3.
+
+    >>> tally(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels")
+    (3, 2, 0)
+    >>> tally(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers")
+    (1, 0.5, 0)
+    """
+    if kind == "numbers":
+        return len(right), float((given - right).abs().sum()), 0
+    found, there = given > THRESHOLD, right == 1
+    hits, wrong = int((found & there).sum()), int((found != there).sum())
+    return 2 * hits + wrong, 2 * hits, int((found == there).all(1).sum())
 
 
 def _shortened(curve: Tensor, points: int) -> Tensor:

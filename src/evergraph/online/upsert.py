@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
+from evergraph.online.answers import name_of
 from evergraph.online.checking import check_parts
-from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.delta import Delta, DeltaResult, NodeId, Told
 from evergraph.online.identifiers import IdTable
 
 if TYPE_CHECKING:
@@ -96,7 +98,9 @@ class Upserted:
     news: News
 
 
-def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[Delta, News]:
+def only_new(
+    delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, kind: Kind = "class"
+) -> tuple[Delta, News]:
     """Return a delta without what is known already, and how much of it is new.
 
     Known nodes are left out, their labels become late ones where they differ; their features are
@@ -106,7 +110,7 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
     again it would be empty.
     """
     width = None if knowledge is None else knowledge.graph.num_features
-    check_parts(delta, num_features=width)
+    check_parts(delta, num_features=width, kind=kind)
     known = [row for row, node in enumerate(delta.nodes) if node in ids]
     new = [row for row, node in enumerate(delta.nodes) if node not in ids]
     labels = delta.labels or (None,) * len(delta.nodes)
@@ -164,8 +168,8 @@ def _other_features(
 
 
 def _late(
-    pairs: Sequence[tuple[NodeId, Label]], ids: IdTable, knowledge: Knowledge | None
-) -> tuple[list[tuple[NodeId, Label]], int]:
+    pairs: Sequence[tuple[NodeId, Told]], ids: IdTable, knowledge: Knowledge | None
+) -> tuple[list[tuple[NodeId, Told]], int]:
     """Return labels that are not known, and how many of them change one."""
     if knowledge is None:
         return list(pairs), 0
@@ -176,7 +180,7 @@ def _late(
     for (node, label), number in zip(pairs, numbers.tolist(), strict=True):
         if number == UNLABELLED:
             late.append((node, label))
-        elif knowledge.classes.at(number) != label:
+        elif knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
             late.append((node, label))
             changed += 1
     return late, changed

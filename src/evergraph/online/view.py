@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.predictions import likeliest
+from evergraph.core.label_space import Kind
+from evergraph.core.predictions import THRESHOLD, likeliest, target_values
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
@@ -35,6 +36,8 @@ class Status:
         predicted: labels that were predicted before they were learned.
         accuracy: the share of these predictions that was right; None before the first.
         exact_forgetting: whether a forgotten node leaves no trace.
+        metric: what ``accuracy`` is: itself, or micro F1 of several labels, or the mean absolute
+            error of numbers; ``predicted`` are then labels that were given or there, or numbers.
     """
 
     seq: int
@@ -47,6 +50,7 @@ class Status:
     predicted: int
     accuracy: float | None
     exact_forgetting: bool
+    metric: str = "accuracy"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,35 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class LabelsPrediction:
+    """The labels of a node.
+
+    Attributes:
+        id: of the node.
+        labels: those that are more likely than not.
+        probabilities: of these labels, or of all, in the order of ``classes``, if they were asked
+            for.
+    """
+
+    id: NodeId
+    labels: list[Label]
+    probabilities: list[float]
+
+
+@dataclass(frozen=True)
+class NumberPrediction:
+    """The number of a node.
+
+    Attributes:
+        id: of the node.
+        value: the number predicted.
+    """
+
+    id: NodeId
+    value: float
+
+
+@dataclass(frozen=True)
 class Answer:
     """Classes of nodes, in the order in which they were asked for.
 
@@ -77,7 +110,7 @@ class Answer:
     """
 
     seq: int
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[Prediction | LabelsPrediction | NumberPrediction, ...]
     classes: tuple[Label, ...] | None = None
 
 
@@ -109,6 +142,7 @@ class Page:
         scorer: scores of vectors; None before the first node.
         vectors: looks vectors up where the view keeps no copy; None before the first node.
         dims: of an embedding, which is what a vector begins with.
+        kind: what nodes are said to be.
     """
 
     status: Status
@@ -117,6 +151,15 @@ class Page:
     scorer: Scorer | None
     vectors: Callable[[Tensor], Tensor] | None
     dims: int
+    kind: Kind = "class"
+
+    def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
+        """Return probabilities of labels, or numbers.  -> [n, targets]"""
+        if self.scorer is None or not bool(self.met.any()):
+            raise NothingLearnedError(
+                f"no {self.kind} are known yet: tell some nodes' before asking for predictions"
+            )
+        return target_values(self.scorer(positions, vectors), self.kind)
 
     def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
@@ -189,13 +232,22 @@ class LearnerView:
         page, _, vectors = self.taken(ids)
         return vectors[:, : page.dims]
 
-    def predict(self, ids: Sequence[NodeId]) -> list[Label]:
-        """Return the most likely class of each node."""
-        return [found.label for found in self.answer(ids).predictions]
+    def predict(self, ids: Sequence[NodeId]) -> list[Any]:
+        """Return the most likely class of each node, or its labels, or its number."""
+        return [
+            found.label
+            if isinstance(found, Prediction)
+            else (found.value if isinstance(found, NumberPrediction) else found.labels)
+            for found in self.answer(ids).predictions
+        ]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
         page, positions, vectors = self.taken(ids)
+        if page.kind != "class":
+            found = page.values(positions, vectors)
+            classes = page.classes if every_class else None
+            return Answer(page.status.seq, _predicted(page, ids, found, every_class), classes)
         scores = page.scores(positions, vectors)
         best, shares = (part.flatten().tolist() for part in likeliest(scores))
         told = scores.softmax(1).tolist() if every_class else [None] * len(best)
@@ -211,6 +263,8 @@ class LearnerView:
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         page, positions, vectors = self.taken(ids)
+        if page.kind != "class":
+            return page.classes, page.values(positions, vectors)
         return page.classes, page.scores(positions, vectors).softmax(1)
 
     def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
@@ -228,10 +282,25 @@ class LearnerView:
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         with self._lock:
-            classes = self._page.classes
+            classes = self._page.classes if self._page.kind == "class" else ()
             newest = range(max(len(classes) - NEWEST, 0), len(classes))
             return {
                 "curve": self._prequential.curve(),
                 "newest": [classes[number] for number in newest],
                 "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
             }
+
+
+def _predicted(
+    page: Page, ids: Sequence[NodeId], values: Tensor, every: bool
+) -> tuple[LabelsPrediction | NumberPrediction, ...]:
+    """Return numbers, or labels that are more likely than not; every: with all probabilities."""
+    if page.kind == "numbers":
+        pairs = zip(ids, values[:, 0].tolist(), strict=True)
+        return tuple(NumberPrediction(node, value) for node, value in pairs)
+    found = []
+    for node, row in zip(ids, values.tolist(), strict=True):
+        given = [place for place, share in enumerate(row) if share > THRESHOLD]
+        labels, shares = [page.classes[place] for place in given], [row[place] for place in given]
+        found.append(LabelsPrediction(node, labels, row if every else shares))
+    return tuple(found)

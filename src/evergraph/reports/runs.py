@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.experiments.spread import measured
+from evergraph.experiments.spread import main_key, main_name, measured
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 NEEDED = (
@@ -53,6 +53,15 @@ class Finished:
         if edges != USUAL["edges"]:
             told.append(f"{edges} edges")
         return ", ".join(told)
+
+    @property
+    def metric(self) -> str:
+        """What answers were measured by, such as ``accuracy``."""
+        return main_name(self.result)
+
+    def main(self, what: str, testing: str) -> Any:
+        """Return the main measure of something that a result tells, such as its averages."""
+        return self.result[what][testing][main_key(self.result)]
 
     @property
     def keeps_everything(self) -> bool:
@@ -113,12 +122,12 @@ def _look_through(result: dict[str, Any]) -> None:
     """Raise anything at all where a result is not of the shape that reports rely on."""
     for way in ("local", "global"):
         for metric in ("average_accuracy", "average_forgetting"):
-            spread = result[metric][way]["balanced"]
+            spread = result[metric][way][main_key(result)]
             float(spread["mean"]), float(spread["std"] or 0)
-        sum(result["average_accuracy_curve"][way]["balanced"])
-        tasks = len(result["average_accuracy_curve"][way]["balanced"])
+        sum(result["average_accuracy_curve"][way][main_key(result)])
+        tasks = len(result["average_accuracy_curve"][way][main_key(result)])
         for seed in result["accuracy_matrix"]:
-            rows = seed[way]["balanced"]
+            rows = seed[way][main_key(result)]
             if [len(row) for row in rows] != list(range(1, tasks + 1)):
                 raise ValueError(f"accuracy_matrix must have a row for each of {tasks} tasks")
     if not result["accuracy_matrix"]:
@@ -146,8 +155,8 @@ class Entry:
     run: Finished
 
     def accuracy(self, testing: str) -> float:
-        """Return AA after the last task, class-balanced and in percent."""
-        return 100 * float(self.run.result["average_accuracy"][testing]["balanced"]["mean"])
+        """Return AA after the last task, class-balanced or of what targets have, in percent."""
+        return 100 * float(self.run.main("average_accuracy", testing)["mean"])
 
 
 @dataclass(frozen=True)
@@ -163,9 +172,19 @@ class Group:
     entries: tuple[Entry, ...]
 
     @property
+    def metric(self) -> str:
+        """What its runs were measured by, such as ``accuracy``."""
+        return metric_of(entry.run for entry in self.entries)
+
+    @property
     def title(self) -> str:
         """The dataset and the setting, for people."""
         return f"{self.dataset}, {self.setting}"
+
+
+def metric_of(runs: Iterable[Finished]) -> str:
+    """Return what runs were measured by; several names where they differ."""
+    return " or ".join(sorted({run.metric for run in runs})) or "accuracy"
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:

@@ -40,6 +40,7 @@ Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Told = Id | list[Id] | Number
 Key = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 
 
@@ -66,7 +67,10 @@ class UpsertBody(Payload):
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
     nodes: list[Id] = Field([], description="Ids of nodes.")
     features: list[list[Number]] = Field([], description="A row for each of these nodes.")
-    labels: list[Id | None] = Field([], description="A class for each of these nodes, or null.")
+    labels: list[Told | None] = Field(
+        [],
+        description="A class for each of these nodes, or a list of labels, or a number; or null.",
+    )
     edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
     weights: list[Number] = Field(
         [], description="A weight for each of these edges, or none at all; 0 removes an edge."
@@ -74,7 +78,7 @@ class UpsertBody(Payload):
     removed_edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
     updated: list[Id] = Field([], description="Known ids that get other features.")
     updated_features: list[list[Number]] = Field([], description="A row for each of these.")
-    late: list[tuple[Id, Id]] = Field([], description="Known ids and the classes they have.")
+    late: list[tuple[Id, Told]] = Field([], description="Known ids and the classes they have.")
     forgotten: list[Id] = Field([], description="Ids that go, with all they taught.")
     rows: list[dict[Text, Cell]] = Field(
         [], description="Objects with id, label and columns, in place of nodes, features, labels."
@@ -114,7 +118,7 @@ class LabelsBody(Payload):
     """Classes of nodes that are known already."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"labels": [["paper-2", "physics"]]}})
-    labels: list[tuple[Id, Id]] = Field(min_length=1, description="Pairs of id and class.")
+    labels: list[tuple[Id, Told]] = Field(min_length=1, description="Pairs of id and class.")
     key: Key | None = None
 
     def delta(self) -> Delta:

@@ -34,6 +34,20 @@ def blurred(
     return arrival_of(owner, labels, classes=classes, tasks=tasks)
 
 
+def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int = 0) -> Arrival:
+    """Return the arrival of nodes in no order at all, in batches of equal size.
+
+    labels: int64 [nodes]; classes: those that arrive.
+
+    >>> at_random(torch.tensor([0, 0, -1, 0, 0]), classes=[0], tasks=2).owner.sort().values
+    tensor([-1,  0,  0,  1,  1])
+    """
+    here = torch.isin(labels, torch.tensor(classes))
+    alike = torch.where(here, 0, NOWHERE)  # as if all were of one class
+    order = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
+    return arrival_of(order, labels, classes=classes, tasks=tasks)
+
+
 def arrival_times(labels: Tensor, *, classes: Sequence[int], blur: float, seed: int) -> Tensor:
     """Return t_v = k + u_v + blur · ε_v, k the place of v's class among ``classes``.
 

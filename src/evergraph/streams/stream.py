@@ -12,15 +12,21 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import LabelSpace, Setting
+from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.companions import UNLABELLED_WAYS, Unlabelled, with_companions
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
+from evergraph.streams.target_streams import (
+    new_targets,
+    split_each,
+    stand_in_labels,
+    target_space,
+)
 from evergraph.streams.task import Lease, Task
 from evergraph.streams.task_members import TaskMembers
-from evergraph.streams.ways import By, arrange, check_way
+from evergraph.streams.ways import By, arrange, check_way, without_classes
 
 Edges = Literal["within", "all"]
 Testing = Literal["local", "global"]
@@ -39,12 +45,14 @@ class Exam:
         nodes: positions in ``graph``.  int64 [nodes]
         labels: the right classes.  int64 [nodes]
         tasks: which task each node belongs to.  int64 [nodes]
+        targets: what is right where nodes have several labels or numbers.  float32 [nodes, targets]
     """
 
     graph: Graph
     nodes: Tensor
     labels: Tensor
     tasks: Tensor
+    targets: Tensor | None = None
 
 
 class GraphStream(Shown):
@@ -53,13 +61,18 @@ class GraphStream(Shown):
     Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` lists
     the classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
+    A graph with ``targets``, several labels or numbers a node, has no classes to cut tasks by: its
+    nodes arrive by ``time`` or in a ``random`` order, and ``class`` stands for the one of the two
+    that the graph allows. Nodes of which nothing is known are left out. ``classes`` are then the
+    numbers of the targets, all there with the first task.
+
     Args:
         graph: the whole graph.
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
-            borders between them blur.
-        tasks: how many, by ``time`` (at most; by default one for each time) and ``blurred`` (by
-            default as many as by ``class``).
+            borders between them blur. ``random``: in no order at all.
+        tasks: how many, by ``time`` (at most; by default one for each time), ``blurred`` (by
+            default as many as by ``class``) and ``random`` (by default 5).
         blur: standard deviation, in classes, of when a node arrives; 0 for none.
         classes_per_task: how many new classes each task brings, by ``class``.
         order: of classes: ``label``, ``shuffled``, or the classes in the order wanted.
@@ -118,10 +131,15 @@ class GraphStream(Shown):
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting)
+        if graph.targets is not None:
+            timed = graph.time is not None
+            by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)
+            self._label_space = target_space(graph.targets)
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
+        labels = stand_in_labels(graph)
         arrival = arrange(
-            graph,
+            graph if graph.targets is None else graph.with_labels(labels),
             by=by,
             tasks=tasks,
             blur=blur,
@@ -131,13 +149,21 @@ class GraphStream(Shown):
             seed=seed,
         )
         self.tasks = arrival.new_classes
-        labels = graph.labels.cpu()
-        self.splits = split_tasks(labels, arrival, shares=split, seed=seed)
+        self.splits = (
+            split_tasks(labels, arrival, shares=split, seed=seed)
+            if graph.targets is None
+            else split_each(arrival, shares=split, seed=seed)
+        )
         self._owner = arrival.owner  # [all nodes]
         if unlabelled == "along":
             self._owner = with_companions(graph, self._owner)
         self._labels = self._renumber(labels)  # [all nodes]
         self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
+        self._targets: Tensor | None = None  # [all nodes, targets]
+        if graph.targets is not None:
+            self._targets = graph.targets.values.cpu()
+            self._training_labels = torch.full_like(labels, UNLABELLED)
+            self.tasks = new_targets(graph.targets, len(self.tasks))
         self._graph = graph.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
@@ -153,7 +179,7 @@ class GraphStream(Shown):
     def _repr_facts(self) -> dict[str, object]:
         return {
             "tasks": len(self),
-            "classes": len(self.classes),
+            ("classes" if self.kind == "class" else self.kind): len(self.classes),
             "nodes": int((self._owner >= 0).sum()),
             "edges": self.edges,
             "setting": self.setting,
@@ -175,6 +201,11 @@ class GraphStream(Shown):
     def setting(self) -> Setting:
         """class-il or task-il."""
         return self._label_space.setting
+
+    @property
+    def kind(self) -> Kind:
+        """What a node is given: one ``class``, several ``labels``, or ``numbers``."""
+        return self._label_space.kind
 
     @property
     def undirected(self) -> bool:
@@ -208,16 +239,24 @@ class GraphStream(Shown):
             validation=self._members.places(validation, index, upto=everything),
             validation_labels=self._labels[validation],
             own=self._members.places(own, index, upto=everything),
-            class_sizes=_count(self._labels[own]),
-            met_sizes=_count(self._labels[self._members.nodes(index, upto=True)]),
+            class_sizes=self._sizes(own),
+            met_sizes=self._sizes(self._members.nodes(index, upto=True)),
             lease=self._lease,
+            train_targets=self._targets_of(train),
+            validation_targets=self._targets_of(validation),
         )
+
+    def _sizes(self, nodes: Tensor) -> dict[int, int]:
+        return _count(self._labels[nodes]) if self._targets is None else {}
+
+    def _targets_of(self, nodes: Tensor) -> Tensor | None:
+        return None if self._targets is None else self._targets[nodes]
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes met once task ``index`` has arrived."""
         met = self.tasks[: index + 1]
         labels = tuple(label for classes in met for label in classes)
-        return LabelSpace(self.setting, tuple(len(c) for c in met), labels)
+        return replace(self._label_space, sizes=tuple(len(c) for c in met), labels=labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what is to be classified after task ``index``.
@@ -296,7 +335,8 @@ class GraphStream(Shown):
     def _exam(self, graph: Graph, part: str, index: int, *, upto: bool) -> Exam:
         asked = self._members.part(part, index, upto=upto)
         places = self._members.places(asked, index, upto=upto)
-        return Exam(graph, places, self._labels[asked], self._owner[asked])
+        targets = self._targets_of(asked)
+        return Exam(graph, places, self._labels[asked], self._owner[asked], targets)
 
     def _hide_all_but_training(self, labels: Tensor) -> Tensor:
         shown = torch.full_like(labels, UNLABELLED)

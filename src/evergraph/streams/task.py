@@ -49,6 +49,8 @@ class Task(Shown):
         class_sizes: how many nodes, known label or not, each class that ``own`` holds has there.
         met_sizes: the same over this task and all before it.
         lease: the graph's keeper.
+        train_targets, validation_targets: several labels or numbers in place of a class, NaN where
+            not known; None where nodes have classes.  float32 [nodes, targets]
     """
 
     index: int
@@ -62,14 +64,18 @@ class Task(Shown):
     class_sizes: dict[int, int]
     met_sizes: dict[int, int]
     lease: Lease
+    train_targets: Tensor | None = None
+    validation_targets: Tensor | None = None
 
     def _repr_facts(self) -> dict[str, object]:
+        space = self.label_space
+        classes = {"classes": [*self.class_sizes]}
         return {
             "index": self.index,
             "nodes": len(self.own),
             "train": len(self.train),
             "validation": len(self.validation),
-            "classes": [*self.class_sizes],
+            **(classes if space.kind == "class" else {space.kind: [*space.names]}),
         }
 
     @property

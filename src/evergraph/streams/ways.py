@@ -11,7 +11,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Setting
 from evergraph.graphs import Graph
 from evergraph.streams.arrival import Arrival
-from evergraph.streams.blurred import blurred
+from evergraph.streams.blurred import at_random, blurred
 from evergraph.streams.by_class import by_class
 from evergraph.streams.by_time import by_time
 from evergraph.streams.class_order import (
@@ -22,8 +22,9 @@ from evergraph.streams.class_order import (
 )
 from evergraph.streams.splits import LEAST_NODES
 
-By = Literal["class", "time", "blurred"]
+By = Literal["class", "time", "blurred", "random"]
 WAYS: tuple[str, ...] = get_args(By)
+TASKS = 5  # in a random order, and of nodes with targets, unless something else is said
 
 
 def check_way(by: By, *, tasks: int | None, blur: float, setting: Setting) -> None:
@@ -40,6 +41,32 @@ def check_way(by: By, *, tasks: int | None, blur: float, setting: Setting) -> No
         raise ConfigurationError(
             f"setting 'task-il' needs tasks with classes of their own: use by = 'class', not {by!r}"
         )
+
+
+def without_classes(
+    by: By, *, tasks: int | None, timed: bool, setting: Setting
+) -> tuple[By, int | None]:
+    """Return how nodes arrive that have targets and no class, and in how many tasks.
+
+    ``class``, which means nothing here, stands for the order of time where that is known and for a
+    random one where it is not, in five tasks unless another number is given.
+
+    >>> without_classes("class", tasks=None, timed=False, setting="class-il")
+    ('random', 5)
+    """
+    if by == "blurred":
+        raise ConfigurationError(
+            "by = 'blurred' needs classes whose borders blur: nodes with several labels or numbers "
+            "arrive by 'time' or 'random'"
+        )
+    if setting == "task-il":
+        raise ConfigurationError(
+            "setting 'task-il' needs tasks with classes of their own, and nodes with several "
+            "labels or numbers have none: use 'class-il'"
+        )
+    if by != "class":
+        return by, tasks
+    return ("time" if timed else "random"), tasks or TASKS
 
 
 def arrange(
@@ -72,6 +99,8 @@ def arrange(
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
+    if by == "random":  # a single border to blur: none
+        return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
     # As many as by class, although a class left over alone arrives here.
     tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
     return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)

@@ -12,8 +12,14 @@ from torch import Tensor, nn
 
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.label_space import LabelSpace
-from evergraph.core.predictions import Predictions, likeliest
+from evergraph.core.label_space import Kind, LabelSpace
+from evergraph.core.predictions import (
+    THRESHOLD,
+    Predictions,
+    answered_values,
+    likeliest,
+    target_values,
+)
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
@@ -39,6 +45,7 @@ class Learner(Part, ABC):
 
     Attributes:
         cumulative: whether a task shows the training nodes of earlier tasks too.
+        kinds: what of nodes it can learn: one ``class``, several ``labels``, ``numbers``.
         label_space_: the classes learned so far.
         undirected_: whether every edge ran both ways in what was learned: a ``Data`` that is asked
             about is then read in the same way.
@@ -46,12 +53,35 @@ class Learner(Part, ABC):
 
     name: ClassVar[str]
     cumulative: ClassVar[bool] = False
+    kinds: ClassVar[tuple[Kind, ...]] = ("class",)
 
     def __init__(self, *, trainer: Trainer | None = None, generator: torch.Generator) -> None:
         self.trainer = trainer if trainer is not None else Trainer()
         self.generator = generator
         self.label_space_: LabelSpace | None = None
         self.undirected_ = False
+
+    @property
+    def label_space_(self) -> LabelSpace | None:
+        """The classes learned so far; None before the first task."""
+        return self._label_space
+
+    @label_space_.setter
+    def label_space_(self, label_space: LabelSpace | None) -> None:
+        # Whoever learns a task or is restored comes by here.
+        if label_space is not None:
+            self.check_kind(label_space.kind)
+        self._label_space = label_space
+
+    @classmethod
+    def check_kind(cls, kind: Kind) -> None:
+        """Raise unless the method learns what nodes are given: classes, labels or numbers."""
+        if kind not in cls.kinds:
+            found = "several labels" if kind == "labels" else "numbers"
+            raise ConfigurationError(
+                f"method {cls.name!r} learns one class a node, and the nodes here have {found}: "
+                "use method 'analytic'"
+            )
 
     def _parameter_default(self, name: str) -> Any:
         return Trainer() if name == "trainer" else super()._parameter_default(name)
@@ -118,10 +148,17 @@ class Learner(Part, ABC):
     ) -> Tensor:
         """Return the dataset's label of each node's most likely class.  -> int64 [nodes]
 
+        Of several labels: 1 for each that is more likely than not; of numbers: these.
+        -> [nodes, targets]
+
         graph: also as PyG's ``Data``, which needs no ``y``. nodes: all of the graph unless given.
         tasks: which task each node belongs to; needed in task-IL only.
         """
         scores = self._asked_scores(graph, nodes, tasks)
+        kind = self._check_learned().kind
+        if kind != "class":
+            values = target_values(scores, kind).cpu()
+            return (values > THRESHOLD).long() if kind == "labels" else values
         return torch.tensor(self.classes)[scores.argmax(dim=1).cpu()]
 
     def predict_proba(
@@ -129,9 +166,14 @@ class Learner(Part, ABC):
     ) -> Tensor:
         """Return the probability of each class, in the order of ``classes``.  -> [nodes, classes]
 
-        The softmax of the scores over the classes that are allowed, 0 elsewhere; arguments as in
-        ``predict``.
+        The softmax of the scores over the classes that are allowed, 0 elsewhere; of several labels
+        each one's own probability. Arguments as in ``predict``.
         """
+        kind = self._check_learned().kind
+        if kind == "numbers":
+            raise ConfigurationError("numbers have no probabilities: call predict")
+        if kind == "labels":
+            return target_values(self._asked_scores(graph, nodes, tasks), kind).cpu()
         return self._asked_scores(graph, nodes, tasks).softmax(dim=1).cpu()
 
     @torch.no_grad()
@@ -178,6 +220,9 @@ class Learner(Part, ABC):
         """
         self._check_asked(tasks)
         logits = self.logits_of_exam(graph, nodes, tasks)
+        kind = self._check_learned().kind
+        if kind != "class":
+            return answered_values(logits, kind)
         allowed = self._allowed(logits, tasks)
         classes, confidence = likeliest(allowed)
         novelty = self.novelty(graph, nodes, logits=logits)

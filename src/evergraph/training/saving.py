@@ -5,7 +5,7 @@ The file is safetensors: no code is run when it is read. Its metadata hold one J
 format        1
 evergraph     the version that wrote it
 method        the learner's name and parameters; parts among them as such tables again
-label_space   setting, classes a task, and the dataset's own labels
+label_space   setting, classes a task, and the dataset's own labels; of targets kind and names, too
 undirected    whether every edge ran both ways in the graphs that it learned from
 """
 
@@ -47,13 +47,20 @@ def save_learner(
         "format": FORMAT,
         "evergraph": own_version(),
         "method": description(learner),
-        "label_space": asdict(label_space),
+        "label_space": _space(label_space),
         "undirected": undirected,
     }
     tensors = {name: value.contiguous() for name, value in state.items()}
     content = save(tensors, metadata={KEY: json.dumps(about)})
     with results_written(Path(path)), written_aside(Path(path)) as file:
         file.write(content)
+
+
+def _space(label_space: LabelSpace) -> dict[str, Any]:
+    """Return a label space; of classes as earlier versions read it."""
+    kept = asdict(label_space)
+    of_targets = () if label_space.kind != "class" else ("kind", "names")
+    return {name: value for name, value in kept.items() if name not in of_targets}
 
 
 def description(part: Part) -> dict[str, Any]:

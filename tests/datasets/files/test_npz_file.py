@@ -61,7 +61,10 @@ def test_csr_data_and_year_are_read(tmp_path: Path) -> None:
         ({"y": None}, "has no array 'y': it holds edge_index"),
         ({"edge_index": None}, "has no array 'edge_index': it holds y"),
         ({"y": np.array([0.0, 1.0, 1.0])}, "y holds torch.float64: expected integers"),
-        ({"y": np.array([[0, 1, 1]])}, r"y has shape \[1, 3\]: expected \[nodes\]"),
+        (
+            {"y": np.array([[0, 1, 1]]), "x": np.eye(3)},
+            r"y has shape \[1, 3\]: expected \[nodes\] or \[nodes, targets\], and there are 3",
+        ),
         ({"y": np.array([0, -2, 1])}, "node 1 has label -2: expected a class from 0 on"),
         ({"y": np.array(["a", "b", "c"])}, "array 'y' holds <U1: expected numbers"),
         ({"y": np.array([0, "b", None], object)}, "array 'y' cannot be read without pickle"),

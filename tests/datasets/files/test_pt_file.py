@@ -105,8 +105,8 @@ def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path: Path, tiny: Gr
             "edge 0 joins 0 and 5",
         ),
         (
-            {"edge_index": torch.tensor([[0], [1]]), "y": torch.eye(2)},
-            r"y has shape \[2, 2\]: expected \[nodes\]",
+            {"edge_index": torch.tensor([[0], [1]]), "y": torch.ones(2, 2, 1)},
+            r"y has shape \[2, 2, 1\]: expected one value a node",
         ),
     ],
 )

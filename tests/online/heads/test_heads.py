@@ -203,7 +203,8 @@ def test_method_forgets_by_fitting_anew():
     assert first.equal(second)
 
 
-@pytest.mark.parametrize("name", heads.names())
+# What the answers of ``targets`` mean has to be met first: see test_target_head.
+@pytest.mark.parametrize("name", sorted({*heads.names()} - {"targets"}))
 def test_restored_heads_go_on_with_the_same_bits(name):
     options = {"analytic": {"width": 16}, "replay": {"width": 8}, "method": {"epochs": 2}}
     one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))

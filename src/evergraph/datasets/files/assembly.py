@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.graphs.validation import check_real, check_whole
@@ -58,7 +58,8 @@ def assemble(
     *,
     edge_index: Tensor,
     features: Tensor | None,
-    labels: Tensor,
+    labels: Tensor | None = None,
+    targets: Targets | None = None,
     time: Tensor | None,
     names: Sequence[str] | None = None,
     weights: Tensor | None = None,
@@ -67,18 +68,29 @@ def assemble(
 
     A feature column that drowns the others is said to do so.
 
-    edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes];
-    time: integer [nodes]; path, names: of the file and of the feature columns, for what is said;
-    weights: [edges].
+    edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes],
+    or targets in their place; time: integer [nodes]; path, names: of the file and of the feature
+    columns, for what is said; weights: [edges].
     """
-    check_integers("y", labels)
-    nodes = labels.numel()
+    if labels is not None:
+        check_integers("y", labels)
+    if targets is not None and features is not None and len(features) != len(targets):
+        raise DataError(
+            f"y has shape {list(targets.values.shape)}: expected [nodes] or [nodes, targets], and "
+            f"there are {len(features)} nodes"
+        )
+    nodes = labels.numel() if labels is not None else len(targets or ())
     if features is None:
         features = torch.zeros(nodes, 0)
     if time is not None:
         check_integers("time", time)
     graph = Graph.from_edges(
-        edge_index, features=features, labels=labels, time=time, weights=weights
+        edge_index,
+        features=features,
+        labels=labels,
+        time=time,
+        targets=targets,
+        weights=weights,
     )
     say_loud_column(path, column_peaks(graph.features), names)
     return graph

@@ -1,6 +1,8 @@
 """Graphs in ``.npz`` files, read and written without pickle.
 
-Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes]; features as ``x`` [nodes, dims],
+Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes], or [nodes, targets] for several
+labels (0 and 1) or numbers a node, NaN where one is not known, named by ``y_names`` if it is there
+(text [targets]); features as ``x`` [nodes, dims],
 or as CSR in ``x_indptr``, ``x_indices``, ``x_shape`` and, where values are not all 1, ``x_data``,
 or none; optionally ``year`` integer [nodes], which becomes ``Graph.time`` (a ``datetime64`` becomes
 the seconds since 1970), and ``edge_weight`` [edges], none negative. Other arrays are ignored, which
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,12 @@ from evergraph.core.notices import say_ignored
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
+from evergraph.graphs.graph import read_y
 
-KEYS = ("edge_index", "y", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year", "edge_weight")
+KEYS = (
+    "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",
+    "edge_weight",
+)  # fmt: skip
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 
@@ -42,7 +49,7 @@ def read_npz(path: Path) -> Graph:
             path,
             edge_index=_tensor(arrays, "edge_index"),
             features=_features(arrays),
-            labels=_tensor(arrays, "y"),
+            **_answers(arrays),
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
         )
@@ -50,11 +57,20 @@ def read_npz(path: Path) -> Graph:
     return graph
 
 
+def _answers(arrays: Arrays) -> dict[str, Any]:
+    """Return what is to be learned, as labels or as targets."""
+    found = read_y(_tensor(arrays, "y"))
+    targets = found.get("targets")
+    if targets is None or "y_names" not in arrays:
+        return found
+    return {"targets": replace(targets, names=tuple(map(str, arrays["y_names"])))}
+
+
 def write_npz(graph: Graph, path: Path) -> None:
     """Write a graph as ``.npz``, aside first, so that the file is whole or not there."""
     arrays = {
         "edge_index": torch.stack([graph.indices, graph.edge_rows().int()]),
-        "y": graph.labels,
+        "y": graph.labels if graph.targets is None else graph.targets.values,
         **_feature_arrays(graph.features),
     }
     if graph.time is not None:
@@ -63,6 +79,8 @@ def write_npz(graph: Graph, path: Path) -> None:
         arrays["edge_weight"] = graph.weights
     with written_aside(path) as file:
         plain: Any = {key: array.cpu().numpy() for key, array in arrays.items()}
+        if graph.targets is not None:
+            plain["y_names"] = np.array(graph.targets.names)
         np.savez(file, **plain)
 
 
@@ -86,6 +104,8 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
         raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
     if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
         return _seconds(array)
+    if key == "y_names" and isinstance(array, np.ndarray) and array.dtype.kind == "U":
+        return array
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise DataError(f"array {key!r} holds {getattr(array, 'dtype', 'bytes')}: expected numbers")
     return array

@@ -17,6 +17,7 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
+from evergraph.graphs.graph import read_y
 from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
@@ -37,7 +38,7 @@ def read_pt(path: Path) -> Graph:
             path,
             edge_index=tensors["edge_index"],
             features=_features(tensors.get("x")),
-            labels=_column(tensors["y"]),
+            **read_y(tensors["y"]),
             time=next((_column(tensors[key]) for key in TIME if key in tensors), None),
             weights=weights,
         )
@@ -93,7 +94,7 @@ def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
 
 
 def _column(values: Tensor) -> Tensor:
-    """Return [nodes, 1], in which OGB keeps labels and years, as [nodes]."""
+    """Return [nodes, 1], in which OGB keeps years, as [nodes]."""
     return values[:, 0] if values.dim() == 2 and values.shape[1] == 1 else values
 
 

@@ -1,10 +1,12 @@
 """Graphs in a folder of two tables: ``nodes`` and ``edges``, each ``.csv`` or ``.parquet``.
 
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
-missing one is written), optionally ``time`` (integer, date or timestamp; see ``table_times``);
-every other column is a feature: numbers as they are where all columns are numbers without gaps,
-else as ``datasets.columns`` reads them. edges: ``source`` and ``target``, ids of nodes, and
-optionally ``weight``, a number that is not negative; of an edge listed twice the last counts. Other
+missing one is written), or in its place several labels or numbers to predict (see
+``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every
+other column is a feature: numbers as they are where all columns are numbers without gaps, else as
+``datasets.columns`` reads them, but for a ``type`` of texts, which tells what kind of thing a node
+is. edges: ``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not
+negative (of an edge listed twice the last counts), and ``relation``, what an edge stands for. Other
 columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
 
@@ -32,6 +34,14 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
 from evergraph.datasets.files.table_labels import labels
+from evergraph.datasets.files.table_relations import (
+    RELATION,
+    TYPE,
+    edge_relations,
+    is_typed,
+    node_types,
+)
+from evergraph.datasets.files.table_targets import target_names, targets
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs import UNLABELLED, Graph
 
@@ -42,7 +52,8 @@ SUFFIXES = (".csv", ".parquet")
 RESERVED = ("id", "label", "time")
 ENDS = ("source", "target")
 # Columns of a CSV whose kind depends on all rows, or that stay text.
-TEXT = ("id", "source", "target", "label", "time")
+TEXT = ("id", "source", "target", "label", "labels", "time")
+NODE_TEXT = tuple(name for name in TEXT if name not in ENDS)
 
 
 def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> Graph:
@@ -53,30 +64,37 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
-        nodes = read_table(nodes_path, ("id", "label"), text=texts_of(columns))
+        nodes = read_table(nodes_path, ("id",), text=texts_of(columns))
+        targeted = target_names(nodes.column_names)
+        if not targeted:
+            check_columns(nodes.column_names, ("label",))
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
         ends = [positions(edges, column, node_ids) for column in ENDS]
         weights = edge_weights(edges)
-    names = feature_names(nodes.column_names)
+        related = edge_relations(edges, torch.stack(ends), weights, nodes=len(node_ids))
+    left_out = {*targeted, *([TYPE] if is_typed(nodes) else [])}
+    names = [name for name in feature_names(nodes.column_names) if name not in left_out]
     with naming(nodes_path):
-        classes = labels(nodes, nodes_path)
+        classes = None if targeted else labels(nodes, nodes_path)
         read = node_features(nodes_path, nodes, names, columns or Columns(), labels=classes)
         graph = assemble(
             nodes_path,
             edge_index=torch.stack(ends),
             features=read.features,
             labels=classes,
+            targets=targets(nodes) if targeted else None,
             time=times(nodes)[0] if "time" in nodes.column_names else None,
             names=names if read.scheme is None else read.scheme.names,
             weights=weights,
         )
+        types = node_types(nodes)
     if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
         graph = filled_from_neighbours(graph, read.scheme, read.gaps)
-    say_edges_unread(edges_path, edges.column_names)
-    return graph
+    say_edges_unread(edges_path, edges.column_names, known=(RELATION,))
+    return graph.with_relations(related).with_types(types)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +158,15 @@ def feature_names(columns: list[str]) -> list[str]:
     return [name for name in columns if name not in RESERVED]
 
 
-def say_edges_unread(path: Path, columns: list[str]) -> list[str]:
-    """Say which columns of an edge table are not used, and return them."""
-    ignored = [name for name in columns if name not in (*ENDS, WEIGHT)]
-    say_ignored(path, "column", ignored, "only source, target and weight of edges are used")
+def say_edges_unread(path: Path, columns: list[str], *, known: tuple[str, ...] = ()) -> list[str]:
+    """Say which columns of an edge table are not used, and return them.
+
+    known: which are, besides the ends and the weight.
+    """
+    used = (*ENDS, WEIGHT, *known)
+    ignored = [name for name in columns if name not in used]
+    told = f"{', '.join(used[:-1])} and {used[-1]}"
+    say_ignored(path, "column", ignored, f"only {told} of edges are used")
     return ignored
 
 
@@ -170,7 +193,8 @@ def read_table(path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()
         if path.suffix == ".parquet":
             table: Any = pyarrow.parquet.read_table(path)
         else:
-            types = {name: pyarrow.string() for name in (*TEXT, *text)}
+            texts = (*ENDS, RELATION) if columns == ENDS else NODE_TEXT
+            types = {name: pyarrow.string() for name in (*texts, *text)}
             options = pyarrow.csv.ConvertOptions(column_types=types)
             table = _read_csv(path, options)
     except (pyarrow.ArrowException, OSError) as error:

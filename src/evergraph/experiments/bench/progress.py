@@ -52,7 +52,8 @@ def read_progress(folder: Path, seed: int) -> Progress | None:
 
 def _progress(stored: dict[str, Any]) -> Progress:
     reports = stored["reports"]
-    matrix = matrix_of([report["rows"]["local"]["balanced"] for report in reports])
+    # The main measure stands first.
+    matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
     return Progress(
         done=len(reports),
         tasks=stored.get("tasks", len(reports)),

@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job, laid_over
 from evergraph.experiments.bench.short_text import short_text
+from evergraph.experiments.spread import main_key
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 
 
@@ -109,13 +110,13 @@ def _trial(job: Job, values: dict[str, Any], plain: Mapping[str, Any]) -> Trial:
 
 
 def _score(result: dict[str, Any], testing: str) -> float:
-    return float(result["average_accuracy"][testing]["balanced"]["mean"])
+    return float(result["average_accuracy"][testing][main_key(result)]["mean"])
 
 
 def _summary(trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
     metrics = ("average_accuracy", "average_forgetting")
     found = {
-        metric: {way: value["balanced"]["mean"] for way, value in result[metric].items()}
+        metric: {way: value[main_key(result)]["mean"] for way, value in result[metric].items()}
         for metric in metrics
     }
     return {"name": trial.name, "values": trial.values, **found}

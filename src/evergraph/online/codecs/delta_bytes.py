@@ -93,9 +93,9 @@ def _delta(facts: dict[str, Any], values: bytes) -> Delta:
     return Delta(
         nodes=tuple(facts["nodes"]),
         features=features,
-        labels=tuple(facts["labels"]),
+        labels=tuple(map(_told, facts["labels"])),
         edges=tuple((source, target) for source, target in facts["edges"]),
-        late=tuple((node, label) for node, label in facts["late"]),
+        late=tuple((node, _told(label)) for node, label in facts["late"]),
         forgotten=tuple(facts["forgotten"]),
         key=facts["key"],
         weights=tuple(weights.tolist()),
@@ -105,6 +105,11 @@ def _delta(facts: dict[str, Any], values: bytes) -> Delta:
         types=tuple(facts.get("types", ())),
         updated_features=updated,
     )
+
+
+def _told(label: Any) -> Any:
+    """Return several labels as they were given; JSON knows lists only."""
+    return tuple(label) if isinstance(label, list) else label
 
 
 def _checked(features: Tensor) -> Tensor:

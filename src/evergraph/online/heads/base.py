@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.graphs import Graph
+from evergraph.online.delta import Label
 from evergraph.topology import SGC, TopologyEncoder
 
 
@@ -40,6 +43,7 @@ class OnlineHead(ABC):
     those that were last learned or moved to, so a head may keep sums instead of nodes.
 
     Attributes:
+        kind: what nodes are said to be: one ``class``, several ``labels``, or ``numbers``.
         exact_forgetting: whether after ``forget`` nothing of a node is left.
         needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
             before it is asked and before it settles.
@@ -47,6 +51,7 @@ class OnlineHead(ABC):
     """
 
     name: ClassVar[str]
+    kind: Kind = "class"
     exact_forgetting: ClassVar[bool] = False
     needs_graph: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
@@ -92,6 +97,13 @@ class OnlineHead(ABC):
     @abstractmethod
     def grow(self, classes: int) -> None:
         """Make room for classes."""
+
+    def meet(self, answers: Sequence[Label]) -> None:  # noqa: B027  (classes need no meaning)
+        """Learn what classes are called that are new, in the order in which they are numbered."""
+
+    def values(self, answers: Tensor) -> Tensor:
+        """Return what numbered answers stand for, where they are no classes.  -> [n, targets]"""
+        raise NotImplementedError
 
     @abstractmethod
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evergraph.experiments.spread import main_key
 from evergraph.reports.figures.look import shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.runs import Entry, Group
@@ -21,7 +22,7 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
         for place, testing in zip(axes, ("local", "global"), strict=True):
             matrix = mean_matrix(entry, testing)
             image = place.imshow(matrix, vmin=0, vmax=100, cmap="viridis", interpolation="none")
-            _dress(place, testing, len(matrix))
+            _dress(place, testing, len(matrix), entry.run.metric)
             if len(matrix) <= WRITTEN:
                 _write(place, matrix)
         title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
@@ -37,16 +38,17 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
 
 def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
     """Return the accuracies in percent, NaN above the diagonal.  [tasks, tasks]"""
-    seeds = [seed[testing]["balanced"] for seed in entry.run.result["accuracy_matrix"]]
+    key = main_key(entry.run.result)
+    seeds = [seed[testing][key] for seed in entry.run.result["accuracy_matrix"]]
     matrix = np.full((len(seeds[0]), len(seeds[0])), np.nan)
     for i in range(len(matrix)):
         matrix[i, : i + 1] = np.mean([seed[i] for seed in seeds], axis=0)
     return 100 * matrix
 
 
-def _dress(axes: Any, testing: str, tasks: int) -> None:
+def _dress(axes: Any, testing: str, tasks: int, metric: str) -> None:
     axes.set_title(testing, fontsize=9, fontweight="normal", pad=5)
-    axes.set_xlabel("accuracy on task")
+    axes.set_xlabel(f"{metric} on task")
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     step = -(-tasks // 8)

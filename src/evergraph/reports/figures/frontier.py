@@ -71,7 +71,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
         figure.subplots_adjust(hspace=0.36)
         for axes, testing in zip(panels, TESTINGS, strict=True):
             axes.set_title(f"{group.title}, {testing}")
-            axes.set(ylabel="average accuracy (%)", ylim=_height(named, testing))
+            axes.set(ylabel=f"average {group.metric} (%)", ylim=_height(named, testing))
             _scale(axes, price, [cost for e in group.entries if _has_place(cost := price.of(e))])
             for name, runs in named.items():
                 _family(axes, _points(runs, price, testing), looks[name], lines[name])

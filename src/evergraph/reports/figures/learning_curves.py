@@ -39,7 +39,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
 def _axes(axes: Any, group: Group, tasks: int) -> None:
     curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
     limits = percent_limits([value for curve in curves for value in curve])
-    axes.set(xlabel="tasks learned", ylabel="average accuracy (%)", ylim=limits)
+    axes.set(xlabel="tasks learned", ylabel=f"average {group.metric} (%)", ylim=limits)
     axes.set_xlim(0.8, max(tasks, 2) + 0.2)
     axes.set_title(group.title, pad=24)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -80,9 +80,9 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
 
 
 def _curve(entry: Entry, testing: str) -> list[float]:
-    curve = entry.run.result["average_accuracy_curve"][testing]["balanced"]
+    curve = entry.run.main("average_accuracy_curve", testing)
     return [100 * value for value in curve]
 
 
 def _tasks(entry: Entry) -> int:
-    return len(entry.run.result["average_accuracy_curve"]["local"]["balanced"])
+    return len(entry.run.main("average_accuracy_curve", "local"))

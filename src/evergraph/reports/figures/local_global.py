@@ -17,7 +17,7 @@ def local_global(group: Group) -> Picture:
 
     def draw(figure: Any, axes: Any) -> None:
         name_rows(axes, group.entries, group.title)
-        axes.set(xlabel="average accuracy after the last task (%)")
+        axes.set(xlabel=f"average {group.metric} after the last task (%)")
         ends = [[e.accuracy(way) for e in group.entries] for way in ("local", "global")]
         axes.set_xlim(percent_limits([*ends[0], *ends[1]]))
         rows = range(len(group.entries))
@@ -38,7 +38,7 @@ def local_global(group: Group) -> Picture:
 
 def _ends(axes: Any, group: Group, testing: str, colour: str, marker: str) -> Any:
     means = [entry.accuracy(testing) for entry in group.entries]
-    spreads = [entry.run.result["average_accuracy"][testing]["balanced"] for entry in group.entries]
+    spreads = [entry.run.main("average_accuracy", testing) for entry in group.entries]
     return axes.errorbar(
         means,
         range(len(means)),

@@ -64,11 +64,13 @@ def looks_of(names: Sequence[str]) -> dict[str, Look]:
 def percent_limits(values: Sequence[float]) -> tuple[float, float]:
     """Return the ends of an axis of accuracies: from 0 where any is low, else nearer to them.
 
+    R2 may be below 0: the axis then begins lower, but no lower than where twice the spread is lost.
+
     >>> percent_limits([19.5, 96.5]), percent_limits([60.8, 98.3])
     ((-2.0, 102.0), (49.0, 101.0))
     """
     lowest = min(values)
-    start = 0.0 if lowest < 30 else 10.0 * ((lowest - 5) // 10)
+    start = 0.0 if 0 <= lowest < 30 else max(10.0 * ((lowest - 5) // 10), -100.0)
     room = 0.02 * (100 - start)
     return start - room, 100 + room
 

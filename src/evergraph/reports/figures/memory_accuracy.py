@@ -29,7 +29,7 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
 
     def draw(figure: Any, axes: Any) -> None:
         axes.set_title(f"{group.title}, {testing}")
-        axes.set(xlabel="kept between tasks", ylabel="average accuracy (%)")
+        axes.set(xlabel="kept between tasks", ylabel=f"average {group.metric} (%)")
         axes.set_ylim(percent_limits(accuracies))
         _ticks(axes, nothing, places, everything=math.inf in kept)
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):

@@ -12,7 +12,7 @@ from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.page.terms import terms
-from evergraph.reports.runs import Entry, Group
+from evergraph.reports.runs import Entry, Group, metric_of
 from evergraph.reports.tables import Table
 
 
@@ -23,12 +23,12 @@ def sections_of(
     return [
         _leaders(groups),
         _summary(tables["summary"]),
-        *_figure_sections(gallery),
+        *_figure_sections(gallery, _metric(groups)),
         *_further(tables),
         _memory_table(tables["memory"]),
         _time(tables["time"], gallery),
         _matrices(groups, gallery),
-        terms(),
+        terms(_metric(groups)),
         _configurations(groups),
         _made_with(tables["versions"], tables["machine"]),
     ]
@@ -37,8 +37,12 @@ def sections_of(
 def _leaders(groups: Sequence[Group]) -> Section:
     """Return a tile a group: the highest local and global AA."""
     tiles = "\n".join(_tile(group) for group in groups)
-    lead = "The highest average accuracy of each dataset and setting, in percent."
+    lead = f"The highest average {_metric(groups)} of each dataset and setting, in percent."
     return Section("glance", "At a glance", lead, f'<div class="tiles">\n{tiles}\n</div>')
+
+
+def _metric(groups: Sequence[Group]) -> str:
+    return metric_of(entry.run for group in groups for entry in group.entries)
 
 
 def _tile(group: Group) -> str:
@@ -57,13 +61,13 @@ def _summary(table: Table) -> Section:
     return Section("summary", "Summary", lead, html_table(table))
 
 
-def _figure_sections(gallery: Gallery) -> list[Section]:
+def _figure_sections(gallery: Gallery, metric: str) -> list[Section]:
     """Return a section a kind of figure, those of which there is none left out."""
     shown = [
         Section(
             "curves",
             "Learning curves",
-            "Average accuracy over the tasks learned so far: local as full lines, global dashed, "
+            f"Average {metric} over the tasks learned so far: local as full lines, global dashed, "
             "the local end value beside each name.",
             figures_html(gallery.curves, "c"),
         ),
@@ -118,8 +122,10 @@ def _time(table: Table, gallery: Gallery) -> Section:
 
 
 def _matrices(groups: Sequence[Group], gallery: Gallery) -> Section:
+    metric = _metric(groups)
     lead = (
-        "Accuracy on each task (across) after learning each task (down), in percent, the mean over "
+        f"{metric[0].upper()}{metric[1:]} on each task (across) after learning each task (down), "
+        "in percent, the mean over "
         "seeds. A column that darkens on its way down is a task being forgotten."
     )
     parts = [

@@ -38,9 +38,21 @@ TERMS = {
 }
 
 
-def terms() -> Section:
-    """Return the definitions, folded away."""
-    items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in TERMS.items())
+OF_TARGETS = {
+    "micro F1": "Twice the labels rightly given over all labels given and all that are there, of "
+    "all nodes together. It stands where nodes have several labels, in the place of accuracy: AA "
+    "and AF are of it.",
+    "R2": "The share of a number's variance that answers explain: 100 is without fault, 0 is as "
+    "good as the mean, and below is worse. It stands where nodes have numbers to predict, in the "
+    "place of accuracy: AA and AF are of it.",
+}
+
+
+def terms(metric: str = "accuracy") -> Section:
+    """Return the definitions, folded away; metric: what runs were measured by."""
+    further = {name: text for name, text in OF_TARGETS.items() if name in metric}
+    told = (TERMS | further).items()
+    items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in told)
     fold = (
         '<details class="definitions"><summary>What the words and numbers mean</summary>\n'
         f'<dl class="terms">\n{items}\n</dl></details>'

@@ -11,7 +11,7 @@ from evergraph.reports.envelope import (
     has_family,
     learning_seconds,
 )
-from evergraph.reports.runs import Entry, Group
+from evergraph.reports.runs import Entry, Group, metric_of
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table
 
 SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
@@ -29,13 +29,18 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
     if not any(map(has_family, groups)):
         return None
     caption = (
-        "The best average accuracy, class-balanced and in percent, of a family of runs within so "
+        f"The best average {_measured(groups)} in percent, of a family of runs within so "
         "many bytes kept, and within the learning time (embed and train, one seed) of the group's "
         "fastest run and ten times that; - where no run is so small or so fast. Methods that are "
         "given earlier data again keep all of it, more than any budget here."
     )
     blocks = tuple(_budget_block(group) for group in groups)
     return Table("budgets", caption, (*NAMED, *_BUDGETS), blocks)
+
+
+def _measured(groups: Sequence[Group]) -> str:
+    metric = metric_of(entry.run for group in groups for entry in group.entries)
+    return "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
 
 
 def _budget_block(group: Group) -> tuple[tuple[Cell, ...], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.runs import Finished, Group
+from evergraph.reports.runs import Finished, Group, metric_of
 from evergraph.reports.tables.costs import kept_cell
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, own_names, ranked
 from evergraph.reports.units import deviations, percent, seconds_a_seed
@@ -27,9 +27,9 @@ def summary_table(groups: Sequence[Group]) -> Table:
     """Return a row a run; accuracies are class-balanced, percent in text and fractions in CSV."""
     runs = [entry.run for group in groups for entry in group.entries]
     caption = (
-        "Average accuracy (AA) and average forgetting (AF) after the last task, class-balanced, "
-        f"in percent{deviations(runs)}; best bold, second best underlined, per dataset and "
-        "setting. Seconds are from start to end, the mean over seeds."
+        f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task"
+        f"{balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per "
+        "dataset and setting. Seconds are from start to end, the mean over seeds."
         f"{labels_shown(runs)}"
     )
     return Table("summary", caption, COLUMNS, tuple(_block(group) for group in groups))
@@ -46,9 +46,19 @@ def _block(group: Group) -> tuple[tuple[Cell, ...], ...]:
 
 def comparison(runs: Sequence[Finished]) -> Table:
     """Return the same for runs that are in no report, in their order and without ranks."""
-    caption = f"class-balanced accuracy in percent{deviations(runs)}{labels_shown(runs)}"
+    said = metric_of(runs)
+    said = "class-balanced accuracy" if said == "accuracy" else f"{said}{balanced(runs)}"
+    caption = f"{said} in percent{deviations(runs)}{labels_shown(runs)}"
     rows = tuple((*own_names(run), *_accuracies(run), *_costs(run)) for run in runs)
     return Table("summary", caption, COLUMNS, (rows,))
+
+
+def balanced(runs: Sequence[Finished]) -> str:
+    """Return what is to be said of accuracies, where any run was measured by these."""
+    every = {run.metric for run in runs}
+    if "accuracy" not in every:
+        return ""
+    return ", class-balanced" if len(every) == 1 else ", accuracies class-balanced"
 
 
 def labels_shown(runs: Sequence[Finished]) -> str:
@@ -66,7 +76,7 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
 
 
 def _accuracies(run: Finished) -> list[Cell]:
-    spreads = [run.result[metric][testing]["balanced"] for _, metric, testing in METRICS]
+    spreads = [run.main(metric, testing) for _, metric, testing in METRICS]
     return [Cell(percent(spread), (spread["mean"], spread["std"])) for spread in spreads]
 
 

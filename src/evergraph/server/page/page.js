@@ -55,12 +55,21 @@ function compact(number) {
 
 // ---------------------------------------------------------------- numbers
 
+function measured(status) {
+  if (status.metric === "accuracy")
+    return ["Right before told", percent(status.accuracy), `of ${whole(status.predicted)} predictions`];
+  const error = status.metric === "mean absolute error";
+  const value = status.accuracy === null ? "–" : error ? `${+status.accuracy.toPrecision(4)}` : percent(status.accuracy);
+  return [`${status.metric[0].toUpperCase()}${status.metric.slice(1)} before told`, value,
+    error ? `of ${whole(status.predicted)} numbers` : `of ${whole(status.predicted)} labels`];
+}
+
 function showStatus(status) {
   const tiles = [
     ["Nodes", whole(status.nodes), `${whole(status.labelled)} with a label`],
     ["Edges", whole(status.edges), "as entries of the adjacency"],
     ["Classes", whole(status.classes), status.names.length ? `newest: ${short(status.names.at(-1))}` : "none yet"],
-    ["Right before told", percent(status.accuracy), `of ${whole(status.predicted)} predictions`],
+    measured(status),
     ["Memory", bytes(status.memory), "graph, embeddings, head"],
     ["Deltas", whole(status.seq), status.waiting ? `${status.waiting} waiting` : "none waiting"],
   ];

@@ -1,0 +1,147 @@
+"""What is to be learned of nodes that have no single class: several labels, or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_once
+from evergraph.core.component import Shown
+from evergraph.core.errors import DataError
+
+TargetKind = Literal["labels", "numbers"]
+TARGET_KINDS: tuple[str, ...] = get_args(TargetKind)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Targets(Shown):
+    """Several labels a node, or numbers; each single value may be unknown.
+
+    Attributes:
+        values: NaN where a value is not known; of labels 1 where a node has one and 0 where it has
+            not.  float32 [nodes, targets]
+        kind: ``labels`` or ``numbers``.
+        names: of the targets; t0, t1, ... unless given.
+
+    >>> Targets(torch.tensor([[1., 0.], [float("nan"), 1.]]), "labels", ("art", "law"))
+    Targets(kind='labels', nodes=2, targets=2, known=3)
+    """
+
+    values: Tensor
+    kind: TargetKind
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, TARGET_KINDS)
+        if self.values.dim() != 2 or not self.values.shape[1]:
+            raise DataError(
+                f"targets have shape {list(self.values.shape)}: expected [nodes, targets], at "
+                "least one"
+            )
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"t{t}" for t in range(self.values.shape[1])))
+        if len(self.names) != self.values.shape[1]:
+            raise DataError(
+                f"targets have {self.values.shape[1]} columns and {len(self.names)} names: expected"
+                " a name for each"
+            )
+        check_once("names of targets", self.names)
+        object.__setattr__(self, "values", _checked(self.values, self.kind, self.names))
+
+    def _repr_facts(self) -> dict[str, object]:
+        nodes, targets = self.values.shape
+        known = int(self.known.sum())
+        return {"kind": self.kind, "nodes": nodes, "targets": targets, "known": known}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def known(self) -> Tensor:
+        """Which values are known.  bool [nodes, targets]"""
+        return ~self.values.isnan()
+
+    def take(self, nodes: Tensor) -> Targets:
+        """Return those of some nodes, in the order given."""
+        return Targets(self.values[nodes.to(self.values.device)], self.kind, self.names)
+
+    def to(self, device: torch.device | str) -> Targets:
+        """Return them on a device."""
+        return Targets(self.values.to(device), self.kind, self.names)
+
+    @classmethod
+    def from_lists(
+        cls, labels: Sequence[Sequence[str] | None], *, names: Sequence[str] = ()
+    ) -> Targets:
+        """Return the labels of lists of them: none for a node without one, None where not known.
+
+        names: in the order wanted; sorted unless given.
+
+        >>> Targets.from_lists([["b"], None, ["a", "b"], []]).values
+        tensor([[0., 1.],
+                [nan, nan],
+                [1., 1.],
+                [0., 0.]])
+        """
+        met = {label for row in labels if row is not None for label in row}
+        places = {name: place for place, name in enumerate(names or sorted(met))}
+        if not met <= places.keys():
+            raise DataError(f"label {min(met - places.keys())!r} is none of {', '.join(places)}")
+        values = torch.full((len(labels), len(places)), torch.nan)
+        for node, row in enumerate(labels):
+            if row is not None:
+                values[node] = 0.0
+                values[node, [places[label] for label in row]] = 1.0
+        return cls(values, "labels", tuple(places))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Targets | None]) -> Targets | None:
+        """Return those of several graphs one after another; None where no graph has any.
+
+        All must be of one kind and have the same names.
+        """
+        found = [part for part in parts if part is not None]
+        if not found:
+            return None
+        alike = {(part.kind, part.names) for part in found}
+        if len(found) < len(parts) or len(alike) > 1:
+            raise DataError("graphs can be joined if all have the same targets, or none has any")
+        return cls(torch.cat([part.values for part in found]), found[0].kind, found[0].names)
+
+
+def read_targets(values: Tensor) -> Targets:
+    """Return the targets of a matrix ``y``: labels where all that is known is 0 or 1, else numbers.
+
+    Integers and booleans are labels and must be 0 or 1; of floating-point numbers NaN is unknown.
+
+    >>> read_targets(torch.tensor([[0, 1], [1, 1]])).kind, read_targets(torch.ones(2, 1) / 2).kind
+    ('labels', 'numbers')
+    """
+    if values.is_complex():
+        raise DataError(f"y holds {values.dtype}: expected real numbers")
+    whole = not values.is_floating_point()
+    values = values.float()
+    binary = bool((values.isnan() | (values == 0) | (values == 1)).all())
+    several = values.dim() == 2 and values.shape[1] > 1
+    return Targets(values, "labels" if whole or (binary and several) else "numbers")
+
+
+def _checked(values: Tensor, kind: str, names: Sequence[str]) -> Tensor:
+    """Return values as float32, once every known one is what its kind allows."""
+    found = values.detach().float()
+    unknown = found.isnan()
+    labels = kind == "labels"
+    sound = (found == 0) | (found == 1) if labels else found.isfinite()
+    wrong = ~(sound | unknown)
+    if bool(wrong.any()):
+        node, target = (int(place) for place in wrong.nonzero()[0])
+        rule = "0 or 1" if labels else "a finite number"
+        raise DataError(
+            f"node {node} has {values[node, target].item()!r} for target {names[target]!r}: "
+            f"expected {rule}, or NaN where it is not known"
+        )
+    return found

@@ -1,0 +1,272 @@
+"""Sufficient statistics of a linear head for several labels or numbers, known or not one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.memory.class_statistics import ROWS, ClassStatistics, Features
+from evergraph.memory.usage import MemoryUsage
+
+MOST_PATTERNS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TargetMoments:
+    """What least squares needs to know of nodes of which some targets are known.
+
+    Attributes:
+        gram: G = Σ φφᵀ, lower triangle.  [m, m]
+        sums: Σ φ.  float64 [m]
+        count: how many nodes.
+        cross: M = Σ φ yᵀ of these targets.  float64 [m, targets]
+        totals, squares: Σ y and Σ y².  float64 [targets]
+    """
+
+    gram: Tensor
+    sums: Tensor
+    count: float
+    cross: Tensor
+    totals: Tensor
+    squares: Tensor
+
+
+class TargetStatistics:
+    """G_p = Σ φφᵀ, M_p = Σ φ yᵀ, Σ φ, Σ y, Σ y² and a count for each pattern p of known targets.
+
+    A pattern is a set of targets that are known together. What column t of a head needs are sums
+    over the nodes of which t is known, Σ_{p∋t}: a single value that is missing is left out exactly,
+    and nothing is filled in. There is a Gram matrix for each pattern met, of at most 64.
+
+    As with ``ClassStatistics`` statistics of two sets of nodes add up to those of both, and nodes
+    are counted out again with the values that they were counted in with.
+
+    Args:
+        width, rank, precise: see ``ClassStatistics``. Give ``precise`` where sums will be centred:
+            what is left after the mean is taken off may be small.
+        targets: how many.
+
+    >>> statistics = TargetStatistics(1, targets=2)
+    >>> values = torch.tensor([[1., 5.], [float("nan"), 7.]])
+    >>> statistics.add(torch.tensor([[2.], [3.]]), values, torch.ones(2))
+    >>> [statistics.moments([t]).cross.item() for t in (0, 1)]
+    [2.0, 31.0]
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        targets: int,
+        rank: int | None = None,
+        precise: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.width = width
+        self.targets = targets
+        self.rank = rank
+        self.precise = precise
+        self.device = torch.device(device)
+        self.patterns_: dict[tuple[bool, ...], ClassStatistics] = {}
+        self.cross_: dict[tuple[bool, ...], Tensor] = {}  # float64 [m + 2, targets]
+
+    @property
+    def num_classes(self) -> int:
+        """How many targets there are: as many as the head has columns."""
+        return self.targets
+
+    @property
+    def mass_(self) -> Tensor:
+        """How many nodes each target is known of; empty before the first.  float64 [targets]"""
+        if not self.patterns_:
+            return torch.zeros(0, dtype=torch.float64)
+        counts = [float(each.mass_.sum()) for each in self.patterns_.values()]
+        known = torch.tensor([*self.patterns_], dtype=torch.float64)
+        return torch.tensor(counts, dtype=torch.float64) @ known
+
+    def grow(self, targets: int) -> None:
+        """Do nothing: all targets are there from the beginning."""
+        assert targets == self.targets
+
+    def add(self, features: Features, values: Tensor, weights: Tensor) -> None:
+        """Count nodes in.  values: NaN where not known, [n, targets]; weights: positive [n]
+
+        features: [n, m], or blocks of their rows, of which one at a time is held.
+        """
+        self._count(features, values, weights, 1)
+
+    def remove(self, features: Features, values: Tensor, weights: Tensor) -> None:
+        """Count nodes out that were counted in with these features, values and weights."""
+        self._count(features, values, weights, -1)
+
+    def _count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
+        if not len(values):
+            return
+        known = ~values.isnan()
+        patterns, owner = known.unique(dim=0, return_inverse=True)
+        met = [tuple(pattern) for pattern in patterns.tolist()]
+        self._check_room(met)
+        start = 0
+        for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
+            part = slice(start, start + len(rows))
+            for place, pattern in enumerate(met):
+                here = owner[part] == place
+                if any(pattern) and bool(here.any()):
+                    given = rows[here], values[part][here], weights[part][here]
+                    self._count_rows(pattern, *given, sign)
+            start = part.stop
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Let go of patterns that no node is left of, and with them of what rounding has left."""
+        for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
+            del self.patterns_[pattern], self.cross_[pattern]
+
+    def _check_room(self, met: list[tuple[bool, ...]]) -> None:
+        """Raise if there were too many patterns, before anything is counted."""
+        patterns = {*self.patterns_, *(pattern for pattern in met if any(pattern))}
+        if len(patterns) > MOST_PATTERNS:
+            raise DataError(
+                f"targets are known in {len(patterns)} combinations, and a Gram matrix is kept for "
+                f"each: expected at most {MOST_PATTERNS}, so leave out targets or nodes of which "
+                "few values are known"
+            )
+
+    def _count_rows(
+        self, pattern: tuple[bool, ...], rows: Tensor, values: Tensor, weights: Tensor, sign: int
+    ) -> None:
+        """Add nodes of one pattern to its sums."""
+        statistics, cross = self._of(pattern)
+        count = statistics.add if sign > 0 else statistics.remove
+        count(rows, torch.zeros(len(rows), dtype=torch.int64, device=self.device), weights)
+        filled = values.double().nan_to_num(0.0)
+        weighted = filled * (sign * weights.double())[:, None]
+        kept = rows.to(statistics.gram_.dtype).double()  # as it was counted in the Gram matrix
+        cross[:-2].addmm_(kept.t(), weighted)
+        cross[-2] += weighted.sum(0)
+        cross[-1] += (weighted * filled).sum(0)
+
+    def _of(self, pattern: tuple[bool, ...]) -> tuple[ClassStatistics, Tensor]:
+        if pattern not in self.patterns_:
+            self.patterns_[pattern] = ClassStatistics(
+                self.width, rank=self.rank, precise=self.precise, device=self.device
+            )
+            self.patterns_[pattern].grow(1)
+            shape = self.width + 2, self.targets
+            self.cross_[pattern] = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        return self.patterns_[pattern], self.cross_[pattern]
+
+    def groups(self) -> Iterator[list[int]]:
+        """Yield targets that are known of the same nodes, which share a Gram matrix.
+
+        Targets that are known of no node are in none.
+        """
+        columns = list(zip(*self.patterns_, strict=True))  # of each target, where it is known
+        for column in sorted(set(columns), reverse=True):
+            if any(column):
+                yield [target for target, each in enumerate(columns) if each == column]
+
+    def moments(self, group: list[int]) -> TargetMoments:
+        """Return the sums over all nodes of which the targets of a group are known."""
+        here = [pattern for pattern in self.patterns_ if pattern[group[0]]]
+        parts = [self.patterns_[pattern] for pattern in here]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.merged(part)
+        cross = torch.stack([self.cross_[pattern] for pattern in here]).sum(0)[:, group]
+        count = float(whole.mass_.sum())
+        return TargetMoments(whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1])
+
+    def transform(self, matrix: Tensor) -> None:
+        """Put Wᵀφ in every φ's place.  matrix: W, float64 [m, m]"""
+        for pattern, statistics in self.patterns_.items():
+            statistics.transform(matrix)
+            cross = self.cross_[pattern]
+            cross[:-2] = matrix.t() @ cross[:-2]
+
+    def merged(self, other: TargetStatistics, classes: Tensor | None = None) -> TargetStatistics:
+        """Return the statistics of what either has seen, of the same targets."""
+        same = self.width == other.width and self.targets == other.targets
+        if not same or classes is not None:
+            raise ConfigurationError(
+                "statistics can be merged if they are of the same targets and equally wide, not "
+                f"{self.targets} and {other.targets} targets, {self.width} and {other.width} wide"
+            )
+        both = self._empty(self.width)
+        both._check_room([*self.patterns_, *other.patterns_])
+        for each in (self, other):
+            for pattern, statistics in each.patterns_.items():
+                known, cross = both._of(pattern)
+                both.patterns_[pattern] = known.merged(statistics)
+                cross += each.cross_[pattern].to(self.device)
+        return both
+
+    def widened(self, targets: int) -> TargetStatistics:
+        """Return statistics of more targets, of which the new ones are 0 for all nodes so far.
+
+        >>> statistics = TargetStatistics(1, targets=1)
+        >>> statistics.add(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
+        >>> statistics.widened(2).moments([1]).cross.tolist()
+        [[0.0]]
+        """
+        more = targets - self.targets
+        wide = TargetStatistics(
+            self.width, targets=targets, rank=self.rank, precise=self.precise, device=self.device
+        )
+        for pattern, statistics in self.patterns_.items():
+            known = pattern + (True,) * more
+            wide.patterns_[known] = statistics
+            wide.cross_[known] = torch.nn.functional.pad(self.cross_[pattern], (0, more))
+        return wide if more else self
+
+    def narrowed(self, width: int) -> TargetStatistics:
+        """Return the statistics of the first features alone."""
+        part = self._empty(width)
+        for pattern, statistics in self.patterns_.items():
+            part.patterns_[pattern] = statistics.narrowed(width)
+            cross = self.cross_[pattern]
+            part.cross_[pattern] = torch.cat([cross[:width], cross[-2:]])
+        return part
+
+    def _empty(self, width: int) -> TargetStatistics:
+        return TargetStatistics(
+            width,
+            targets=self.targets,
+            rank=self.rank,
+            precise=self.precise,
+            device=self.device,
+        )
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """Values of all sums, and their bytes."""
+        parts = [each.usage for each in self.patterns_.values()]
+        cross = [*self.cross_.values()]
+        return MemoryUsage(
+            statistics=sum(p.statistics for p in parts) + sum(each.numel() for each in cross),
+            bytes=sum(p.bytes for p in parts) + sum(each.nbytes for each in cross),
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        kept = {"patterns": torch.tensor([*self.patterns_]).reshape(-1, self.targets)}
+        for place, (pattern, statistics) in enumerate(self.patterns_.items()):
+            kept[f"{place}.cross"] = self.cross_[pattern]
+            kept |= {f"{place}.{name}": value for name, value in statistics.state().items()}
+        return kept
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self.patterns_, self.cross_ = {}, {}
+        self.targets = state["patterns"].shape[1]
+        for place, row in enumerate(state["patterns"].tolist()):
+            pattern = tuple(map(bool, row))
+            prefix = f"{place}."
+            own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+            statistics, _ = self._of(pattern)
+            self.cross_[pattern] = own.pop("cross").to(self.device)
+            statistics.restore(own)

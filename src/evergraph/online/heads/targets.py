@@ -1,0 +1,156 @@
+"""A head for several labels or for a number, in closed form, from the same sums as classes have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice
+from evergraph.core.label_space import Kind
+from evergraph.memory.target_statistics import TargetStatistics
+from evergraph.methods.target_ridge import STEEPNESS, target_ridge
+from evergraph.nn.expansion import Activation, Expansion
+from evergraph.online.answers import meant_by
+from evergraph.online.delta import Label
+from evergraph.online.heads.analytic import AnalyticHead
+from evergraph.online.heads.base import Scorer, heads
+from evergraph.training.learner import part_of
+
+
+@heads.register
+class TargetHead(AnalyticHead):
+    """Ridge regression of every label, or of a number, on random features of the embedding.
+
+    V = (G + λI)⁻¹ M with G = Σ φφᵀ and M = Σ φyᵀ over all nodes that were said to be something, see
+    ``target_ridge``; numbers are centred, so that they have an intercept. A node that comes, moves
+    or goes changes the sums by itself alone, as in ``AnalyticHead``. A node is said to have all of
+    its labels at once: one that is met later was none of the earlier nodes'.
+
+    Args:
+        kind: ``labels`` or ``numbers``.
+        width, regularisation, activation: see ``AnalyticHead``; the probability of a label is
+            σ(10 s - 5) of its score s.
+    """
+
+    name = "targets"
+
+    def __init__(
+        self,
+        *,
+        kind: Kind = "labels",
+        width: int = 1024,
+        regularisation: float = 0.01,
+        activation: Activation = "relu",
+    ) -> None:
+        super().__init__(width=width, regularisation=regularisation, activation=activation)
+        check_choice("kind", kind, ("labels", "numbers"))
+        self.kind: Kind = kind
+        # Of labels the first column is one that no node has: a node without labels counts as well.
+        self.sums_ = TargetStatistics(width, targets=1, precise=True)
+        self.offsets_ = torch.zeros(int(kind == "numbers"))
+        self.names_: dict[Label, int] = {}  # of labels, and which column each has
+        self._met: list[list[int]] = []  # of each answer the columns of its labels
+        self._numbers: list[float] = []  # or its number
+
+    @property
+    def num_classes(self) -> int:
+        """How many answers have been met."""
+        return len(self._met) + len(self._numbers)
+
+    def grow(self, classes: int) -> None:
+        """Make room for labels that have been met."""
+        columns = 1 if self.kind == "numbers" else 1 + len(self.names_)
+        self._settled &= columns == self.sums_.targets
+        self.sums_ = self.sums_.widened(columns)
+
+    def meet(self, answers: Sequence[Label]) -> None:
+        """Learn what the next answers stand for, in the order in which they are numbered."""
+        for answer in answers:
+            told = meant_by(self.kind, answer)
+            if isinstance(told, float):
+                self._numbers.append(told)
+            elif isinstance(told, tuple):
+                columns = [self.names_.setdefault(label, len(self.names_)) for label in told]
+                self._met.append(columns)
+
+    def values(self, answers: Tensor) -> Tensor:
+        """Return what numbered answers stand for.  int64 [n] -> float32 [n, targets]"""
+        if self.kind == "numbers":
+            found = [self._numbers[answer] for answer in answers.tolist()]
+            return torch.tensor(found, dtype=torch.float32)[:, None]
+        values = torch.zeros(len(answers), len(self.names_))
+        for row, answer in enumerate(answers.tolist()):
+            values[row, self._met[answer]] = 1.0
+        return values
+
+    def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Add nodes to the sums."""
+        if len(ids):
+            self.sums_.add(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
+            self._settled = False
+
+    def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
+        """Take nodes out of the sums."""
+        if len(ids):
+            self.sums_.remove(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
+            self._settled = False
+
+    def _counted(self, answers: Tensor) -> Tensor:
+        values = self.values(answers)
+        return values if self.kind == "numbers" else torch.nn.functional.pad(values, (1, 0))
+
+    def settle(self) -> None:
+        """Solve for V, and for the intercept of a number."""
+        if not self._settled:
+            centred = self.kind == "numbers"
+            head = target_ridge(self.sums_, self.regularisation, centred=centred)
+            first = 0 if centred else 1
+            self.weights_ = head.weights[:, first:].float().contiguous()
+            self.offsets_ = head.offsets[first:].float()
+            self._settled = True
+
+    def scorer(self) -> TargetScorer:  # type: ignore[override]
+        """Return φ, V and what becomes of scores; none is ever written to, only replaced."""
+        features = self._features.expansion()
+        if self.kind == "numbers":
+            return TargetScorer(features, self.weights_, 1.0, self.offsets_)
+        return TargetScorer(features, self.weights_, STEEPNESS, self.offsets_ - STEEPNESS / 2)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it keeps."""
+        return self.sums_.usage.bytes + self.weights_.nbytes
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the seed of φ, the sums and V."""
+        self.settle()
+        kept = {f"sums.{name}": value for name, value in self.sums_.state().items()}
+        return kept | {
+            "seed": self._features.seed, "weights": self.weights_, "offsets": self.offsets_
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned; what answers stand for comes after (``meet``)."""
+        self._features.seed = state["seed"]
+        self._exact = self._in_float64()
+        self.sums_.restore(part_of(state, "sums."))
+        self.weights_, self.offsets_ = state["weights"], state["offsets"]
+        self._settled = True
+
+
+@dataclass(frozen=True, eq=False)
+class TargetScorer(Scorer):
+    """scale · Vᵀφ(e) + shift: log-odds of labels, or numbers."""
+
+    expansion: Expansion
+    weights: Tensor
+    scale: float
+    shift: Tensor
+
+    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores.  [n, dims] -> [n, targets]"""
+        parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
+        return torch.cat(parts).mul_(self.scale).add_(self.shift)

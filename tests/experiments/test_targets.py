@@ -1,0 +1,105 @@
+"""Runs on graphs whose nodes have several labels or numbers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.build import fitted_to, resolved
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import Observer, run
+from evergraph.graphs import Graph, Targets
+
+SMALL: dict[str, Any] = {
+    "backbone": {"name": "random-features", "width": 16},
+    "device": "cpu",
+    "progress": False,
+}
+
+
+def graph_of(kind: str, nodes: int = 60) -> Graph:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(nodes, 3, generator=generator)
+    values = features[:, :2] + 1 if kind == "numbers" else (features[:, :2] > 0).float()
+    edges = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
+    targets = Targets(values, kind, ("a", "b"))  # type: ignore[arg-type]
+    return Graph.from_edges(edges, features=features, targets=targets)
+
+
+MAIN = {"labels": ("micro F1", "micro_f1"), "numbers": ("R2", "r2")}
+BESIDE = {"labels": "average_precision", "numbers": "mae"}
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_a_run_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
+    result = run(graph_of(kind), "analytic", tasks=3, by="random", out=tmp_path / "a", **SMALL)
+    name, key = MAIN[kind]
+    stored = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert stored["metric"] == {"name": name, "key": key}
+    assert stored["dataset"]["targets"] == {"kind": kind, "names": ["a", "b"], "known": 1.0}
+    matrix = result.seeds[0].matrix("global", key)
+    assert matrix.shape == (3, 3)
+    assert np.isfinite(matrix[2]).all()
+    assert result.average_accuracy("global") == pytest.approx(matrix[2].mean())
+    assert stored["measures"]["global"][BESIDE[kind]]["mean"] > 0
+    assert stored["average_accuracy"]["global"][key]["mean"] == result.average_accuracy("global")
+    assert f"measured={name!r}" in repr(result)
+    assert set(result.to_frame().average) == set(result.seeds[0].averages)
+
+
+def test_the_default_method_gives_way_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    config = resolved(RunConfig.of({"dataset": "mine.npz"}))
+    with caplog.at_level(logging.WARNING):
+        fitted = fitted_to(graph_of("labels"), config)
+    assert fitted.method.name == "analytic"
+    assert fitted.backbone is not None
+    assert fitted.backbone.name == "random-features"
+    assert (fitted.stream.by, fitted.stream.tasks) == ("random", 5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "mine.npz: its nodes have several labels: method analytic in place of auto, which learns "
+        "classes, 5 tasks in random order"
+    ]
+
+
+@pytest.mark.parametrize("method", ["tem", {"name": "auto", "probes": 5}])
+def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"learns one class a node.*use method 'analytic'"):
+        run(graph_of("numbers"), method, out=tmp_path / "a", device="cpu", progress=False)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_result(tmp_path: Path) -> None:
+    settings = {"tasks": 3, "by": "random", **SMALL}
+    whole = run(graph_of("labels"), "analytic", **settings)
+
+    def stop(seed: int, report: Any) -> None:
+        if report.index == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            graph_of("labels"), "analytic", out=tmp_path / "a",
+            observer=Observer(on_task=stop), **settings,
+        )  # fmt: skip
+    again = run(graph_of("labels"), "analytic", out=tmp_path / "a", resume=True, **settings)
+    assert again.seeds[0].rows == whole.seeds[0].rows
+
+
+def test_reports_name_the_measure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from evergraph.reports import collect, comparison, write_report
+
+    run(graph_of("numbers"), "analytic", tasks=2, by="random", out=tmp_path / "n", **SMALL)
+    page = write_report(collect(tmp_path), tmp_path).read_text()
+    assert "Average R2 (AA) and average forgetting (AF) after the last task, in percent" in page
+    assert "MAE: mean absolute error" in page
+    assert "<dt>R2</dt>" in page
+    assert "class-balanced," not in page
+    assert comparison(collect(tmp_path)).caption.startswith("R2 in percent")

@@ -1,0 +1,151 @@
+"""The head of several labels or numbers, beside scikit-learn's ridge and beside that of classes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.memory import ClassStatistics
+from evergraph.memory.target_statistics import TargetStatistics
+from evergraph.methods.balanced_ridge import balanced_ridge
+from evergraph.methods.target_ridge import (
+    TargetHead,
+    choose_target_regularisation,
+    fitted_sigmoid,
+    quadratic,
+    squared_errors,
+    target_ridge,
+)
+
+NAN = float("nan")
+
+
+def counted(features: Tensor, values: Tensor, *, precise: bool = True) -> TargetStatistics:
+    statistics = TargetStatistics(features.shape[1], targets=values.shape[1], precise=precise)
+    statistics.add(features, values, torch.ones(len(features)))
+    return statistics
+
+
+def test_a_head_by_hand() -> None:
+    # φ = 1, 3 and y = 2, 8: G = 10, M = 26; less means: G = 2, M = 6
+    statistics = counted(torch.tensor([[1.0], [3.0]]), torch.tensor([[2.0], [8.0]]))
+    plain = target_ridge(statistics, 0.5, centred=False)  # λ = 5
+    assert plain.weights.item() == pytest.approx(26 / 15)
+    assert plain.offsets.item() == 0.0
+    centred = target_ridge(statistics, 0.5, centred=True)  # λ = 1
+    assert centred.weights.item() == pytest.approx(6 / 3)
+    assert centred.offsets.item() == pytest.approx(5 - 2 * 2)
+    # (2 - 3)² + (8 - 7)², and Σ (y - ȳ)² = 18
+    assert squared_errors(statistics, centred).item() == pytest.approx(2.0)
+    assert squared_errors(statistics, centred, relative=True).item() == pytest.approx(2 / 18)
+
+
+def test_a_missing_value_is_as_good_as_no_node() -> None:
+    features = torch.tensor([[1.0, 0.5], [3.0, 1.0], [2.0, 7.0]])
+    values = torch.tensor([[2.0, 1.0], [8.0, 5.0], [NAN, 3.0]])
+    head = target_ridge(counted(features, values), 0.1, centred=True)
+    alone = target_ridge(counted(features[:2], values[:2, :1]), 0.1, centred=True)
+    assert torch.allclose(head.weights[:, :1], alone.weights)
+    assert torch.allclose(head.offsets[:1], alone.offsets)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.rand(30, 6, generator=generator)
+    values = 100 + 20 * torch.randn(30, 2, generator=generator)
+    if gaps:
+        values[torch.rand(30, 2, generator=generator) < 0.3] = NAN
+    head = target_ridge(counted(features, values), 0.01, centred=centred)
+    for target in range(2):
+        known = ~values[:, target].isnan()
+        phi = features[known].double().numpy()
+        shown = phi - phi.mean(0) if centred else phi
+        strength = 0.01 * np.square(shown).sum() / shown.shape[1]
+        theirs = linear.Ridge(alpha=strength, fit_intercept=centred)
+        theirs.fit(phi, values[known, target].double().numpy())
+        ours = phi @ head.weights[:, target].numpy() + head.offsets[target].item()
+        assert np.allclose(ours, theirs.predict(phi), rtol=1e-4)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 6), st.booleans())
+def test_one_label_a_node_gives_the_head_of_classes(
+    seed: int, classes: int, each: int, weighed: bool
+) -> None:
+    """Classes of one size: elsewhere the head of classes balances them, and this one does not."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(classes * each, 5, generator=generator)
+    labels = torch.arange(classes).repeat(each)
+    of_classes = ClassStatistics(5, precise=True)
+    weights = torch.full((len(labels),), 1 / each if weighed else 1.0)
+    of_classes.add(features, labels, weights)
+    one_hot = torch.nn.functional.one_hot(labels).float()
+    head = target_ridge(counted(features, one_hot), 0.03, centred=False)
+    assert torch.allclose(head.weights, balanced_ridge(of_classes, 0.03), atol=1e-5)
+
+
+def test_of_classes_of_any_size_it_is_the_ridge_of_their_sums() -> None:
+    features, labels = torch.randn(9, 3), torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 2])
+    of_classes = ClassStatistics(3, precise=True)
+    of_classes.add(features, labels, torch.ones(9))
+    gram = features.double().t() @ features.double()
+    lift = 0.1 * gram.diagonal().mean() * torch.eye(3)
+    expected = torch.linalg.solve(gram + lift, of_classes.sums_.t())
+    one_hot = torch.nn.functional.one_hot(labels).float()
+    head = target_ridge(counted(features, one_hot), 0.1, centred=False)
+    assert torch.allclose(head.weights, expected, atol=1e-6)
+
+
+def test_the_error_in_closed_form_is_that_of_the_answers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(20, 4, generator=generator)
+    values = torch.randn(20, 2, generator=generator)
+    values[3, 0] = NAN
+    head = TargetHead(torch.randn(4, 2, generator=generator).double(), torch.tensor([0.5, -1.0]))
+    head = TargetHead(head.weights, head.offsets.double())
+    answers = features.double() @ head.weights + head.offsets
+    expected = (answers - values).square().nansum(0)
+    assert torch.allclose(squared_errors(counted(features, values), head), expected)
+
+
+def test_a_product_with_a_lower_triangle() -> None:
+    # [1 2; 2 5] between (1, 1): 1 + 2 + 2 + 5; what is above the diagonal is not read
+    lower = torch.tensor([[1.0, 99.0], [2.0, 5.0]])
+    assert quadratic(lower, torch.ones(2, 1).double()).item() == 10.0
+
+
+def test_regularisation_is_chosen_on_other_nodes() -> None:
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(40, 30, generator=generator)
+    noise = counted(features[:20], torch.randn(20, 1, generator=generator))
+    others = counted(features[20:], torch.randn(20, 1, generator=generator))
+    ladder = (10.0, 0.1, 0.001)
+    assert choose_target_regularisation(noise, others, ladder, centred=True) == 10.0
+    clear = features[:, :1] * 3
+    known, asked = counted(features[:20], clear[:20]), counted(features[20:], clear[20:])
+    assert choose_target_regularisation(known, asked, ladder, centred=True) < 10.0
+
+
+def test_how_sure_a_label_is_by_hand() -> None:
+    # Scores 1 and 3 with the label, 0 and -2 and -1 without: means 2 and -1, variance (2 + 2) / 5
+    features = torch.tensor([[1.0], [3.0], [0.0], [-2.0], [-1.0]])
+    labels = torch.tensor([[1.0], [1.0], [0.0], [0.0], [0.0]])
+    head = TargetHead(torch.ones(1, 1).double(), torch.zeros(1).double())
+    slope, shift = fitted_sigmoid(counted(features, labels), head)
+    assert slope.item() == pytest.approx(3 / 0.8)
+    assert shift.item() == pytest.approx(math.log(2 / 3) - 3 / 0.8 * 0.5)
+
+
+def test_a_label_that_nobody_lacks_gets_the_fixed_sigmoid() -> None:
+    head = TargetHead(torch.ones(1, 1).double(), torch.zeros(1).double())
+    slope, shift = fitted_sigmoid(counted(torch.ones(3, 1), torch.ones(3, 1)), head)
+    assert (slope.item(), shift.item()) == (10.0, -5.0)

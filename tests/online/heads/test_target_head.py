@@ -1,0 +1,211 @@
+"""Live learners of several labels or of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import ConfigurationError, DataError, NothingLearnedError
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import FusedHead, TargetHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.prequential import Prequential
+
+FEATURES = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+TOLD: dict[str, list[Any]] = {
+    "labels": [
+        tuple(n for n, v in zip("abc", row, strict=True) if v > 0) for row in FEATURES.tolist()
+    ],
+    "numbers": [10 + 3 * value for value in FEATURES[:, 0].tolist()],
+}
+KINDS = ["labels", "numbers"]
+EDGES = [(0, 1), (1, 2), (3, 7), (7, 11), (4, 5)]
+
+
+def learner(kind: str) -> OnlineLearner:
+    head = TargetHead(kind=kind, width=16)  # type: ignore[arg-type]
+    return OnlineLearner(head=head)
+
+
+def delta(kind: str, nodes: list[int], *, edges: bool = True, told: bool = True) -> Delta:
+    return Delta(
+        nodes=tuple(nodes),
+        features=FEATURES[nodes],
+        labels=tuple(TOLD[kind][n] if told else None for n in nodes),
+        edges=tuple(e for e in EDGES if edges and {*e} <= {*nodes}),
+    )
+
+
+def values(made: OnlineLearner, nodes: list[int]) -> dict[Any, list[float]]:
+    """Return what is predicted of each node, labels by name."""
+    names, found = made.predict_proba(nodes)
+    order = sorted(range(len(names)), key=lambda place: str(names[place])) or [0]
+    return dict(zip(nodes, found[:, order].tolist(), strict=True))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(KINDS), st.permutations(range(12)), st.integers(1, 11), st.integers(0, 4))
+def test_any_history_ends_as_if_all_had_come_at_once(
+    kind: str, order: list[int], cut: int, gone: int
+) -> None:
+    kept = sorted(order[gone:])
+    once = learner(kind)
+    once.apply(delta(kind, kept))
+    history = learner(kind)
+    history.apply(delta(kind, order[:cut], edges=False, told=False))
+    history.apply(delta(kind, order[cut:], edges=False))
+    late = [(n, TOLD[kind][(n + 1) % 12]) for n in order[:cut]]  # at first wrong
+    history.apply(Delta(late=late, edges=EDGES))
+    history.apply(Delta(late=[(n, TOLD[kind][n]) for n in order[:cut]]))
+    history.apply(Delta(forgotten=order[:gone]))
+    first, second = values(once, kept), values(history, kept)
+    assert all(np.allclose(first[n], second[n], atol=1e-5) for n in kept)
+
+
+def test_it_is_the_ridge_of_scikit_learn_on_its_embeddings() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    made = learner("numbers")
+    made.apply(delta("numbers", list(range(12))))
+    head = made.head
+    assert isinstance(head, TargetHead)
+    phi = head._exact(made.embed(range(12)).double()).numpy()
+    centred = phi - phi.mean(0)
+    alpha = 0.01 * np.square(centred).sum() / centred.shape[1]
+    ridge = linear.Ridge(alpha=alpha).fit(phi, TOLD["numbers"])
+    assert np.allclose(made.predict(range(12)), ridge.predict(phi), rtol=1e-4)
+
+
+def test_labels_are_told_with_their_probabilities() -> None:
+    made = learner("labels")
+    made.apply(delta("labels", list(range(8))))
+    [one] = made.answer([0], every_class=True).predictions
+    assert one.labels == [  # type: ignore[union-attr]
+        name
+        for name, share in zip(made.classes, one.probabilities, strict=True)  # type: ignore[arg-type, union-attr]
+        if share > 0.5
+    ]
+    assert sorted(made.classes) == ["a", "b", "c"]
+    assert made.status().classes == 3
+
+
+def test_a_label_may_come_later_and_nodes_may_have_none() -> None:
+    made = learner("labels")
+    made.apply(Delta(nodes=(0, 1), features=FEATURES[:2], labels=((), ("a",))))
+    made.apply(Delta(nodes=(2,), features=FEATURES[2:3], labels=(["z", "a"],)))
+    once = learner("labels")
+    labels = ((), ("a",), ("a", "z"))
+    once.apply(Delta(nodes=(0, 1, 2), features=FEATURES[:3], labels=labels))
+    first, second = values(made, [0, 1, 2]), values(once, [0, 1, 2])
+    assert np.allclose(list(first.values()), list(second.values()), atol=1e-5)
+
+
+def test_the_record_is_of_micro_f1_and_of_the_absolute_error() -> None:
+    for kind, metric in (("labels", "micro F1"), ("numbers", "mean absolute error")):
+        made = learner(kind)
+        made.apply(delta(kind, [0, 1, 2, 3, 4, 5]))
+        made.apply(delta(kind, [6, 7, 8], told=False, edges=False))
+        guessed = made.predict([6, 7, 8])
+        made.apply(Delta(late=[(n, TOLD[kind][n]) for n in (6, 7, 8)]))
+        status = made.status()
+        assert status.metric == metric
+        if kind == "numbers":
+            wrong = [abs(g - r) for g, r in zip(guessed, TOLD[kind][6:9], strict=True)]
+            assert status.accuracy == pytest.approx(sum(wrong) / 3, rel=1e-4)
+        else:
+            pairs = [({*g}, {*r}) for g, r in zip(guessed, TOLD[kind][6:9], strict=True)]
+            hits, total = (
+                sum(2 * len(g & r) for g, r in pairs),
+                sum(len(g) + len(r) for g, r in pairs),
+            )
+            assert status.accuracy == pytest.approx(hits / total)
+
+
+def test_joined_points_keep_the_measure() -> None:
+    record = Prequential(points=2)
+    for seq in range(5):
+        record.add(seq, 1, 0, 2, 0.25 * seq)
+    assert sum(point["right"] for point in record.curve()) == 2.5
+    assert record.accuracy == 0.25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_brings_everything_back(kind: str, tmp_path: Path) -> None:
+    given = {"head": {"name": "targets", "kind": kind, "width": 16}}
+    with LearnerFolder.of(tmp_path / "learner", given) as folder:
+        folder.submit(delta(kind, [0, 1, 2, 3]))
+        folder.submit(delta(kind, [4, 5, 6]))
+        before = values(folder.learner, list(range(7)))
+    with LearnerFolder.of(tmp_path / "learner") as folder:
+        assert folder.learner.head.kind == kind
+        assert values(folder.learner, list(range(7))) == before
+        folder.submit(Delta(forgotten=(0,)))
+        folder.submit(delta(kind, [7, 8]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_learner_goes_on_in_the_same_way(kind: str) -> None:
+    one, twin = learner(kind), learner(kind)
+    one.apply(delta(kind, [0, 1, 2, 3, 4]))
+    twin.restore({k: v.clone() for k, v in one.state().items()}, one.about())
+    for made in (one, twin):
+        made.apply(delta(kind, [5, 6, 7]))
+        made.apply(Delta(forgotten=(1,)))
+    assert values(one, [0, 7]) == values(twin, [0, 7])
+
+
+def test_deltas_are_written_as_they_were_given() -> None:
+    given = Delta(
+        nodes=("u", "v"), features=torch.ones(2, 1), labels=(("a", "b"), None), late=(("w", 0.5),)
+    )
+    again = delta_from_bytes(delta_to_bytes(given))
+    assert (again.labels, again.late) == (given.labels, given.late)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "said"),
+    [
+        ("labels", "a", "labels of a node must be a list of them, not 'a'"),
+        ("labels", (1.5,), "label must be text or an integer, not 1.5"),
+        ("numbers", "a", "what a node has must be a finite number, not 'a'"),
+        ("numbers", float("inf"), "must be a finite number, not inf"),
+        ("class", ("a",), "label must be text or an integer"),
+    ],
+)
+def test_what_a_learner_does_not_learn_is_refused(kind: str, label: Any, said: str) -> None:
+    made = OnlineLearner(head=FusedHead(width=8)) if kind == "class" else learner(kind)
+    with pytest.raises(DataError, match=said):
+        made.apply(Delta(nodes=("u",), features=torch.ones(1, 2), labels=(label,)))
+    assert made.status().nodes == 0
+
+
+def test_what_a_learner_is_for_is_fixed_when_it_is_made() -> None:
+    assert OnlineLearner(targets="numbers").head.kind == "numbers"
+    assert OnlineLearner(targets="class").head.name == "auto"
+    with pytest.raises(ConfigurationError, match="targets must be 'class' with head 'auto'"):
+        OnlineLearner(targets="labels", head=FusedHead(width=8))
+
+
+def test_nothing_is_predicted_before_anything_was_told() -> None:
+    made = learner("numbers")
+    made.apply(delta("numbers", [0, 1], told=False))
+    with pytest.raises(NothingLearnedError, match="no numbers are known yet"):
+        made.predict([0])
+    made.apply(delta("numbers", [2, 3]))
+    with pytest.raises(DataError, match="explain tells of classes, and this learner has numbers"):
+        made.explain(2)
+
+
+def test_sent_again_nothing_is_new() -> None:
+    for kind in KINDS:
+        made = learner(kind)
+        made.apply(delta(kind, [0, 1, 2]))
+        reduced, news = made.only_new(delta(kind, [0, 1, 2]))
+        assert (len(reduced.late), news.changed_labels) == (0, 0)

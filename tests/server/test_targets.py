@@ -1,0 +1,53 @@
+"""Several labels and numbers over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.server.app import create_app
+
+FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+TOLD: dict[str, list[Any]] = {
+    "labels": [["x", "z"], ["x"], ["y"], []],
+    "numbers": [1, 1.5, 7.0, 8.0],
+}
+
+
+def client(kind: str, folder: Path) -> TestClient:
+    given = {"head": {"name": "targets", "kind": kind, "width": 32}}
+    return TestClient(create_app(LearnerFolder.of(folder, given)), base_url="http://127.0.0.1:8000")
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
+    with client(kind, tmp_path / "learner") as asked:
+        body = {"nodes": ["a", "b", "c", "d"], "features": FEATURES, "labels": TOLD[kind]}
+        assert asked.post("/v1/deltas", json=body).json()["new_nodes"] == 4
+        more = {"nodes": ["e"], "features": [[1.0, 0.0]], "edges": [["a", "e"]]}
+        asked.post("/v1/deltas", json=more)
+        late = {"labels": [["e", TOLD[kind][0]]]}
+        assert asked.post("/v1/labels", json=late).json()["predicted"] == 1
+        [found] = asked.post("/v1/predictions", json={"ids": ["e"]}).json()["predictions"]
+        if kind == "labels":
+            assert found["labels"] == ["x"] or found["labels"] == ["x", "z"]
+            assert len(found["probabilities"]) == len(found["labels"])
+        else:
+            assert found["value"] == pytest.approx(1.2, abs=0.8)
+        status = asked.get("/v1/status").json()
+        assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
+        assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
+        assert asked.get("/v1/history").json()["curve"][0]["seq"] == 3
+
+
+def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with client("labels", tmp_path / "learner") as asked:
+        body = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
+        answer = asked.post("/v1/deltas", json=body)
+        assert answer.status_code == 422
+        assert answer.json() == {"error": "labels of a node must be a list of them, not 'x'"}
+        assert asked.get("/v1/status").json()["nodes"] == 0
