@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
 from evergraph.core.seeding import seeded
+from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
-from evergraph.online.delta import Delta
+from evergraph.online.codecs.tables import read_deltas
+from evergraph.online.delta import Delta, NodeId
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
+from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 from evergraph.topology.relation_hops import RelationHops
 
 WIDTH = 5
@@ -150,7 +155,7 @@ def test_any_history_ends_where_the_final_graph_begins(undirected: bool, data: A
     torch.testing.assert_close(found[:, : batch.shape[1]], batch, atol=1e-5, rtol=1e-5)
 
 
-def relation_vectors(learner: OnlineLearner, nodes: list[int]) -> torch.Tensor:
+def relation_vectors(learner: OnlineLearner, nodes: Sequence[NodeId]) -> torch.Tensor:
     """Return what comes along relations, and class codes along them."""
     knowledge = learner._knowledge
     assert knowledge is not None
@@ -244,3 +249,47 @@ def test_an_explanation_adds_up() -> None:
     total = [sum(part) for part in zip(*(v.says for v in why.voices), strict=True)]
     sums = [a + b + c for a, b, c in zip(total, why.others or (0.0,) * 2, why.rest, strict=True)]
     assert sums == pytest.approx(list(why.scores), abs=1e-4)
+
+
+def test_tables_bring_relations_and_types(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(
+        "id,label,type,x,y\na,art,paper,1,0\nb,law,paper,0,1\nc,,author,1,1\n"
+    )
+    (tmp_path / "edges.csv").write_text(
+        "source,target,relation,weight\nc,a,writes,1\nc,b,reviews,2\na,b,cites,1\n"
+    )
+    graph = load(tmp_path)
+    assert graph.relations is not None
+    assert graph.types is not None
+    assert graph.relations.names == ("writes", "reviews", "cites")
+    assert graph.types.of(torch.arange(3)) == ["paper", "paper", "author"]
+    assert graph.num_features == 2
+    deltas = list(read_deltas(tmp_path / "nodes.csv", tmp_path / "edges.csv", batch=1))
+    assert deltas[0].types == ("paper",)  # so that relations are known of from the first
+    learner = learner_of()
+    for delta in deltas:
+        learner.apply(delta)
+    whole = learner_of()
+    (delta,) = read_deltas(tmp_path / "nodes.csv", tmp_path / "edges.csv")
+    whole.apply(delta_from_arrow(arrow_from_delta(delta)))
+    found, wanted = (relation_vectors(one, ["a", "b", "c"]) for one in (learner, whole))
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-6)
+    batch = RelationHops().scaled(RelationHops().encode(graph))
+    torch.testing.assert_close(wanted[:, : batch.shape[1]], batch, atol=1e-5, rtol=1e-5)
+
+
+def test_relations_from_python() -> None:
+    model = ContinualNodeClassifier(width=32)
+    model.partial_fit(
+        ["a", "b", "c"],
+        torch.eye(3),
+        ["x", "y", None],
+        [("c", "a"), ("c", "b")],
+        relations=["writes", "reviews"],
+        types=["paper", float("nan"), "author"],
+    )
+    told = model.learner_._knowledge
+    assert told is not None
+    assert told.relations is not None
+    assert list(told.relations.names) == ["writes", "reviews"]
+    assert list(told.relations.types) == ["paper", "author"]

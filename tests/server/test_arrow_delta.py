@@ -134,7 +134,10 @@ def test_damaged_bytes_never_do_anything_but_refuse(data: Any) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"source": ["a"], "target": ["b"], "kind": [2.0]}, "weight and op, and has 'kind'"),
+        (
+            {"source": ["a"], "target": ["b"], "kind": [2.0]},
+            "weight, relation and op, and has 'kind'",
+        ),
         ({"id": ["a"], "time": [2020], "f": [1.0]}, "must not have the column 'time'"),
         ({"id": ["a"], "label": [0.5], "f": [1.0]}, "row 1 has 0.5 in column 'label': expected a"),
         ({"id": ["a"], "f": [float("nan")]}, "row 1 has nan in column 'f': expected a finite"),

@@ -21,6 +21,8 @@ from evergraph.online.conversion import (
     as_features,
     as_ids,
     as_labels,
+    as_relations,
+    as_types,
     as_weights,
     delta_of_data,
     label_array,
@@ -157,6 +159,8 @@ class ContinualNodeClassifier(Part, Closing):
         edges: Any = None,
         *,
         edge_weights: Any = None,
+        relations: Any = None,
+        types: Any = None,
         ids: Any = None,
         key: str | None = None,
     ) -> ContinualNodeClassifier:
@@ -170,6 +174,9 @@ class ContinualNodeClassifier(Part, Closing):
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
                 Without any, new edges weigh 1 and known ones what they did; weight 0 removes one.
+            relations: what each edge stands for, unless edges are a DataFrame with a column
+                ``relation``. A model has relations from its first nodes on, or none.
+            types: what kind of thing each node is, None where it is not known.
             ids: of the rows of a ``Data``; 0, 1, 2, ... unless given.
             key: names the call; a call with the same key counts once.
         """
@@ -189,6 +196,8 @@ class ContinualNodeClassifier(Part, Closing):
                 labels=told,
                 edges=as_edges(edges),
                 weights=as_weights(edge_weights, edges),
+                relations=as_relations(relations, edges),
+                types=as_types(types),
                 key=key,
             )
             self._keep_columns(read, delta)

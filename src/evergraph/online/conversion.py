@@ -151,6 +151,27 @@ def as_weights(values: Any, edges: Any) -> list[float]:
     return [] if values is None else _plain(values, "edge_weights")
 
 
+def as_relations(values: Any, edges: Any) -> list[str]:
+    """Return what edges stand for, none where they are not told: given, or the column ``relation``
+    of a DataFrame of edges.
+
+    >>> as_relations(["cites"], [("a", "b")]), as_relations(None, [("a", "b")])
+    (['cites'], [])
+    """
+    if type(edges).__name__ == "DataFrame" and "relation" in [str(name) for name in edges.columns]:
+        if values is not None:
+            raise DataError("relations are given, but edges have a column 'relation' as well")
+        values = edges["relation"]
+    return [] if values is None else _plain(values, "relations")
+
+
+def as_types(values: Any) -> list[str | None]:
+    """Return what kind of thing nodes are, None where it is not known: None and NaN."""
+    if values is None:
+        return []
+    return [None if value is None or value != value else value for value in _plain(values, "types")]
+
+
 def _is_weight(name: object) -> bool:
     return isinstance(name, str) and name == "weight"
 

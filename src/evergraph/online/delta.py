@@ -36,7 +36,8 @@ class Delta:
         late: ids of known nodes and the labels they turn out to have.
         forgotten: ids of nodes that go, with their edges and their influence.
         relations: what each edge stands for, one per edge or none at all. Two nodes may be joined
-            by several relations. A learner has relations from its first nodes on, or none.
+            by several relations. A learner has relations from its first nodes on, or none: these
+            have types, known or None, where their edges come later.
         types: what kind of thing each new node is, one per node (None where it is not known) or
             none at all.
         key: names the delta; a delta whose key was applied before is not applied again.

@@ -22,6 +22,12 @@ from evergraph.datasets.files.table_columns import (
     is_text,
 )
 from evergraph.datasets.files.table_columns import features as numeric_columns
+from evergraph.datasets.files.table_relations import (
+    RELATION,
+    TYPE,
+    is_typed,
+    relation_names,
+)
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, NodeId
 from evergraph.server.http import RefusedError
@@ -133,10 +139,14 @@ def arrow_from_delta(delta: Delta) -> bytes:
     if delta.nodes:
         wide = _wide(delta.features)
         tables.append({"id": list(delta.nodes), "label": list(delta.labels), "features": wide})
+        if delta.types:
+            tables[-1][TYPE] = list(delta.types)
     if delta.edges:
         tables.append(_ends(delta.edges))
         if delta.weights:
             tables[-1]["weight"] = [float(weight) for weight in delta.weights]
+        if delta.relations:
+            tables[-1][RELATION] = list(delta.relations)
     if delta.removed_edges:
         op = ["remove"] * len(delta.removed_edges)
         tables.append(_ends(delta.removed_edges) | {"op": op})
@@ -192,17 +202,22 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
 
 def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
     """Return what a table of edges is of a delta, all rows meaning the same operation."""
-    known = ("source", "target", "weight")
+    known = ("source", "target", "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
             "an Arrow table of edges must have the columns source, target and, if you like, "
-            f"weight and op, and has {others[0]!r}: edges have no kinds yet"
+            f"weight, relation and op, and has {others[0]!r}"
         )
     ends = tuple(zip(*(_ids(table, name) for name in known[:2]), strict=True))
     if op == "remove":
         return {"removed_edges": ends}
-    weights = edge_weights(table)
-    return {"edges": ends} | ({} if weights is None else {"weights": tuple(weights.tolist())})
+    weights, relations = edge_weights(table), relation_names(table)
+    parts: dict[str, Any] = {"edges": ends}
+    if weights is not None:
+        parts["weights"] = tuple(weights.tolist())
+    if relations is not None:
+        parts["relations"] = tuple(relations)
+    return parts
 
 
 def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
@@ -222,7 +237,11 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
         late = _labels(table)
         check_filled(late, "label")
         return {"late": tuple(zip(_ids(table, "id"), late.to_pylist(), strict=True))}
-    return {
+    parts: dict[str, Any] = {}
+    if is_typed(table):
+        parts["types"] = tuple(column(table, TYPE).to_pylist())
+        table = table.drop_columns(TYPE)
+    return parts | {
         "nodes": _ids(table, "id"),
         "features": _features(table),
         "labels": tuple(_labels(table).to_pylist()),

@@ -24,6 +24,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 from torch import Tensor
 
+from evergraph.online.checking import LONGEST_NAME
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.writer import FolderStatus
@@ -41,6 +42,7 @@ Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Told = Id | list[Id] | Number
+Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 
 
@@ -75,6 +77,12 @@ class UpsertBody(Payload):
     weights: list[Number] = Field(
         [], description="A weight for each of these edges, or none at all; 0 removes an edge."
     )
+    relations: list[Name] = Field(
+        [], description="What each of these edges stands for, or none at all."
+    )
+    types: list[Name | None] = Field(
+        [], description="What kind of thing each of these nodes is, or null; or none at all."
+    )
     removed_edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
     updated: list[Id] = Field([], description="Known ids that get other features.")
     updated_features: list[list[Number]] = Field([], description="A row for each of these.")
@@ -93,6 +101,8 @@ class UpsertBody(Payload):
             labels=tuple(labels),
             edges=tuple(self.edges),
             weights=tuple(self.weights),
+            relations=tuple(self.relations),
+            types=tuple(self.types),
             removed_edges=tuple(self.removed_edges),
             updated=tuple(self.updated),
             updated_features=_matrix("updated_features", self.updated_features),

@@ -68,12 +68,12 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         """Take in new nodes and edges, changes, late labels and what is to go, whole or not at all.
 
         JSON, or Arrow IPC streams one behind the other: a table of nodes (`id`, `features`,
-        `label`), of edges (`source`, `target`, `weight` if they have any), of late labels (`id`,
-        `label`), of nodes to forget (`id`). A column `op` in a table of nodes says `add`,
-        `update` or `forget`, in a table of edges `add` or `remove`. Buffers must not be
-        compressed. In JSON, `rows` may stand for `nodes`, `features` and `labels`: objects with
-        `id`, `label` and columns of any kind, read as the first rows or the first table of this
-        learner were.
+        `label`, `type` if they have any), of edges (`source`, `target`, `weight` and `relation` if
+        they have any), of late labels (`id`, `label`), of nodes to forget (`id`). A column `op` in
+        a table of nodes says `add`, `update` or `forget`, in a table of edges `add` or `remove`.
+        Buffers must not be compressed. In JSON, `rows` may stand for `nodes`, `features` and
+        `labels`: objects with `id`, `label` and columns of any kind, read as the first rows or the
+        first table of this learner were.
         """
         return await learn(request, DeltaBody, ARROW)
 

@@ -104,7 +104,8 @@ def test_what_is_not_used_is_said_once(
         f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
         f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"
         " it drowns the others, so standardise the features",
-        f"{edges}: column 'kind' is ignored: only source, target and weight of edges are used",
+        f"{edges}: column 'kind' is ignored: only source, target, weight and relation of edges are "
+        "used",
     ]
     assert deltas.ignored == ("time", "kind")
 

@@ -38,6 +38,7 @@ from evergraph.datasets.files.table_labels import (
     say_missing,
     spelled_missing,
 )
+from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -78,6 +79,8 @@ class TableDeltas:
         ignored: columns of the tables that are not used.
         places: of the tables, for messages: the path, and which of its rows were kept.
         scheme: how the columns of nodes were read; None where they are plain numbers.
+        relations: what each edge stands for; None where the table has none.  [edges]
+        types: what kind of thing each node is; None where the table has none.  [nodes]
     """
 
     nodes: pyarrow.Array
@@ -92,6 +95,8 @@ class TableDeltas:
     removed: tuple[pyarrow.Array, pyarrow.Array] | tuple[()] = ()
     updates: npt.NDArray[np.bool_] | None = None
     scheme: Scheme | None = None
+    relations: npt.NDArray[np.object_] | None = None
+    types: npt.NDArray[np.object_] | None = None
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -126,15 +131,29 @@ class TableDeltas:
         joined = [side.take(edges).to_pylist() for side in self.edges]
         nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
         weights = () if self.weights is None else tuple(self.weights[edges].tolist())
-        delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights)
+        named = () if self.relations is None else tuple(self.relations[edges])
+        delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights, relations=named)
         if self.features is None:
             told = zip(nodes, labels, strict=True)
             return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
+        types = self._types(rows)
         if self.updates is None or not self.updates[rows].any():
             return replace(
-                delta, nodes=tuple(nodes), features=self.features[rows], labels=tuple(labels)
+                delta,
+                nodes=tuple(nodes),
+                features=self.features[rows],
+                labels=tuple(labels),
+                types=types,
             )
-        return self._with_updates(delta, nodes, labels, self.features[rows], self.updates[rows])
+        changes = self._with_updates(delta, nodes, labels, self.features[rows], self.updates[rows])
+        kept = np.flatnonzero(~self.updates[rows]).tolist()
+        return replace(changes, types=tuple(types[row] for row in kept) if types else ())
+
+    def _types(self, rows: slice) -> tuple[str | None, ...]:
+        """Return the types of some nodes; none known, where only edges tell that there are any."""
+        if self.types is not None:
+            return tuple(self.types[rows])
+        return () if self.relations is None else (None,) * len(self.nodes[rows])
 
     @staticmethod
     def _with_updates(
@@ -219,11 +238,12 @@ class TableDeltas:
         """Return the deltas without edges that are known, and how many these are.
 
         knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once. Where
-        edges have weights, which may be others, each delta is looked at when its turn comes.
+        edges have weights or relations, which may be others, each delta is looked at when its turn
+        comes.
         """
         import pyarrow as pa
 
-        if self.weights is not None:
+        if self.weights is not None or self.relations is not None:
             return self, 0
 
         known = knows(*self.edges)
@@ -279,16 +299,18 @@ class _Nodes:
     marked: tuple[NodeId, ...]
     updates: npt.NDArray[np.bool_] | None = None
     scheme: Scheme | None = None
+    types: npt.NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """What a table of edges holds; removed: which rows are to go; weights: of the others."""
+    """What a table of edges holds; removed: which rows are to go; weights, relations: of others."""
 
     ends: tuple[pyarrow.Array, pyarrow.Array]
     weights: Tensor | None
     removed: npt.NDArray[np.bool_]
     ignored: tuple[str, ...] = ()
+    relations: npt.NDArray[np.object_] | None = None
 
 
 def _read_nodes(
@@ -313,6 +335,8 @@ def _read_nodes(
             ops, names = operations(table, NODE_OPS), [name for name in names if name != "op"]
             table, updates = without_gaps(table, names, ops["forget"]), ops["update"]
             marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
+        types = node_types(table)
+        names = names if types is None else [name for name in names if name != TYPE]
         labels, spelled = pa.nulls(len(known), pa.string()), {}
         if "label" in table.column_names:
             given = column(table, "label")
@@ -333,12 +357,15 @@ def _read_nodes(
     if matrix is not None:
         called = names if scheme is None else scheme.names
         say_loud_column(path, column_peaks(matrix), called)
-    return _Nodes(known, labels, matrix, ignored, marked, updates, scheme)
+    told = None if types is None else np.array(types.of(torch.arange(len(known))), dtype=object)
+    return _Nodes(known, labels, matrix, ignored, marked, updates, scheme, told)
 
 
 def _read_edges(
     path: Path, integers: bool, nodes_path: Path | None, nodes: _Nodes | None
 ) -> _Edges:
+    import pyarrow as pa
+
     with naming(path):
         table = read_table(path, ENDS)
         source, target = (_ids(table, name, integers) for name in ENDS)
@@ -355,8 +382,12 @@ def _read_edges(
             removed = operations(table, EDGE_OPS)["remove"]
             check_one_operation((source, target), removed)
         weights = weights_where(table, ~removed)
+        added = table.filter(pa.array(~removed))
+        relations = relation_names(added)
     names = [name for name in table.column_names if name != "op"]
-    return _Edges((source, target), weights, removed, tuple(say_edges_unread(path, names)))
+    unread = tuple(say_edges_unread(path, names, known=(RELATION,)))
+    named = None if relations is None else np.array(relations, dtype=object)
+    return _Edges((source, target), weights, removed, unread, named)
 
 
 def _deltas(
@@ -393,6 +424,8 @@ def _deltas(
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if nodes.updates is None else nodes.updates[rows[0]],
         scheme=nodes.scheme,
+        relations=None if edges.relations is None else edges.relations[chosen.numpy()],
+        types=None if nodes.types is None else nodes.types[rows[0]],
     )
 
 
