@@ -132,12 +132,14 @@ class OnlineLearner:
         """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
-        return check_delta(delta, self._ids, num_features=width, graph=graph)
+        return check_delta(
+            delta, self._ids, num_features=width, graph=graph, undirected=self.undirected
+        )
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
         with self._writing:
-            return only_new(delta, self._ids, self._knowledge)
+            return only_new(delta, self._ids, self._knowledge, undirected=self.undirected)
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""

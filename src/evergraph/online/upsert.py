@@ -96,7 +96,9 @@ class Upserted:
     news: News
 
 
-def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[Delta, News]:
+def only_new(
+    delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, undirected: bool = True
+) -> tuple[Delta, News]:
     """Return a delta without what is known already, and how much of it is new.
 
     Known nodes are left out, their labels become late ones where they differ; their features are
@@ -115,7 +117,7 @@ def only_new(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[D
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
     late, changed = _late([*told, *later], ids, knowledge)
-    edges = _edges(delta, ids, knowledge)
+    edges = _edges(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
     reduced = replace(
@@ -201,12 +203,11 @@ class _Edges:
     counts: dict[str, int]
 
 
-def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
+def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool) -> _Edges:
     """Return edges that are not known, each once; those to nowhere stay, to be refused.
 
     One that is given and removed at once comes to nothing, or goes.
     """
-    both_ways = knowledge is None or knowledge.graph.undirected
     cut = {_name(edge, both_ways): edge for edge in delta.removed_edges}
     given = _each_once(delta, ids, both_ways, without=cut)
     known = dict(zip(given, _weights(list(given), ids, knowledge), strict=True))
