@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,8 @@ BASE = "torch CSR"
 LARGE = "torch CSR, large pages"
 NUMBA = "numba"
 MKL = "MKL"
+PLAIN = "no weights"
+WEIGHTED = "weights"
 NAMES = (BASE, LARGE, MKL, NUMBA)
 TWIN = "products-twin"
 WIDTHS = {
@@ -312,6 +314,45 @@ def order_table(widths: dict[str, int], *, rounds: int) -> Table:
     )  # fmt: skip
 
 
+def with_weights(graph: Graph) -> Graph:
+    """Return the graph with a weight between 0.5 and 1.5 on every entry."""
+    weights = torch.rand(graph.num_edges, generator=seeded(0, "weights")) + 0.5
+    return replace(graph, weights=weights)
+
+
+def weighted_rows(widths: dict[str, int], *, rounds: int) -> Iterator[list[str]]:
+    """Measure one hop, and making Â, with weights and without, by either kernel."""
+    kernels: tuple[Kernel, ...] = ("torch", "numba") if numba_works() else ("torch",)
+    for name, width in widths.items():
+        graph = load(name)
+        for kernel in kernels if graph is not None else ():
+            assert graph is not None
+            features = random_features(graph, width)
+            found: dict[str, Callable[[], object]] = {}
+            for kind, some in ((PLAIN, graph), (WEIGHTED, with_weights(graph))):
+                operator = smoother(some, kernel=kernel)
+                operator.product(features)  # what it compiles or writes out is done then
+                found[kind] = partial(operator.product, features)
+                found[f"Â, {kind}"] = partial(smoother, some, kernel=kernel)
+            taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
+            yield [
+                name, str(width), kernel, ms(taken[PLAIN]), times(taken[WEIGHTED] / taken[PLAIN]),
+                ms(taken[f"Â, {PLAIN}"]), ms(taken[f"Â, {WEIGHTED}"]),
+            ]  # fmt: skip
+
+
+def weighted_table(widths: dict[str, int], *, rounds: int) -> Table:
+    """Return what weights of edges cost."""
+    return Table(
+        f"Weights of edges: one hop, CPU seconds of {torch.get_num_threads()} threads",
+        ("graph", "width", "kernel", "no weights (ms)", "with weights", "Â (ms)",
+         "Â with weights (ms)"),
+        list(weighted_rows(widths, rounds=rounds)),
+        ("with weights: times the CPU seconds of the same hop without.",
+         "Â: what is looked at before the first hop: degrees, or the sums of weights."),
+    )  # fmt: skip
+
+
 def tables(options: Options) -> list[Table]:
     """Measure everything."""
     widths, rounds = (QUICK, 3) if options.quick else (WIDTHS, 9)
@@ -325,7 +366,9 @@ def tables(options: Options) -> list[Table]:
             rows.append((graph, encode_row(name, graph, width, rounds=rounds)))
     found.append(encode_table(rows, "Two hops from the graph alone", WRITTEN))
     found.append(edge_table(rounds=rounds, sizes=EDGE[:2] if options.quick else EDGE))
-    found.append(order_table({n: w[-1] for n, w in widths.items()}, rounds=min(rounds, 5)))
+    widest = {name: wanted[-1] for name, wanted in widths.items()}
+    found.append(weighted_table(widest, rounds=rounds))
+    found.append(order_table(widest, rounds=min(rounds, 5)))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,6 +42,19 @@ def test_every_topology_of_sparse_features(name: str, small_graph: Graph) -> Non
     topology, graph = topologies.make(name), sparse(small_graph)
     found = topology.encode(graph.to("cuda")).cpu()
     assert found.allclose(topology.encode(graph), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_every_topology_of_weighted_edges(
+    name: str, small_graph: Graph, little_room: Callable[[], None]
+) -> None:
+    weights = torch.rand(small_graph.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
+    topology, graph = topologies.make(name), replace(small_graph, weights=weights)
+    expected = topology.encode(graph)
+    assert topology.encode(graph.to("cuda")).cpu().allclose(expected, rtol=1e-4, atol=1e-5)
+    little_room()  # rows, with their weights, go there a range at a time
+    cache = EmbeddingCache(topology, scaling="none", device="cuda", resources=Resources())
+    assert cache(graph).cpu().allclose(expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", topologies.names())

@@ -62,6 +62,18 @@ def test_the_profile_of_a_star_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[1.0, -3.0], [2.0, -6.0]]))
 
 
+def test_the_profile_of_a_weighted_pair_by_hand() -> None:
+    pair = Graph.from_edges(
+        torch.tensor([[0], [1]]),
+        features=torch.tensor([[1.0], [3.0]]),
+        labels=torch.zeros(2).long(),
+        undirected=True,
+        weights=torch.tensor([3.0]),
+    )
+    # d = 4 and 4, so Â is 1/4 and 3/4: the two are 10/4 and 6/4, each divided by √4.
+    assert profile(pair, torch.tensor([0, 1]), steps=1).tolist() == pytest.approx([1.0])
+
+
 @settings(max_examples=40, deadline=None)
 @given(graphs(), st.integers(0, 3), st.integers(1, 4))
 def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(

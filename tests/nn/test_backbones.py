@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -347,3 +348,15 @@ def test_a_training_step_does_not_ask_how_much_memory_is_free() -> None:
     model.grow(2, generator=torch.Generator())
     scores = model(torch.eye(3), torch.tensor([2, 0]), generator=torch.Generator())
     assert scores.shape == (2, 2)
+
+
+BLIND = {"gat", "mlp"}  # to weights of edges: attention learns its own, and a perceptron sees none
+
+
+@every_backbone
+def test_weights_of_edges_count_unless_all_are_one(name: str) -> None:
+    backbone = ready(name, PATH)
+    plain = scores_of(backbone, PATH)
+    assert scores_of(backbone, replace(PATH, weights=torch.ones(10))).equal(plain)
+    heavy = scores_of(backbone, replace(PATH, weights=torch.arange(1.0, 11.0)))
+    assert heavy.allclose(plain) == (name in BLIND)

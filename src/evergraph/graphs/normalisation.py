@@ -90,9 +90,10 @@ def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     if scheme not in ("symmetric", "row"):
         raise UnknownNameError("normalisation", scheme, ("symmetric", "row", "none"))
     power = -0.5 if scheme == "symmetric" else -1.0
-    there = degrees > 0
-    inverse = degrees.where(there, torch.ones_like(degrees)).float().pow(power)
-    inverse = inverse.where(there, torch.zeros_like(inverse))  # nothing flows out of there
+    # Sums of weights may lie between 0 and 1; what is 0 gets its value below.
+    counted = degrees if degrees.is_floating_point() else degrees.clamp_min(1)
+    inverse = counted.float().pow(power)
+    inverse = inverse.where(degrees > 0, torch.zeros_like(inverse))  # nothing flows out of there
     return inverse, inverse if scheme == "symmetric" else ones
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import Graph, normalised, propagate, walk
+from evergraph.graphs.normalisation import row_sums
 from evergraph.topology import SGC
 
 Distance = Literal["angle", "euclidean"]
@@ -60,5 +61,5 @@ def nearest(likenesses: Tensor, profiles: Tensor, *, distance: Distance) -> Tens
 
 
 def _weights(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return d_v^-1/2.  int64 [n] -> float32 [n, 1]"""
-    return (graph.degrees[nodes] + 1).float().rsqrt()[:, None]
+    """Return d_v^-1/2, d_v the sum of the weights around a node.  int64 [n] -> float32 [n, 1]"""
+    return (row_sums(graph)[nodes] + 1).float().rsqrt()[:, None]
