@@ -182,8 +182,9 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
     ]
     return Table(
         f"One delta of {NEW} nodes with {EDGES} edges each, {HOPS}-hop SGC of {FEATURES} features",
-        ("graph, where nodes come or what changes", "embeddings computed", "neighbours summed in the last hop",
-         "delta ms", "ns a neighbour", "worst ms", "all anew ms", "all anew / delta"),
+        ("graph, where nodes come or what changes", "embeddings computed",
+         "neighbours summed in the last hop", "delta ms", "ns a neighbour", "worst ms",
+         "all anew ms", "all anew / delta"),
         cells,
         (f"graph: {EDGES} edges a node, to nodes within {NEAR} in order of arrival, "
          f"{100 * FAR:.0f} % of them to anywhere.",

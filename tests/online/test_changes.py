@@ -98,6 +98,19 @@ def test_an_arrow_goes_one_way() -> None:
     assert learner.status().edges == 1
 
 
+def test_arrows_there_and_back_are_two_from_the_first_delta_on() -> None:
+    learner = OnlineLearner(head=AnalyticHead(width=32), undirected=False)
+    arrows = (("a", "b"), ("b", "a"))
+    delta, news = learner.only_new(Delta(nodes=("a", "b"), features=torch.eye(2), edges=arrows))
+    assert (delta.edges, news.new_edges) == (list(arrows), 2)
+    with pytest.raises(UnknownEdgeError, match="removed edge 0 joins 'b' and 'a'"):
+        learner.apply(
+            Delta(
+                nodes=("a", "b"), features=torch.eye(2), edges=arrows[:1], removed_edges=arrows[1:]
+            )
+        )
+
+
 def test_parts_are_taken_in_their_order() -> None:
     """Edges come before they go, a label is learned with the features that are told with it."""
     learner = small()

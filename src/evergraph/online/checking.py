@@ -59,11 +59,12 @@ def check_delta(
     num_features: int | None,
     graph: GrowingGraph | None = None,
     kind: Kind = "class",
+    undirected: bool = True,
 ) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
     num_features: how wide features are; None before the first node. graph: None before that. kind:
-    what nodes are said to be, see ``check_told``.
+    what nodes are said to be, see ``check_told``. undirected: whether every edge runs both ways.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
@@ -85,7 +86,9 @@ graph
         first=first,
         ends=ends,
         weighed=weighed,
-        cut=_cut(delta, ids, new, graph) if len(delta.removed_edges) else ends[:, :0],
+        cut=_cut(delta, ids, new, graph, both_ways=undirected)
+        if len(delta.removed_edges)
+        else ends[:, :0],
         renewed=_known("updated", delta.updated, ids),
         told=_known("late labels", late, ids),
         gone=_known("forgotten", delta.forgotten, ids),
@@ -222,13 +225,17 @@ def _ends(
 
 
 def _cut(
-    delta: Delta, ids: IdTable, new: Mapping[NodeId, int], graph: GrowingGraph | None
+    delta: Delta,
+    ids: IdTable,
+    new: Mapping[NodeId, int],
+    graph: GrowingGraph | None,
+    *,
+    both_ways: bool,
 ) -> Tensor:
     """Return where the edges that go begin and end; raise where there is none.  int64 [2, m]
 
     An edge that comes with the delta may go with it as well.
     """
-    both_ways = graph is None or graph.undirected
     name: Callable[[tuple[NodeId, NodeId]], object] = frozenset if both_ways else tuple
     there = dict(zip(map(name, delta.edges), _stay(delta), strict=True))
     sides = [_where(side, ids, new) for side in zip(*delta.removed_edges, strict=True)]

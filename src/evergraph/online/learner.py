@@ -143,7 +143,14 @@ class OnlineLearner:
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
         self._check_relations(delta)
-        return check_delta(delta, self._ids, num_features=width, graph=graph, kind=self.head.kind)
+        return check_delta(
+            delta,
+            self._ids,
+            num_features=width,
+            graph=graph,
+            kind=self.head.kind,
+            undirected=self.undirected,
+        )
 
     def _check_relations(self, delta: Delta) -> None:
         if not len(delta.relations) and not len(delta.types):
@@ -162,7 +169,13 @@ class OnlineLearner:
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and how much of it is new."""
         with self._writing:
-            return only_new(delta, self._ids, self._knowledge, kind=self.head.kind)
+            return only_new(
+                delta,
+                self._ids,
+                self._knowledge,
+                kind=self.head.kind,
+                undirected=self.undirected,
+            )
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""

@@ -99,7 +99,12 @@ class Upserted:
 
 
 def only_new(
-    delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, kind: Kind = "class"
+    delta: Delta,
+    ids: IdTable,
+    knowledge: Knowledge | None,
+    *,
+    kind: Kind = "class",
+    undirected: bool = True,
 ) -> tuple[Delta, News]:
     """Return a delta without what is known already, and how much of it is new.
 
@@ -119,7 +124,8 @@ def only_new(
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
     late, changed = _late([*told, *later], ids, knowledge)
-    edges = (_related_edges if len(delta.relations) else _edges)(delta, ids, knowledge)
+    find = _related_edges if len(delta.relations) else _edges
+    edges = find(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
     reduced = replace(
@@ -208,7 +214,9 @@ class _Edges:
     relations: Sequence[str] = ()
 
 
-def _related_edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
+def _related_edges(
+    delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
+) -> _Edges:
     """Return edges whose relation is not known of their nodes, each once with the last weight."""
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
@@ -221,7 +229,7 @@ def _related_edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _
     known = dict(zip(given, there.tolist(), strict=True))
     news = {edge: weight for edge, weight in given.items() if _is_news(weight, known[edge])}
     plain = replace(delta, edges=(), weights=(), relations=())
-    removed = _edges(plain, ids, knowledge)
+    removed = _edges(plain, ids, knowledge, both_ways=both_ways)
     new = sum(known[edge] == 0 for edge in news)
     gone = sum(weight == 0 for weight in news.values())
     return _Edges(
@@ -239,12 +247,11 @@ def _related_edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _
     )
 
 
-def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> _Edges:
+def _edges(delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool) -> _Edges:
     """Return edges that are not known, each once; those to nowhere stay, to be refused.
 
     One that is given and removed at once comes to nothing, or goes.
     """
-    both_ways = knowledge is None or knowledge.graph.undirected
     cut = {_name(edge, both_ways): edge for edge in delta.removed_edges}
     given = _each_once(delta, ids, both_ways, without=cut)
     known = dict(zip(given, _weights(list(given), ids, knowledge), strict=True))

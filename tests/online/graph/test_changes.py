@@ -96,6 +96,20 @@ def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
     assert graph.ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]
 
 
+@pytest.mark.parametrize("undirected", [True, False])
+def test_weights_move_with_lists_that_outgrow_their_room(undirected: bool) -> None:
+    star = GrowingGraph(num_features=1, undirected=undirected)
+    star.add(torch.zeros(1, 1), pairs_of())
+    for leaf in range(1, 120):
+        star.add(torch.zeros(1, 1), pairs_of((leaf, 0)), torch.tensor([leaf / 8]))
+    assert star.weights(torch.tensor([0])).tolist() == [leaf / 8 for leaf in range(1, 120)]
+    assert star.gatherers(torch.tensor([7])).tolist() == [0, 7]
+    plain = GrowingGraph(num_features=1, undirected=undirected)
+    plain.add(torch.zeros(3, 1), pairs_of((0, 1)))
+    plain.add(torch.zeros(0, 1), pairs_of((1, 2)), torch.tensor([0.5]))  # the first weighs 1
+    assert plain.weights(torch.tensor([1])).tolist() == ([1.0, 0.5] if undirected else [1.0])
+
+
 def test_codes_see_weights_by_hand() -> None:
     """0 -4- 1 -1- 2 with 0 and 2 labelled: N_10 = 4/√(4·5), N_12 = 1/√5; 1 sees 0 the more."""
     graph, codes = path(4.0, 1.0), LiveCodes(width=8)

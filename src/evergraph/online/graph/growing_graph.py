@@ -176,8 +176,8 @@ class GrowingGraph:
 
     def _join(self, pairs: Array, weights: Array | None = None) -> Array:
         """List edges, and return whose rows are others now."""
-        if not self.undirected:
-            self._out_of.insert(pairs[0], pairs[1], weights)
+        if not self.undirected:  # of who gathers from a node nobody asks with what weight
+            self._out_of.insert(pairs[0], pairs[1])
         return self._into.insert(pairs[1], pairs[0], weights)
 
     def _weigh(self, pairs: Array, weights: Array) -> Array:

@@ -223,14 +223,13 @@ class NeighbourLists:
 
 
 def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of the lists that tell who lists each row."""
+    """Return the state of the lists that tell who lists each row, with whatever weight."""
     rows = len(state["indptr"]) - 1
     owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
     order = state["indices"].argsort(stable=True)
     counts = torch.bincount(state["indices"], minlength=rows)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    found = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
-    return found | ({"weights": state["weights"][order]} if "weights" in state else {})
+    return {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
 
 
 def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
