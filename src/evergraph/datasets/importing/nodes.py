@@ -100,6 +100,8 @@ def import_nodes(
 
 def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
     """Return how columns are read, by the first rows; None where they are plain numbers."""
+    import pyarrow as pa
+
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
     named = columns_of(path)
     check_columns(named, ("id", "label"))
@@ -111,8 +113,9 @@ def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
         plain = False
     if not plain:
         first = begin(rows=SAMPLE, text=names)
-    label_values(column(first, "label"), guess=not typed)  # what cannot be labels is said first
-    known = texts(column(first, "label"), "label")
+    given = column(first, "label")
+    # What is no label is refused where labels are read.
+    known = None if pa.types.is_nested(given.type) else texts(given, "label")
     if plain:
         say_suspicious(path, first, names, known)
         return None
