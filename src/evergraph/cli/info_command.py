@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,17 @@ def _weights(graph: Graph) -> str:
     return f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
 
 
+def _named(names: Sequence[str]) -> str:
+    """Return how many names there are, and the first of them.
+
+    >>> _named(["cites", "writes"]), _named([])
+    ('2: cites, writes', 'none')
+    """
+    if not names:
+        return "none"
+    return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
+
+
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     import torch
 
@@ -80,6 +92,8 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "edges": graph.num_edges,
         "edges_both_ways": both_ways.num_edges,
         "edge_weights": _weights(graph),
+        "relations": _named(() if graph.relations is None else graph.relations.names),
+        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
         "features": graph.num_features,
         "classes": graph.num_classes,
         "unlabelled_nodes": int((graph.labels < 0).sum()),

@@ -11,6 +11,7 @@ from torch import Tensor
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import densify
+from evergraph.graphs.relations import side_by_side, types_side_by_side
 from evergraph.graphs.targets import Targets
 
 
@@ -18,7 +19,8 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     """Return one graph that holds all of them, unconnected, nodes numbered one graph after another.
 
     Features are sparse if the first graph's are; times are kept if every graph has them. Where one
-    has weights, the edges of those without weigh 1.
+    has weights, the edges of those without weigh 1. Relations of one name are one; types are kept
+    if every graph has them.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 1]))
@@ -40,6 +42,10 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         all(graph.undirected for graph in graphs),
         weights=_joined_weights(graphs),
         targets=Targets.joined([graph.targets for graph in graphs]),
+        relations=side_by_side(
+            [graph.relations for graph in graphs], [graph.num_nodes for graph in graphs]
+        ),
+        types=types_side_by_side([graph.types for graph in graphs]),
     )
 
 

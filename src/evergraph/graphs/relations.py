@@ -245,3 +245,54 @@ class NodeTypes:
     def each(self, change: Callable[[Tensor], Tensor]) -> NodeTypes:
         """Return the record with something done to its array."""
         return NodeTypes(self.names, change(self.numbers))
+
+
+def side_by_side(relations: Sequence[Relations | None], nodes: Sequence[int]) -> Relations | None:
+    """Return the relations of several graphs in one, their nodes numbered one graph after another.
+
+    Relations of one name are one. nodes: how many each graph has. None where no graph has any.
+
+    >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
+    >>> side_by_side([cites, None, cites], [2, 1, 2]).edges()[0]
+    tensor([[0, 3],
+            [1, 4]])
+    """
+    given = [each for each in relations if each is not None]
+    if not given:
+        return None
+    names = list(dict.fromkeys(name for each in given for name in each.names))
+    ends, numbers, weights, before = [], [], [], 0
+    for each, count in zip(relations, nodes, strict=True):
+        if each is not None:
+            pairs, own = each.edges()
+            ends.append(pairs + before)
+            numbers.append(torch.tensor([names.index(name) for name in each.names])[own])
+            known = each.edge_weights()
+            weights.append(torch.ones(len(own)) if known is None else known)
+        before += count
+    weighed = any(each.weights is not None for each in given)
+    return Relations.of(
+        torch.cat(ends, dim=1),
+        torch.cat(numbers),
+        names,
+        nodes=before,
+        weights=torch.cat(weights) if weighed else None,
+    )
+
+
+def types_side_by_side(types: Sequence[NodeTypes | None]) -> NodeTypes | None:
+    """Return the types of the nodes of several graphs; None unless every graph has them.
+
+    >>> paper = NodeTypes(("paper",), torch.zeros(1).short())
+    >>> types_side_by_side([paper, NodeTypes(("author",), torch.zeros(1).short())]).numbers
+    tensor([0, 1], dtype=torch.int16)
+    """
+    given = [each for each in types if each is not None]
+    if len(given) < len(types):
+        return None
+    names = list(dict.fromkeys(name for each in given for name in each.names))
+    numbers = [
+        torch.tensor([names.index(name) for name in each.names])[each.numbers.long()].short()
+        for each in given
+    ]
+    return NodeTypes(tuple(names), torch.cat(numbers))
