@@ -12,14 +12,15 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 
 FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
-TOLD: dict[str, list[Any]] = {"labels": [["x", "z"], ["x"], ["y"], []], "numbers": [1, 1.5, 7.0, 8.0]}
+TOLD: dict[str, list[Any]] = {
+    "labels": [["x", "z"], ["x"], ["y"], []],
+    "numbers": [1, 1.5, 7.0, 8.0],
+}
 
 
 def client(kind: str, folder: Path) -> TestClient:
     given = {"head": {"name": "targets", "kind": kind, "width": 32}}
-    return TestClient(
-        create_app(LearnerFolder.of(folder, given)), base_url="http://127.0.0.1:8000"
-    )
+    return TestClient(create_app(LearnerFolder.of(folder, given)), base_url="http://127.0.0.1:8000")
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])

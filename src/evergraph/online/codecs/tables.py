@@ -18,6 +18,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.extras import require
+from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_columns import column, features, ids
@@ -29,6 +30,7 @@ from evergraph.datasets.files.table_folder import (
     say_ends_only,
 )
 from evergraph.datasets.files.table_labels import label_values, say_missing, spelled_missing
+from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -48,7 +50,7 @@ class TableDeltas:
 
     Attributes:
         nodes: ids of nodes; those without features must be known.  [nodes]
-        labels: text or int64, null where there is none.  [nodes]
+        labels: text or int64, or lists of text or numbers, null where there is none.  [nodes]
         features: float32 [nodes, dims], or None where the table has none
         edges: the ids that edges join, both columns.
         forgotten: ids of nodes to forget, after all else.
@@ -78,6 +80,15 @@ class TableDeltas:
         if len(self.nodes):
             return -(-len(self.nodes) // self.batch)
         return -(-len(self.edges[0]) // EDGES)
+
+    @property
+    def kind(self) -> Kind:
+        """What nodes are said to be: classes, several labels, or numbers."""
+        import pyarrow as pa
+
+        if pa.types.is_list(self.labels.type):
+            return "labels"
+        return "numbers" if pa.types.is_floating(self.labels.type) else "class"
 
     def __iter__(self) -> Iterator[Delta]:
         order, ends = self._edges_by_delta()
@@ -211,12 +222,18 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
             names = [name for name in names if name != forget]
+        answers = _answer_column(table.column_names)
+        names = [name for name in names if name != answers]
         matrix = features(table, names, most=LARGEST_FEATURE) if names else None
         labels, spelled = pa.nulls(len(known), pa.string()), {}
         if "label" in table.column_names:
             given = column(table, "label")
             labels = label_values(given, guess=path.suffix != ".parquet")
             spelled = spelled_missing(given)
+        elif answers == LABELS:
+            labels = pa.array(label_lists(column(table, LABELS)), pa.list_(pa.string()))
+        elif answers == TARGET:
+            labels = pa.array(numbers(column(table, TARGET), TARGET), from_pandas=True)
         timed = "time" in table.column_names
         if timed:
             times(table)  # what cannot be loaded cannot be taken in either
@@ -226,6 +243,12 @@ def _read_nodes(path: Path, integers: bool, forget: str | Sequence[NodeId]) -> _
     if matrix is not None:
         say_loud_column(path, column_peaks(matrix), names)
     return _Nodes(known, labels, matrix, ignored, marked)
+
+
+def _answer_column(columns: list[str]) -> str | None:
+    """Return which column holds several labels or a number, where there is none of classes."""
+    found = [name for name in (LABELS, TARGET) if name in columns and "label" not in columns]
+    return found[0] if found else None
 
 
 def _read_edges(
