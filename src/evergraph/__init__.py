@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from evergraph.experiments.runner import run
     from evergraph.graphs import (
         Graph,
+        Targets,
         estimate_reach_sizes,
         forman_curvature,
         homophily,
@@ -128,7 +129,14 @@ if TYPE_CHECKING:
         ViewFeatures,
     )
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
-    from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, OnlineHead, ReplayHead
+    from evergraph.online.heads import (
+        AnalyticHead,
+        FusedHead,
+        MethodHead,
+        OnlineHead,
+        ReplayHead,
+        TargetHead,
+    )
     from evergraph.streams import Exam, GraphStream, Task
     from evergraph.topology import (
         APPNP,
@@ -211,6 +219,7 @@ _HOMES = {
     "experiments.runner": ("run",),
     "graphs": (
         "Graph",
+        "Targets",
         "estimate_reach_sizes",
         "forman_curvature",
         "homophily",
@@ -284,6 +293,7 @@ _HOMES = {
         "MethodHead",
         "OnlineHead",
         "ReplayHead",
+        "TargetHead",
     ),
     "streams": (
         "Exam",
@@ -405,6 +415,8 @@ __all__ = [
     "SubgraphMemory",
     "Synthetic",
     "TPPPerTestSet",
+    "TargetHead",
+    "Targets",
     "Task",
     "TaskClosedError",
     "TaskReport",

@@ -43,7 +43,7 @@ def info_command(
     sizes = facts.pop("class_sizes")
     print_table(("fact", "value"), [(name, _shown(value)) for name, value in facts.items()])
     rows = [(label, f"{size:,}") for label, size in sizes.items()]
-    print_table(("class", "nodes"), rows)
+    print_table(("target" if "targets" in facts else "class", "nodes"), rows)
 
 
 def _verify(folder: Path) -> None:
@@ -76,6 +76,25 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
 
 
+def _facts_of_targets(dataset: str, graph: Graph, both_ways: int) -> dict[str, Any]:
+    """Return the facts of a graph that has several labels or numbers a node, and no classes."""
+    assert graph.targets is not None
+    known = graph.targets.known.sum(0).tolist()
+    having = (graph.targets.values == 1).sum(0).tolist()
+    counts = having if graph.targets.kind == "labels" else known
+    return {
+        "dataset": dataset,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "edges_both_ways": both_ways,
+        "edge_weights": _weights(graph),
+        "features": graph.num_features,
+        "targets": graph.targets.kind,
+        "unknown_nodes": int((~graph.targets.known.any(1)).sum()),
+        "class_sizes": dict(zip(graph.targets.names, counts, strict=True)),
+    }
+
+
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     import torch
 
@@ -85,6 +104,8 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
 
     graph = load_outline(dataset)
     both_ways = graph.to_undirected()
+    if graph.targets is not None:
+        return _facts_of_targets(dataset, graph, both_ways.num_edges)
     sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
     return {
         "dataset": dataset,

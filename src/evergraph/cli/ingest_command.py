@@ -105,6 +105,9 @@ def _summary(done: dict[str, Any]) -> str:
     if done["predicted"]:
         share = f"{done['right']:,} of {done['predicted']:,}"
         right = f", {share} predicted right before they were learned"
+    if "metric" in done:
+        found = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
+        right = f", {done['metric']} before they were learned {found}"
     parts = (
         _many(done["new_nodes"], "new node"),
         f"{_many(done['known_nodes'], 'known node')} skipped",
@@ -116,7 +119,7 @@ def _summary(done: dict[str, Any]) -> str:
     )
     return (
         f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
-        f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}{right}"
+        f"{_kinds(done)}{right}"
     )
 
 
@@ -128,6 +131,22 @@ def _changes(done: dict[str, Any]) -> list[str]:
         ("updated_nodes", "node", "updated"),
     )
     return [f"{_many(done[name], what)} {how}" for name, what, how in changes if done[name]]
+
+
+def _kinds(done: dict[str, Any]) -> str:
+    """Return how many classes there are, or labels; of numbers that they are some."""
+    if done.get("metric") == "mean absolute error":
+        return "their numbers"
+    if "metric" in done:
+        return _many(done["classes"], "label")
+    return f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
+
+
+def _if_new(target: str, kind: str) -> dict[str, Any] | None:
+    """Return what a learner is made with whose folder is not there yet."""
+    if kind == "class" or "://" in target or Path(target).exists():
+        return None
+    return {"head": {"name": "targets", "kind": kind}}
 
 
 def _many(count: int, what: str) -> str:
@@ -157,7 +176,9 @@ def _ingest(
 
     counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
     with (
-        opened(target, token_file=token_file, scope="write") as learner,
+        opened(
+            target, token_file=token_file, scope="write", given=_if_new(target, deltas.kind)
+        ) as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):
         deltas, counts["known_edges"] = learner.unknown(deltas)
@@ -173,6 +194,8 @@ def _ingest(
             progress.on_progress("ingest", done, len(deltas))
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
+        if status.get("metric", "accuracy") != "accuracy":
+            known |= {name: status[name] for name in ("metric", "accuracy")}
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     return (
         counts

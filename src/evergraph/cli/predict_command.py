@@ -35,7 +35,10 @@ def predict_command(
     ),
     plugins: list[str] = PLUGINS,
 ) -> None:
-    """Write id, class and probability of each node, as CSV or Parquet."""
+    """Write id, class and probability of each node, as CSV or Parquet.
+
+    Of several labels these with their probabilities, of numbers the number.
+    """
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     wanted = read_ids(ids, integers=integers)
@@ -63,14 +66,39 @@ def _predicted(learner: Target, ids: Sequence[str | int]) -> Iterator[dict[str, 
 
 def _write(file: IO[str], rows: Iterable[dict[str, Any]]) -> None:
     writer = csv.writer(file, lineterminator="\n")
+    rows = list(rows)
+    if rows and "label" not in rows[0]:
+        table = _of_targets(rows)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+        return
     writer.writerow(("id", "class", "probability"))
     writer.writerows((row["id"], row["label"], f"{row['probability']:.6f}") for row in rows)
+
+
+def _of_targets(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the columns of labels or numbers, as tables of nodes have them.
+
+    >>> _of_targets([{"id": 1, "labels": ["a", "b"], "probabilities": [0.75, 0.5]}])
+    {'id': [1], 'labels': ['a;b'], 'probabilities': ['0.750000;0.500000']}
+    """
+    ids = [row["id"] for row in rows]
+    if "value" in rows[0]:
+        return {"id": ids, "target": [row["value"] for row in rows]}
+    shares = [";".join(f"{share:.6f}" for share in row["probabilities"]) for row in rows]
+    labels = [";".join(map(str, row["labels"])) or ";" for row in rows]
+    return {"id": ids, "labels": labels, "probabilities": shares}
 
 
 def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write a table; ids and classes stay integers if all of them are, else they are text."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
+
+    if rows and "label" not in rows[0]:
+        with written_aside(path) as file:
+            parquet.write_table(pa.table(_of_targets(rows)), file)
+        return
 
     def column(name: str) -> pa.Array:
         values = [row[name] for row in rows]

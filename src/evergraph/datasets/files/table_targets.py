@@ -44,15 +44,15 @@ def target_names(columns: Sequence[str]) -> list[str]:
 def targets(table: pyarrow.Table) -> Targets:
     """Return what the target columns of a node table hold."""
     names = target_names(table.column_names)
-    numbers = [name for name in table.column_names if name.startswith(TARGET)]
+    others = [n for n in table.column_names if n == TARGET or n.startswith(TARGETS)]
     if names == [LABELS]:
-        if numbers:
+        if others:
             raise DataError(
-                f"has columns {LABELS!r} and {numbers[0]!r}: expected several labels a node or "
+                f"has columns {LABELS!r} and {others[0]!r}: expected several labels a node or "
                 "numbers, not both"
             )
         return Targets.from_lists(label_lists(column(table, LABELS)))
-    values = [_numbers(column(table, name), name) for name in names]
+    values = [numbers(column(table, name), name) for name in names]
     called = tuple(name.removeprefix(TARGETS) for name in names)
     return Targets(torch.from_numpy(np.stack(values, axis=1)), "numbers", called)
 
@@ -84,7 +84,7 @@ def _parts(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(BETWEEN) if part.strip()]
 
 
-def _numbers(values: pyarrow.Array, name: str) -> Any:
+def numbers(values: pyarrow.Array, name: str) -> Any:
     """Return a column of numbers, NaN where there is none.  float32 [rows]"""
     import pyarrow as pa
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.extras import require
+from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
@@ -39,6 +40,7 @@ from evergraph.datasets.files.table_labels import (
     spelled_missing,
 )
 from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
+from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
@@ -68,7 +70,7 @@ class TableDeltas:
 
     Attributes:
         nodes: ids of nodes; those without features must be known.  [nodes]
-        labels: text or int64, null where there is none.  [nodes]
+        labels: text or int64, or lists of text or numbers, null where there is none.  [nodes]
         features: float32 [nodes, dims], or None where the table has none
         edges: the ids that edges join, both columns.
         weights: of these edges, None where the table has none.  float32 [edges]
@@ -115,6 +117,15 @@ class TableDeltas:
         if len(self.nodes):
             return -(-len(self.nodes) // self.batch)
         return -(-len(self.edges[0]) // EDGES)
+
+    @property
+    def kind(self) -> Kind:
+        """What nodes are said to be: classes, several labels, or numbers."""
+        import pyarrow as pa
+
+        if pa.types.is_list(self.labels.type):
+            return "labels"
+        return "numbers" if pa.types.is_floating(self.labels.type) else "class"
 
     def __iter__(self) -> Iterator[Delta]:
         order, ends = self._edges_by_delta()
@@ -330,6 +341,8 @@ def _read_nodes(
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
             names = [name for name in names if name != forget]
+        answers = _answer_column(table.column_names)
+        names = [name for name in names if name != answers]
         updates = None
         if says_operations(table):
             ops, names = operations(table, NODE_OPS), [name for name in names if name != "op"]
@@ -342,11 +355,14 @@ def _read_nodes(
             given = column(table, "label")
             labels = label_values(given, guess=path.suffix != ".parquet")
             spelled = spelled_missing(given)
+        elif answers == LABELS:
+            labels = pa.array(label_lists(column(table, LABELS)), pa.list_(pa.string()))
+        elif answers == TARGET:
+            labels = pa.array(numbers(column(table, TARGET), TARGET), from_pandas=True)
         matrix, scheme = None, None
         if names:
-            read = node_features(
-                path, table, names, columns, labels=numbered(labels), most=LARGEST_FEATURE
-            )
+            classes = None if answers else numbered(labels)
+            read = node_features(path, table, names, columns, labels=classes, most=LARGEST_FEATURE)
             matrix, scheme = read.features, read.scheme
         timed = "time" in table.column_names
         if timed:
@@ -359,6 +375,12 @@ def _read_nodes(
         say_loud_column(path, column_peaks(matrix), called)
     told = None if types is None else np.array(types.of(torch.arange(len(known))), dtype=object)
     return _Nodes(known, labels, matrix, ignored, marked, updates, scheme, told)
+
+
+def _answer_column(columns: list[str]) -> str | None:
+    """Return which column holds several labels or a number, where there is none of classes."""
+    found = [name for name in (LABELS, TARGET) if name in columns and "label" not in columns]
+    return found[0] if found else None
 
 
 def _read_edges(
