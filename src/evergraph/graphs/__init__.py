@@ -2,11 +2,13 @@
 
 from evergraph.graphs.curvature import forman_curvature
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.hetero import from_hetero, to_hetero
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
 from evergraph.graphs.propagation import propagate, walk
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes
+from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.smoother import Smoother, smoother
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import UNLABELLED
@@ -14,16 +16,20 @@ from evergraph.graphs.validation import UNLABELLED
 __all__ = [
     "UNLABELLED",
     "Graph",
+    "NodeTypes",
+    "Relations",
     "Smoother",
     "Targets",
     "covered_nodes",
     "estimate_reach_sizes",
     "forman_curvature",
+    "from_hetero",
     "homophily",
     "normalised",
     "propagate",
     "reach",
     "reach_sizes",
     "smoother",
+    "to_hetero",
     "walk",
 ]
