@@ -55,12 +55,14 @@ function compact(number) {
 
 // ---------------------------------------------------------------- numbers
 
+const titled = text => `${text[0].toUpperCase()}${text.slice(1)}`;
+
 function measured(status) {
   if (status.metric === "accuracy")
     return ["Right before told", percent(status.accuracy), `of ${whole(status.predicted)} predictions`];
   const error = status.metric === "mean absolute error";
   const value = status.accuracy === null ? "–" : error ? `${+status.accuracy.toPrecision(4)}` : percent(status.accuracy);
-  return [`${status.metric[0].toUpperCase()}${status.metric.slice(1)} before told`, value,
+  return [`${titled(status.metric)} before told`, value,
     error ? `of ${whole(status.predicted)} numbers` : `of ${whole(status.predicted)} labels`];
 }
 
@@ -134,18 +136,22 @@ function follow(svg, points, x, tell) {
   });
 }
 
-function showCurves(curve) {
+function showCurves(curve, metric) {
   let asked = 0, right = 0;
   const points = curve.map(point => {
     asked += point.asked;
     right += point.right;
     return { ...point, now: point.right / point.asked, ever: right / asked };
   });
-  const share = scale(0, 1, HEIGHT - BOTTOM, TOP);
+  byId("measured").textContent = metric === "accuracy" ? "Right predictions" : titled(metric);
+  const error = metric === "mean absolute error";
+  const most = error ? Math.max(...points.map(p => Math.max(p.now, p.ever)), 1e-9) : 1;
+  const told = value => error ? `${+value.toPrecision(3)}` : percent(value);
+  const share = scale(0, most, HEIGHT - BOTTOM, TOP);
   chart(byId("accuracy"), points,
     [{ kind: "one", y: p => share(p.now) }, { kind: "two", y: p => share(p.ever) }],
-    [0, .25, .5, .75, 1].map(value => ({ y: share(value), text: `${100 * value} %` })), [],
-    p => `${percent(p.now)} · all ${percent(p.ever)}`);
+    [0, .25, .5, .75, 1].map(part => ({ y: share(most * part), text: error ? told(most * part) : `${100 * part} %` })), [],
+    p => `${told(p.now)} · all ${told(p.ever)}`);
   const [classes, nodes] = ["classes", "nodes"].map(name => Math.max(1, ...points.map(p => p[name])));
   const [left, rightAxis] = [classes, nodes].map(most => scale(0, most, HEIGHT - BOTTOM, TOP));
   chart(byId("growth"), points,
@@ -354,7 +360,7 @@ async function keepUp() {
       showStatus(status);
       if (status.seq !== shown) {
         const history = await ask("/v1/history");
-        showCurves(history.curve);
+        showCurves(history.curve, status.metric);
         showConfusion(history.newest, history.confusion);
         shown = status.seq;
       }
