@@ -1,4 +1,4 @@
-"""A graph by the name of a dataset or by the path of a file."""
+"""A graph by the name of a dataset, by the path of a file, or from what holds one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.core.notices import say
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
@@ -21,22 +22,26 @@ READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
 
 def load(
-    source: str | Path, *, undirected: bool = True, cache: Path | None = None, **parameters: Any
+    source: Any, *, undirected: bool = True, cache: Path | None = None, **parameters: Any
 ) -> Graph:
-    """Return a graph by name or path, every edge running both ways unless ``undirected=False``.
+    """Return a graph, every edge running both ways unless ``undirected=False``.
 
     Args:
         source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
             folder with tables of nodes and edges or a graph made by ``evergraph import``, which
-            stays on disk. A name wins over a file of that name.
+            stays on disk. A name wins over a file of that name. Or an object that holds a graph:
+            of NetworkX, SciPy, pandas, Polars, Arrow or PyG, see ``named_graph``.
         undirected: whether to add the reverse of every edge.
         cache: where datasets are kept; ``default_cache()`` if not given.
-        parameters: go to the dataset's constructor; a path takes none.
+        parameters: go to the dataset's constructor; a path takes none. An object takes
+            ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
 
     >>> import evergraph.datasets.generated.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
+    if not isinstance(source, str | Path):
+        return _fitting(as_graph(source, **parameters), undirected=undirected)
     if isinstance(source, str) and is_registered(source):
         return load_named(source, undirected=undirected, cache=cache, **parameters)
     if isinstance(source, str) and not looks_like_path(source):
@@ -46,7 +51,11 @@ def load(
             f"parameter {next(iter(parameters))!r} was given with the path {source}: "
             f"a path takes none"
         )
-    graph = read_path(Path(source))
+    return _fitting(read_path(Path(source)), undirected=undirected)
+
+
+def _fitting(graph: Graph, *, undirected: bool) -> Graph:
+    """Return a graph with features as suits them, edges both ways if wanted."""
     if not graph.mapped:
         graph = graph.with_features(fitting_layout(graph.features))
     return graph.to_undirected() if undirected else graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace, Setting
 from evergraph.core.resources import Resources
+from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
@@ -53,7 +54,8 @@ class GraphStream(Shown):
     the classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
     Args:
-        graph: the whole graph.
+        graph: the whole graph, or what holds one: of PyG, NetworkX, SciPy, or a pair of tables
+            (nodes, edges).
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
             borders between them blur.
@@ -88,7 +90,7 @@ class GraphStream(Shown):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Any,
         *,
         by: By = "class",
         tasks: int | None = None,
@@ -104,6 +106,7 @@ class GraphStream(Shown):
         device: torch.device | str | None = None,
         resources: Resources | None = None,
     ) -> None:
+        whole = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
         self.known_labels: KnownLabels = known_labels
@@ -112,7 +115,7 @@ class GraphStream(Shown):
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
         arrival = arrange(
-            graph,
+            whole,
             by=by,
             tasks=tasks,
             blur=blur,
@@ -122,12 +125,12 @@ class GraphStream(Shown):
             seed=seed,
         )
         self.tasks = arrival.new_classes
-        labels = graph.labels.cpu()
+        labels = whole.labels.cpu()
         self.splits = split_tasks(labels, arrival, shares=split, seed=seed)
         self._owner = arrival.owner  # [all nodes]
         self._labels = self._renumber(labels)  # [all nodes]
         self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
-        self._graph = graph.without_labels()
+        self._graph = whole.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
