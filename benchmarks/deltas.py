@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,9 @@ NEAR = 500  # how far apart, in order of arrival, an edge's ends lie, most of th
 FAR = 0.02  # the share of edges that go anywhere
 # Places in the graph that the nodes of one delta come to.
 KINDS = {"at one place": 1, "at ten places": 10, "everywhere": NEW}
+# What is done to as many nodes that follow each other. From the first weight on all edges have one,
+# so weights come last.
+CHANGES = ("features", "edges go", "weights")
 
 
 def near(centres: Tensor, nodes: int, *, far: float, generator: torch.Generator) -> Tensor:
@@ -71,7 +74,27 @@ class Growing:
         centres = centres.repeat_interleave(NEW // places).repeat_interleave(EDGES)
         targets = near(centres, old, far=0.0, generator=self.generator)
         edges = torch.stack([torch.arange(old, old + NEW).repeat_interleave(EDGES), targets])
-        taken = seconds_of(lambda: self._add(NEW, edges))
+        return self._measured(lambda: self._add(NEW, edges))
+
+    def change(self, kind: str) -> float:
+        """Change what is there near one place, and return how long it took."""
+        centre = torch.randint(self.graph.num_nodes, (NEW,), generator=self.generator)[:1]
+        nodes = (centre + torch.arange(NEW)) % self.graph.num_nodes
+        features = torch.randn(NEW, FEATURES, generator=self.generator)
+        indptr, columns = self.graph.rows(nodes)
+        edges = torch.stack([torch.from_numpy(columns[indptr[:-1]]).long(), nodes])  # one a node
+        changes = {
+            "features": lambda: self.graph.renew(nodes, features),
+            "edges go": lambda: self.graph.disconnect(edges),
+            "weights": lambda: self.graph.add(features[:0], edges, features[:, 0].exp()),
+        }
+        return self._measured(lambda: self._follow(changes[kind]()))
+
+    def _follow(self, change: GraphChange) -> None:
+        self.moved = self.live.update(self.graph, change)
+
+    def _measured(self, work: Callable[[], object]) -> float:
+        taken = seconds_of(work)
         self.recomputed = len(self.moved.nodes)
         self.entries = int(self.graph.degrees(self.moved.nodes).sum())
         return taken
@@ -95,8 +118,8 @@ def measure(nodes: int, *, rounds: int) -> list[Row]:
     growing = Growing(nodes)
     print(f"{nodes} nodes in {growing.first:.1f} s", file=sys.stderr)
     cache = EmbeddingCache(growing.live.topology)
-    taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    sizes: dict[str, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
+    taken: dict[str, list[float]] = {kind: [] for kind in (*KINDS, *CHANGES)}
+    sizes: dict[str, list[tuple[int, int]]] = {kind: [] for kind in taken}
     again = []
     for turn in range(rounds + 1):
         whole, positions = growing.graph.to_graph()
@@ -106,9 +129,13 @@ def measure(nodes: int, *, rounds: int) -> list[Row]:
         for kind, places in KINDS.items():
             taken[kind].append(growing.delta(places))
             sizes[kind].append((growing.recomputed, growing.entries))
+    for kind in CHANGES:
+        for _ in range(rounds + 1):
+            taken[kind].append(growing.change(kind))
+            sizes[kind].append((growing.recomputed, growing.entries))
     whole, positions = growing.graph.to_graph()
     difference(growing.live.of(positions), cache.encode(whole))
-    return [_row(nodes, kind, sizes[kind][1:], taken[kind][1:], again[1:]) for kind in KINDS]
+    return [_row(nodes, kind, sizes[kind][1:], taken[kind][1:], again[1:]) for kind in taken]
 
 
 def _row(
@@ -155,13 +182,14 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
     ]
     return Table(
         f"One delta of {NEW} nodes with {EDGES} edges each, {HOPS}-hop SGC of {FEATURES} features",
-        ("graph, where nodes come", "embeddings computed", "neighbours summed in the last hop",
+        ("graph, where nodes come or what changes", "embeddings computed", "neighbours summed in the last hop",
          "delta ms", "ns a neighbour", "worst ms", "all anew ms", "all anew / delta"),
         cells,
         (f"graph: {EDGES} edges a node, to nodes within {NEAR} in order of arrival, "
          f"{100 * FAR:.0f} % of them to anywhere.",
          "delta: adding nodes and edges and updating all embeddings that feel it; median and worst "
          f"of {rounds}, kinds and whole encodings taking turns.",
+         f"{', '.join(CHANGES)}: of {NEW} nodes one behind the other, an edge of each.",
          "all anew: encoding the whole graph, which is ready as CSR, and scaling.",
          f"embeddings of all nodes agree with those from scratch to {AGREE:g} at both ends."),
     )  # fmt: skip

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ResultsError,
         StoppedError,
         TaskClosedError,
+        UnknownEdgeError,
         UnknownNameError,
         UnknownNodeError,
     )
@@ -163,6 +164,7 @@ _HOMES = {
         "ResultsError",
         "StoppedError",
         "TaskClosedError",
+        "UnknownEdgeError",
         "UnknownNameError",
         "UnknownNodeError",
     ),
@@ -418,6 +420,7 @@ __all__ = [
     "TopologyEncoder",
     "Trainer",
     "UniformSampler",
+    "UnknownEdgeError",
     "UnknownNameError",
     "UnknownNodeError",
     "ViewFeatures",

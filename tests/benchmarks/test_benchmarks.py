@@ -348,7 +348,7 @@ def test_cluster_refuses_contenders_that_disagree(load):
 def test_deltas_quick(load):
     bench = load("deltas")
     (table,) = bench.tables(load("measure").Options(quick=True))
-    assert len(table.rows) == len(bench.QUICK) * len(bench.KINDS)
+    assert len(table.rows) == len(bench.QUICK) * (len(bench.KINDS) + len(bench.CHANGES))
     assert all(len(cells) == len(table.columns) for cells in table.rows)
     frontier = [int(cells[1].replace(",", "")) for cells in table.rows[: len(bench.KINDS)]]
     assert bench.NEW < frontier[0] <= frontier[-1] <= bench.QUICK[0] + 10 * bench.NEW

@@ -170,12 +170,9 @@ class GrowingGraph:
         return GraphChange(new=torch.arange(old, self.num_nodes), touched=touched)
 
     def _both_ways(self, edges: Tensor) -> Array:
-        """Return edges and, where every edge runs both ways, behind each the way back.  [2, n]"""
+        """Return edges and, where every edge runs both ways, behind them all ways back.  [2, n]"""
         pairs: Array = edges.numpy()
-        if not self.undirected:
-            return pairs
-        both: Array = np.stack([pairs, pairs[::-1]], axis=2).reshape(2, -1)
-        return both
+        return np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
 
     def _join(self, pairs: Array, weights: Array | None = None) -> Array:
         """List edges, and return whose rows are others now."""
@@ -185,7 +182,9 @@ class GrowingGraph:
 
     def _weigh(self, pairs: Array, weights: Array) -> Array:
         """List edges with their weights, or no longer; return whose rows are others now."""
-        weights = np.repeat(weights, 2) if self.undirected else weights
+        if self.undirected:  # each edge beside its way back, as the last counts
+            pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
+            weights = np.repeat(weights, 2)
         keys, weights = last_of_each((pairs[0] << _SOURCE) | pairs[1], weights)
         pairs = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)])
         stays = weights > 0
