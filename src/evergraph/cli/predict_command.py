@@ -6,6 +6,7 @@ import csv
 import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,7 @@ from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
 from evergraph.core.written_aside import written_aside
 
@@ -25,7 +27,13 @@ SUFFIXES = (".csv", ".parquet")
 
 def predict_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
-    ids: str = typer.Argument(..., help="A file with an id a line or a column 'id'; - is stdin."),
+    ids: str | None = typer.Argument(
+        None,
+        help="A file with an id a line or a column 'id'; - is stdin (default: none, for --all).",
+    ),
+    everything: bool = typer.Option(
+        False, "--all", help="Every node that a folder's learner knows."
+    ),
     out: Path | None = typer.Option(
         None, help="The .csv or .parquet to write (default: CSV on stdout)."
     ),
@@ -38,46 +46,84 @@ def predict_command(
     """Write id, class and probability of each node, as CSV or Parquet."""
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
-    wanted = read_ids(ids, integers=integers)
+    if (ids is None) != everything:
+        raise ConfigurationError("predict needs a file of ids or --all: one of them, not both")
+    wanted = None if ids is None else read_ids(ids, integers=integers)
     load_plugins(plugins)
     with (
         spinner("asking" if "://" in target else "loading torch and the learner"),
         opened(target, token_file=token_file, scope="read") as learner,
     ):
-        rows = list(_predicted(learner, wanted))  # nothing is written if one id is not known
+        if wanted is not None:
+            rows = [*_blocks(learner, wanted)]  # nothing is written if one id is not known
+            told = _Told(
+                rows, [row["id"] for row in _each(rows)], [r["label"] for r in _each(rows)]
+            )
+        else:
+            known = learner.every_id()
+            told = _Told(_blocks(learner, known), known, learner.classes())
+        _write_to(out, told)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Predictions block by block, and the ids and classes among which theirs are."""
+
+    blocks: Iterable[Sequence[dict[str, Any]]]
+    ids: Sequence[str | int]
+    classes: Sequence[str | int]
+
+
+def _blocks(learner: Target, ids: Sequence[str | int]) -> Iterator[Sequence[dict[str, Any]]]:
+    for start in range(0, len(ids), AT_ONCE):
+        yield learner.predict(ids[start : start + AT_ONCE])
+
+
+def _each(blocks: Iterable[Sequence[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    return (row for block in blocks for row in block)
+
+
+def _write_to(out: Path | None, told: _Told) -> None:
+    """Write block by block; a file is there once all of them are in it."""
     if out is None:
-        _write(sys.stdout, rows)
+        _write(sys.stdout, told)
     elif out.suffix == ".parquet":
-        _write_parquet(out, rows)
+        _write_parquet(out, told)
     else:
         with written_aside(out) as file:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-            _write(text, rows)
+            _write(text, told)
             text.detach()
 
 
-def _predicted(learner: Target, ids: Sequence[str | int]) -> Iterator[dict[str, Any]]:
-    for start in range(0, len(ids), AT_ONCE):
-        yield from learner.predict(ids[start : start + AT_ONCE])
-
-
-def _write(file: IO[str], rows: Iterable[dict[str, Any]]) -> None:
+def _write(file: IO[str], told: _Told) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("id", "class", "probability"))
+    rows = _each(told.blocks)
     writer.writerows((row["id"], row["label"], f"{row['probability']:.6f}") for row in rows)
 
 
-def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def _write_parquet(path: Path, told: _Told) -> None:
     """Write a table; ids and classes stay integers if all of them are, else they are text."""
+    require("pyarrow", extra="tables", why=f"writing {path}")
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    def column(name: str) -> pa.Array:
-        values = [row[name] for row in rows]
-        whole = values and all(type(value) is int for value in values)
-        return pa.array(values, pa.int64()) if whole else pa.array(map(str, values), pa.string())
+    kinds = {"id": _kind(told.ids), "class": _kind(told.classes), "probability": pa.float64()}
+    schema = pa.schema(list(kinds.items()))
 
-    shares = pa.array([row["probability"] for row in rows], pa.float64())
-    table = pa.table({"id": column("id"), "class": column("label"), "probability": shares})
-    with written_aside(path) as file:
-        parquet.write_table(table, file)
+    def column(name: str, rows: Sequence[dict[str, Any]]) -> pa.Array:
+        values = [row["label" if name == "class" else name] for row in rows]
+        text = kinds[name] == pa.string()
+        return pa.array(map(str, values) if text else values, kinds[name])
+
+    with written_aside(path) as file, parquet.ParquetWriter(file, schema) as writer:
+        for rows in told.blocks:
+            writer.write_table(pa.table([column(name, rows) for name in kinds], schema))
+
+
+def _kind(values: Sequence[str | int]) -> Any:
+    import pyarrow as pa
+
+    whole = values and all(type(value) is int for value in values)
+    return pa.int64() if whole else pa.string()

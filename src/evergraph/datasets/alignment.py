@@ -9,12 +9,11 @@ same for the same number of columns. Inner products are kept to about |x| |y| sq
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
@@ -62,7 +61,7 @@ def projection(dims: int, width: int, *, seed: int) -> Tensor:
     """Return the matrix that projects ``dims`` columns.  -> float32 [dims, width]"""
     drawn = torch.randint(2, (dims, width), generator=seeded(seed, "projection", dims, width))
     signs: Tensor = (2 * drawn - 1).float()
-    return signs / width**0.5
+    return signs / math.sqrt(width)
 
 
 def directions(features: Tensor, count: int) -> Tensor:
@@ -95,6 +94,9 @@ def _all_directions(features: Tensor) -> Tensor:
 
 def _strongest(features: Tensor, count: int) -> Tensor:
     """Return the right singular vectors of the largest values.  -> float64 [dims, count]"""
+    import scipy.sparse
+    import scipy.sparse.linalg  # solvers, which few need
+
     sparse = as_csr(features)
     parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
     values, columns, rows = (part.numpy() for part in parts)

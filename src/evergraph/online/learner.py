@@ -139,6 +139,11 @@ class OnlineLearner:
         with self._writing:
             return only_new(delta, self._ids, self._knowledge)
 
+    def every_id(self) -> list[NodeId]:
+        """Return the ids of all nodes, in the order in which they came."""
+        with self._writing:
+            return list(self._ids)
+
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""
         with self._writing:

@@ -16,7 +16,7 @@ from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.tables import TableDeltas
-    from evergraph.online.delta import Delta, NodeId
+    from evergraph.online.delta import Delta, Label, NodeId
 
 TRIES = 8
 LONGEST = 20.0  # seconds between two tries
@@ -61,6 +61,21 @@ class Client:
         answer = self._ask("/v1/predictions", json.dumps({"ids": list(ids)}).encode(), JSON, {})
         found: list[dict[str, Any]] = answer["predictions"]
         return found
+
+    def every_id(self) -> list[NodeId]:
+        """Refuse: a service is asked about nodes by their ids."""
+        raise ConfigurationError(f"--all is for a learner's folder, and {self.url} is a service")
+
+    def classes(self) -> list[Label]:
+        """Return the names of all classes."""
+        names: list[Label] = self.status()["names"]
+        return names
+
+    def last_key(self, prefix: str) -> str | None:
+        """Refuse: a service does not tell its keys."""
+        raise ConfigurationError(
+            f"a stream is taken in by a learner's folder, and {self.url} is a service"
+        )
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows."""
