@@ -20,7 +20,7 @@ LINES = "".join(
             {"node": f"n{i}", "features": [i % 2, 1 - i % 2], "label": "xy"[i % 2]}
             for i in range(6)
         ),
-        {"node": "n6", "features": [1, 0]},
+        {"node": "n6", "features": [0, 1]},
         *({"edge": [f"n{i}", f"n{i - 2}"]} for i in range(2, 7)),
     ]
 )
@@ -45,7 +45,7 @@ def test_a_stream_then_all_predictions(piped: Any, call: Any) -> None:
     call("predict", "learner", "--all", "--out", "all.parquet")
     table = pq.read_table("all.parquet")
     assert table["id"].to_pylist() == [f"n{i}" for i in range(7)]
-    assert table["class"].to_pylist()[6] == 0
+    assert table["class"].to_pylist()[6] == "x"
     told, _ = call("predict", "learner", "--all")
     assert told.splitlines()[0] == "id,class,probability"
     assert len(told.splitlines()) == 8
