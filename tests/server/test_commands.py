@@ -127,7 +127,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l", "--nodes", "edges.csv"), "edges.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--integers"), "row 1 has 'n0' in column 'id'"),
-        (("ingest", "l"), "needs --nodes, --edges or --forget"),
+        (("ingest", "l"), "needs --nodes, --edges, --forget or a stream -"),
         (("ingest", "l", "--nodes", "nodes.csv", "--forget", "left"), "has no column 'left'"),
         (("ingest", "l", "--edges", "edges.csv", "--forget", "left"), "left: no such file"),
         (("predict", "l", "nodes.csv", "--out", "a.txt"), "--out must end in .csv or .parquet, "),

@@ -12,7 +12,14 @@ from evergraph.core.extras import require
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a
 from evergraph.datasets.files.assembly import assemble, naming
-from evergraph.datasets.files.table_columns import column, edge_weights, features, ids, is_text
+from evergraph.datasets.files.table_columns import (
+    column,
+    edge_weights,
+    features,
+    ids,
+    is_text,
+    plainly_typed,
+)
 from evergraph.datasets.files.table_folder import (
     ENDS,
     check_columns,
@@ -85,18 +92,7 @@ def arrow_table(table: Any) -> pyarrow.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = str(error).splitlines()[0]
         raise DataError(f"cannot be read as a table ({said})") from None
-    return found.cast(pa.schema([field.with_type(_plain(field.type)) for field in found.schema]))
-
-
-def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """Return the type that a column is read as: newer ways to hold texts are texts."""
-    import pyarrow as pa
-
-    if pa.types.is_decimal(kind):
-        return pa.float64()
-    if str(kind) == "string_view":
-        return pa.string()
-    return kind
+    return plainly_typed(found)
 
 
 def _labels(table: pyarrow.Table) -> pyarrow.Array:

@@ -69,7 +69,7 @@ def feature_names(columns: list[str]) -> list[str]:
     return [name for name in columns if name not in RESERVED]
 
 
-def say_edges_unread(path: Path, columns: list[str]) -> list[str]:
+def say_edges_unread(path: object, columns: list[str]) -> list[str]:
     """Say which columns of an edge table are not used, and return them."""
     ignored = [name for name in columns if name not in (*ENDS, WEIGHT)]
     say_ignored(path, "column", ignored, "only source, target and weight of edges are used")

@@ -26,6 +26,7 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.chunks import Chunk, read_chunks
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.progress import NodesRead
+from evergraph.datasets.importing.queries import Query
 from evergraph.graphs.feature_scale import column_peaks, loud_column
 from evergraph.graphs.validation import check_labels
 
@@ -36,7 +37,7 @@ _BLOCK = 1 << 20
 
 
 def import_nodes(
-    path: Path, graph: Path, ids_file: Path, *, size: int, on_piece: Callable[[Chunk], None]
+    path: Path | Query, graph: Path, ids_file: Path, *, size: int, on_piece: Callable[[Chunk], None]
 ) -> NodesRead:
     """Write ``features``, ``labels`` and ``time`` of a graph folder, and the ids aside.
 
