@@ -75,6 +75,14 @@ def test_a_bad_line_is_one_sentence_and_nothing_after_it_counts(piped: Any, call
     assert out.startswith("12 lines, 3 known, in 1 delta;")
 
 
+def test_lines_that_are_known_can_be_skipped(piped: Any) -> None:
+    piped(LINES)
+    later = "".join(LINES.splitlines(keepends=True)[5:])
+    assert "node 'n5' is in the graph already" in piped(later, expect=2)[1]
+    out, _ = piped(later, "--skip-known")
+    assert out.endswith("the learner knows 7 nodes and 2 classes\n")
+
+
 def test_what_a_stream_is_not(piped: Any, call: Any) -> None:
     _, err = piped(LINES, "--nodes", "nodes.csv", expect=2)
     assert err.startswith("error: a stream is given as - and alone")

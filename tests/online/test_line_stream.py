@@ -44,6 +44,9 @@ class Kept:
         self.keys[delta.key] = delta
         return asdict(done)
 
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        return asdict(self.learner.apply(self.learner.only_new(delta)[0]))
+
     def last_key(self, prefix: str) -> str | None:
         return next((key for key in reversed(self.keys) if key.startswith(prefix)), None)
 
@@ -157,6 +160,9 @@ class _InFolder:
     def submit(self, delta: Delta) -> dict[str, Any]:
         return asdict(self.folder.submit(delta))
 
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        return asdict(self.folder.upsert(delta).applied)
+
     def last_key(self, prefix: str) -> str | None:
         return self.folder.last_key(prefix)
 
@@ -172,6 +178,19 @@ def test_another_stream_with_the_same_name_is_refused() -> None:
     assert len(kept.keys) == 1
     with pytest.raises(ConfigurationError, match="key_prefix must be a text of 1 to 100"):
         LineStream(kept, prefix="")
+
+
+def test_a_queue_may_deliver_lines_again() -> None:
+    kept = Kept()
+    LineStream(kept, skip_known=True).take_in(written(START))
+    again = LineStream(kept, skip_known=True)
+    again.take_in(written([*START[2:], {"edge": ["a", "b"]}]))  # from the middle, and one more
+    assert (again.known, again.new_nodes, kept.keys) == (0, 0, {})
+    assert (kept.learner.status().nodes, kept.learner.status().edges) == (3, 6)
+    with pytest.raises(DataError, match="line 1: node 'c' is in the graph already"):
+        LineStream(kept).take_in(written(START[2:]))
+    with pytest.raises(ConfigurationError, match="key_prefix must not be given where known"):
+        LineStream(kept, skip_known=True, prefix="p")
 
 
 @pytest.mark.parametrize(

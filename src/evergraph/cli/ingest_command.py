@@ -60,6 +60,9 @@ def ingest_command(
         None, help="Names a stream, whose lines count once (default: made of its first line)."
     ),
     integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
+    skip_known: bool = typer.Option(
+        False, "--skip-known", help="Pass over what a stream says again, as is done for tables."
+    ),
     token_file: Path | None = typer.Option(
         None, help="With a token that may write (default: none)."
     ),
@@ -81,7 +84,9 @@ def ingest_command(
             raise ConfigurationError(
                 f"a stream is given as - and alone, without tables, not as {stream!r} with others"
             )
-        _ingest_stream(target, batch, every, key_prefix, token_file, plugins, as_json)
+        options = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        options["skip_known"] = skip_known
+        _ingest_stream(target, options, token_file, plugins, as_json)
         return
     try:
         load_plugins(plugins)
@@ -101,20 +106,17 @@ def ingest_command(
 
 def _ingest_stream(
     target: str,
-    batch: int,
-    every: str,
-    key_prefix: str | None,
+    options: dict[str, Any],
     token_file: Path | None,
     plugins: list[str],
     as_json: bool,
 ) -> None:
-    """Take in standard input, and say what it was."""
-    seconds = seconds_of(every)
+    """Take in standard input, and say what it was.  options: of ``LineStream``"""
     load_plugins(plugins)
     with spinner("loading torch"):
         from evergraph.online.line_stream import LineStream
     with opened(target, token_file=token_file, scope="write") as learner:
-        stream = LineStream(learner, batch=batch, every=seconds, prefix=key_prefix)
+        stream = LineStream(learner, **options)
         try:
             stream.take_in(arriving_lines())
         except KeyboardInterrupt:

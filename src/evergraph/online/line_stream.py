@@ -4,6 +4,9 @@ Every delta has the key PREFIX:LINE:DIGEST, of the last line in it and of all li
 learner writes delta and key down together, so its newest key of a prefix says how far the stream
 was taken in: whoever sends it again from its beginning goes on behind that line. How lines fall
 into batches, which is a matter of time, does not matter to that.
+
+A queue that delivers some messages again, from a place of its own, sends no such stream: with
+``skip_known`` what the learner knows is passed over instead, and there are no keys.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ class Takes(Protocol):
         """Take a delta in, whole, once for each key."""
         ...
 
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        """Take in what is new of a delta."""
+        ...
+
     def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so, if there is one."""
         ...
@@ -43,6 +50,7 @@ class LineStream:
         batch: how many lines a delta has at most.
         every: seconds after which a line waits no longer for others.
         prefix: of the keys; by default made of the first line.
+        skip_known: whether what is known is passed over, without keys, as for tables.
         clock: seconds.
 
     Attributes:
@@ -55,6 +63,7 @@ class LineStream:
     batch: int = 100
     every: float = 2.0
     prefix: str | None = None
+    skip_known: bool = False
     clock: Callable[[], float] = monotonic
     lines: int = 0
     known: int = 0
@@ -70,6 +79,10 @@ class LineStream:
         if self.prefix is not None and not 0 < len(self.prefix) <= LONGEST_PREFIX:
             raise ConfigurationError(
                 f"key_prefix must be a text of 1 to {LONGEST_PREFIX} letters, not {self.prefix!r}"
+            )
+        if self.skip_known and self.prefix is not None:
+            raise ConfigurationError(
+                f"key_prefix must not be given where known lines are skipped, not {self.prefix!r}"
             )
 
     def take_in(self, lines: Iterable[bytes | None]) -> None:
@@ -113,6 +126,8 @@ class LineStream:
 
     def _begin(self, first: bytes) -> None:
         """Find out how far this stream was taken in before."""
+        if self.skip_known:
+            return
         if self.prefix is None:
             self.prefix = f"stream-{hashlib.sha256(first.rstrip()).hexdigest()[:16]}"
         key = self.learner.last_key(f"{self.prefix}:")
@@ -153,8 +168,7 @@ class LineStream:
         """Take lines in together; where that is refused, find the first that cannot be."""
         last = lines[-1].number
         try:
-            delta = delta_of_lines(lines, key=f"{self.prefix}:{last}:{self._digests[last]}")
-            done = self.learner.submit(delta)
+            done = self._learned(lines)
         except DataError as error:
             if len(lines) == 1:
                 raise DataError(f"line {last}: {error}") from error
@@ -165,3 +179,10 @@ class LineStream:
         self.deltas += 1
         for name in ("new_nodes", "predicted", "right"):
             setattr(self, name, getattr(self, name) + done[name])
+
+    def _learned(self, lines: list[Line]) -> dict[str, Any]:
+        if self.skip_known:
+            return self.learner.upsert(delta_of_lines(lines))
+        last = lines[-1].number
+        key = f"{self.prefix}:{last}:{self._digests[last]}"
+        return self.learner.submit(delta_of_lines(lines, key=key))
