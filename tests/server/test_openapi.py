@@ -31,6 +31,8 @@ ROUTES = {
     "/v1/predictions": "POST",
     "/v1/status": "GET",
     "/v1/history": "GET",
+    "/v1/ids": "GET",
+    "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",
     "/healthz": "GET",
     "/metrics": "GET",

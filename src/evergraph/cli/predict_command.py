@@ -31,9 +31,7 @@ def predict_command(
         None,
         help="A file with an id a line or a column 'id'; - is stdin (default: none, for --all).",
     ),
-    everything: bool = typer.Option(
-        False, "--all", help="Every node that a folder's learner knows."
-    ),
+    everything: bool = typer.Option(False, "--all", help="Every node that the learner knows."),
     out: Path | None = typer.Option(
         None, help="The .csv or .parquet to write (default: CSV on stdout)."
     ),

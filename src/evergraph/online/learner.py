@@ -144,6 +144,11 @@ class OnlineLearner:
         with self._writing:
             return list(self._ids)
 
+    def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
+        """Return some ids, and where to go on; see ``IdTable.page``."""
+        with self._writing:
+            return self._ids.page(start, limit)
+
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""
         with self._writing:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, Label, NodeId
 
 TRIES = 8
+IDS = 10_000  # in one question
 LONGEST = 20.0  # seconds between two tries
 
 
@@ -63,8 +64,14 @@ class Client:
         return found
 
     def every_id(self) -> list[NodeId]:
-        """Refuse: a service is asked about nodes by their ids."""
-        raise ConfigurationError(f"--all is for a learner's folder, and {self.url} is a service")
+        """Return the ids of all nodes, asked for some at a time."""
+        ids: list[NodeId] = []
+        start: int | None = 0
+        while start is not None:
+            told = self._ask(f"/v1/ids?start={start}&limit={IDS}", None, JSON, {})
+            ids += told["ids"]
+            start = told["next"]
+        return ids
 
     def classes(self) -> list[Label]:
         """Return the names of all classes."""
@@ -72,10 +79,10 @@ class Client:
         return names
 
     def last_key(self, prefix: str) -> str | None:
-        """Refuse: a service does not tell its keys."""
-        raise ConfigurationError(
-            f"a stream is taken in by a learner's folder, and {self.url} is a service"
-        )
+        """Return the key of the newest change whose key begins so, if there is one."""
+        told = self._ask(f"/v1/keys?{urlencode({'prefix': prefix})}", None, JSON, {})
+        key: str | None = told["key"]
+        return key
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows."""

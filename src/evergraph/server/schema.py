@@ -246,6 +246,19 @@ class HealthReply(BaseModel):
     status: str
 
 
+class KeyReply(BaseModel):
+    """How far a stream was taken in that names its deltas by a prefix and their places."""
+
+    key: str | None = Field(description="Of the newest delta whose key begins so, if there is one.")
+
+
+class IdsReply(BaseModel):
+    """Ids of nodes, in the order in which they came."""
+
+    ids: list[NodeId]
+    next: int | None = Field(description="What to give as `start` for those after them, if any.")
+
+
 class Neighbour(BaseModel):
     """A node of an ego-subnetwork."""
 
