@@ -119,7 +119,7 @@ def test_a_backbone_brings_its_topology(small_graph: eg.Graph) -> None:
 def test_an_unknown_setting_or_source_is_met_with_what_there_is(small_graph: eg.Graph) -> None:
     with pytest.raises(UnknownNameError, match="unknown setting 'epoch': did you mean 'epochs'"):
         eg.run(small_graph, epoch=3)
-    with pytest.raises(ConfigurationError, match=r"run takes a Graph, .* not list"):
+    with pytest.raises(ConfigurationError, match=r"a graph must be a Graph, .* not list"):
         eg.run([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="dataset was given twice"):
         eg.run(small_graph, dataset="wordnet")

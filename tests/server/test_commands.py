@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l", "--nodes", "edges.csv"), "edges.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--integers"), "row 1 has 'n0' in column 'id'"),
-        (("ingest", "l"), "needs --nodes, --edges or --forget"),
+        (("ingest", "l"), "needs --nodes, --edges, --forget or a stream -"),
         (("ingest", "l", "--nodes", "nodes.csv", "--forget", "left"), "has no column 'left'"),
         (("ingest", "l", "--edges", "edges.csv", "--forget", "left"), "left: no such file"),
         (("predict", "l", "nodes.csv", "--out", "a.txt"), "--out must end in .csv or .parquet, "),
@@ -242,6 +243,24 @@ def test_tables_say_what_changes(
     assert out.startswith("0 new nodes, 0 known nodes skipped, 0 new edges, 0 labels added, 0 ch")
     assert "removed" not in out
     assert "updated" not in out
+
+
+def test_a_stream_into_a_service_and_all_predictions_out(
+    call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tokens = service
+    lines = [{"node": f"n{i}", "features": [i % 2, 1], "label": "xy"[i % 2]} for i in range(7)]
+    text = "".join(json.dumps(line) + "\n" for line in [*lines, {"forget": "n3"}])
+    monkeypatch.setattr("evergraph.server.client.IDS", 3)
+    for known in (0, 8):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        out, _ = call("ingest", url, "-", "--batch", "3", "--token-file", str(tokens))
+        assert out.startswith(f"8 lines, {known} known, in {0 if known else 3} deltas;")
+    told, _ = call("predict", url, "--all", "--token-file", str(tokens))
+    assert [*predicted(told)] == ["n0", "n1", "n2", "n4", "n5", "n6"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(text + '{"edge": ["n0", "n3"]}\n'))
+    _, err = call("ingest", url, "-", "--token-file", str(tokens), expect=2)
+    assert err.startswith(f"error: line 9: {url}: edge 0 joins 'n0' and 'n3', but node 'n3' is not")
 
 
 def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ ROUTES = {
     "/v1/status": "GET",
     "/v1/columns": "GET",
     "/v1/history": "GET",
+    "/v1/ids": "GET",
+    "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",
     "/healthz": "GET",
     "/metrics": "GET",

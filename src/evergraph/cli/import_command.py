@@ -1,4 +1,4 @@
-"""``evergraph import``: a graph folder from tables of any size."""
+"""``evergraph import``: a graph folder from tables of any size, in files or in a database."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -22,11 +23,27 @@ if TYPE_CHECKING:
 
     from evergraph.datasets.columns import Columns
     from evergraph.datasets.importing.progress import ImportReport
+    from evergraph.datasets.importing.queries import Query
 
 
 def import_command(
-    edges: Path = typer.Argument(..., help="A .csv, .csv.gz or .parquet with source, target."),
-    nodes: Path = typer.Argument(..., help="The same with id, label, time if known, features."),
+    edges: Path | None = typer.Argument(
+        None, help="A .csv, .csv.gz or .parquet with source, target (default: see --from)."
+    ),
+    nodes: Path | None = typer.Argument(
+        None, help="The same with id, label, time if known, features (default: see --from)."
+    ),
+    database: str | None = typer.Option(
+        None,
+        "--from",
+        help="sqlite:FILE, duckdb:FILE or adbc:DRIVER:URI instead of files (default: none).",
+    ),
+    nodes_query: str | None = typer.Option(
+        None, "--nodes", help="With --from, the query for nodes (default: none)."
+    ),
+    edges_query: str | None = typer.Option(
+        None, "--edges", help="With --from, the query for edges (default: none)."
+    ),
     out: Path = typer.Option(..., help="The folder to create."),
     directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     memory_limit: str | None = typer.Option(
@@ -46,7 +63,8 @@ def import_command(
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=False)
-        report = _import(edges, nodes, out, directed, memory_limit, overwrite, chosen)
+        tables = _tables(edges, nodes, database, edges_query, nodes_query)
+        report = _import(*tables, out, directed, memory_limit, overwrite, chosen)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
@@ -56,9 +74,30 @@ def import_command(
         _print_report(report, out)
 
 
+def _tables(
+    edges: Path | None,
+    nodes: Path | None,
+    database: str | None,
+    edges_query: str | None,
+    nodes_query: str | None,
+) -> tuple[Path | Query, Path | Query]:
+    """Return where edges and nodes come from: two files, or two queries to a database."""
+    if database is None:
+        if edges is None or nodes is None or edges_query or nodes_query:
+            raise ConfigurationError(
+                "import needs a file of edges and one of nodes, or --from with --nodes and --edges"
+            )
+        return edges, nodes
+    if edges is not None or not nodes_query or not edges_query:
+        raise ConfigurationError("--from needs the queries --nodes and --edges, and no files")
+    from evergraph.datasets.importing.queries import Query
+
+    return Query.of(database, edges_query), Query.of(database, nodes_query)
+
+
 def _import(
-    edges: Path,
-    nodes: Path,
+    edges: Path | Query,
+    nodes: Path | Query,
     out: Path,
     directed: bool,
     memory_limit: str | None,
@@ -81,7 +120,7 @@ def _import(
         )
 
 
-def _unit(path: Path) -> str:
+def _unit(path: Path | Query) -> str:
     return "rows" if path.suffix == ".parquet" else "bytes"
 
 

@@ -1,4 +1,4 @@
-"""``evergraph ingest``: tables of nodes and edges into a learner."""
+"""``evergraph ingest``: tables of nodes and edges, or a stream of lines, into a learner."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.standard_input import arriving_lines, seconds_of
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
@@ -41,9 +42,14 @@ SUMMED = (
     "missing_nodes",
 )
 
+STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
+
 
 def ingest_command(
     target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
+    stream: str | None = typer.Argument(
+        None, help="- takes in lines of JSON from standard input (default: none)."
+    ),
     nodes: Path | None = typer.Option(
         None, help="A .csv or .parquet of id, label if known, features, op (default: none)."
     ),
@@ -53,8 +59,15 @@ def ingest_command(
     forget: str | None = typer.Option(
         None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
     ),
-    batch: int = typer.Option(100, help="How many nodes are taken in at once."),
+    batch: int = typer.Option(100, help="How many nodes, or lines, are taken in at once."),
+    every: str = typer.Option("2s", help="How long a line of a stream waits for others."),
+    key_prefix: str | None = typer.Option(
+        None, help="Names a stream, whose lines count once (default: made of its first line)."
+    ),
     integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
+    skip_known: bool = typer.Option(
+        False, "--skip-known", help="Pass over what a stream says again, as is done for tables."
+    ),
     token_file: Path | None = typer.Option(
         None, help="With a token that may write (default: none)."
     ),
@@ -69,7 +82,20 @@ def ingest_command(
     What the learner knows already is passed over, so a dump that has grown can be given again as
     a whole, and a command that was stopped goes on when it is given again. A column op says what
     else is to happen: update or forget for nodes, remove for edges.
+
+    With - each line of stdin is a JSON object: {"node": id, "features": [..], "label": ..},
+    {"edge": [id, id], "weight": ..}, {"remove_edge": [id, id]}, {"update": id, "features": [..]},
+    {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
     """
+    if stream is not None:
+        if stream != "-" or nodes is not None or edges is not None or forget is not None:
+            raise ConfigurationError(
+                f"a stream is given as - and alone, without tables, not as {stream!r} with others"
+            )
+        options = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        options["skip_known"] = skip_known
+        _ingest_stream(target, options, token_file, plugins, as_json)
+        return
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
@@ -88,6 +114,37 @@ def ingest_command(
             rows = [tuple(row.values()) for row in done["columns"]]
             print_table(tuple(done["columns"][0]), rows, f"{nodes}")
         typer.echo(_summary(done))
+
+
+def _ingest_stream(
+    target: str,
+    options: dict[str, Any],
+    token_file: Path | None,
+    plugins: list[str],
+    as_json: bool,
+) -> None:
+    """Take in standard input, and say what it was.  options: of ``LineStream``"""
+    load_plugins(plugins)
+    with spinner("loading torch"):
+        from evergraph.online.line_stream import LineStream
+    with opened(target, token_file=token_file, scope="write") as learner:
+        stream = LineStream(learner, **options)
+        try:
+            stream.take_in(arriving_lines())
+        except KeyboardInterrupt:
+            typer.echo("interrupted: give the same stream again to go on", err=True)
+            raise typer.Exit(130) from None
+        status = learner.status()
+    done = {name: getattr(stream, name) for name in STREAM_COUNTS}
+    done |= {name: status[name] for name in ("nodes", "edges", "classes")}
+    if as_json:
+        print_json(done | {"key_prefix": stream.prefix})
+    else:
+        typer.echo(
+            f"{_many(done['lines'], 'line')}, {done['known']:,} known, in "
+            f"{_many(done['deltas'], 'delta')}; the learner knows {_many(done['nodes'], 'node')} "
+            f"and {done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
+        )
 
 
 def _say_missing(nodes: Path | None, edges: Path | None, done: dict[str, Any]) -> None:
@@ -169,7 +226,9 @@ def _ingest(
     chosen: Callable[[], Columns],
 ) -> dict[str, Any]:
     if nodes is None and edges is None and forget is None:
-        raise ConfigurationError("ingest needs --nodes, --edges or --forget, and none was given")
+        raise ConfigurationError(
+            "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
+        )
     with spinner("loading torch"):
         deltas = _read(nodes, edges, forget, batch, integers, _columns(target, token_file, chosen))
     from evergraph.online.upsert import is_empty

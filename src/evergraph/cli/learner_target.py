@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.codecs.tables import TableDeltas
-    from evergraph.online.delta import Delta, NodeId
+    from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.tokens import Scope
 
@@ -35,6 +35,22 @@ class Target(Protocol):
 
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
         """Return id, label and probability of nodes."""
+        ...
+
+    def every_id(self) -> list[NodeId]:
+        """Return the ids of all nodes."""
+        ...
+
+    def classes(self) -> list[Label]:
+        """Return the names of all classes."""
+        ...
+
+    def submit(self, delta: Delta) -> dict[str, Any]:
+        """Have a change with a key taken in, whole, once."""
+        ...
+
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest change whose key begins so, if there is one."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -88,6 +104,22 @@ class InFolder:
         """Return id, label and probability of nodes."""
         told = self._folder.learner.answer(ids).predictions
         return [{k: v for k, v in asdict(p).items() if v is not None} for p in told]
+
+    def every_id(self) -> list[NodeId]:
+        """Return the ids of all nodes."""
+        return self._folder.learner.every_id()
+
+    def classes(self) -> list[Label]:
+        """Return the names of all classes."""
+        return list(self._folder.learner.classes)
+
+    def submit(self, delta: Delta) -> dict[str, Any]:
+        """Have a change with a key taken in, whole, once."""
+        return asdict(self._folder.submit(delta))
+
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest change whose key begins so, if there is one."""
+        return self._folder.last_key(prefix)
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""

@@ -2,9 +2,10 @@
 
 from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.doors import NamedGraph, as_graph, named_graph
 from evergraph.datasets.generated.synthetic import Synthetic
 from evergraph.datasets.generated.twins import ProductsTwin, RedditTwin
-from evergraph.datasets.joined import Joined, join
+from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
 from evergraph.datasets.ogb import Arxiv, Products
 from evergraph.datasets.published import (
@@ -26,6 +27,7 @@ __all__ = [
     "Dataset",
     "Facts",
     "Joined",
+    "NamedGraph",
     "Photo",
     "Products",
     "ProductsTwin",
@@ -33,8 +35,11 @@ __all__ = [
     "RedditTwin",
     "Synthetic",
     "WordNet",
+    "as_graph",
     "datasets",
     "default_cache",
     "join",
+    "join_domains",
     "load",
+    "named_graph",
 ]

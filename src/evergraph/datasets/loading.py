@@ -1,4 +1,4 @@
-"""A graph by the name of a dataset or by the path of a file."""
+"""A graph by the name of a dataset, by the path of a file, or from what holds one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
 from evergraph.datasets.columns import Columns, Encoder, Scheme
 from evergraph.datasets.columns.choices import columns_of
+from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
 from evergraph.datasets.files.pt import read_pt
@@ -23,7 +24,7 @@ READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
 
 def load(
-    source: str | Path,
+    source: Any,
     *,
     undirected: bool = True,
     directions: bool = False,
@@ -31,23 +32,28 @@ def load(
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     **parameters: Any,
 ) -> Graph:
-    """Return a graph by name or path, every edge running both ways unless ``undirected=False``.
+    """Return a graph, every edge running both ways unless ``undirected=False``.
 
     Args:
         source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
             folder with tables of nodes and edges or a graph made by ``evergraph import``, which
-            stays on disk. A name wins over a file of that name.
+            stays on disk. A name wins over a file of that name. Or an object that holds a graph:
+            of NetworkX, SciPy, pandas, Polars, Arrow or PyG, see ``named_graph``.
         undirected: whether to add the reverse of every edge.
         directions: whether the way that edges run is kept as a relation, see
             ``Graph.with_directions``.
         cache: where datasets are kept; ``default_cache()`` if not given.
         columns: of a folder of tables: how feature columns are read where it is not to be guessed.
-        parameters: go to the dataset's constructor; a path takes none.
+        parameters: go to the dataset's constructor; a path takes none. An object takes
+            ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
 
     >>> import evergraph.datasets.generated.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
+    if not isinstance(source, str | Path):
+        graph = as_graph(source, **parameters)
+        return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
         check_no_columns(source, columns)
         return load_named(
@@ -61,6 +67,11 @@ def load(
             f"a path takes none"
         )
     graph = read_path(Path(source), columns)
+    return _fitting(graph, undirected=undirected, directions=directions)
+
+
+def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
+    """Return a graph with features as suits them, edges both ways if wanted."""
     if not graph.mapped:
         graph = graph.with_features(fitting_layout(graph.features))
     graph = graph.with_directions() if directions else graph

@@ -93,9 +93,9 @@ def run(
     """Run an experiment and return its result.
 
     Args:
-        source: what to learn: a graph in memory, also as PyG's ``Data``; the name of a dataset or
-            the path of one; or a whole configuration, which ``settings`` may change. The default
-            configuration unless given.
+        source: what to learn: a graph in memory, or what holds one (of PyG, NetworkX, SciPy or a
+            pair of tables); the name of a dataset or the path of one; or a whole configuration,
+            which ``settings`` may change. The default configuration unless given.
         method: by name; ``auto`` unless given, or what the configuration says.
         out: the results folder; nothing is written without one.
         resume: whether to go on with what ``out`` holds; the result is bit for bit the one an

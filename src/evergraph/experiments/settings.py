@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.errors import UnknownNameError
+from evergraph.datasets.doors import as_graph
 from evergraph.experiments.config import RunConfig, Section, merged
 from evergraph.graphs import Graph
 
@@ -76,14 +77,7 @@ def handed_over(source: object) -> Graph | None:
     """Return the graph that an object is or holds; None for the name or path of one."""
     if source is None or isinstance(source, (str, Path, RunConfig)):
         return None
-    if isinstance(source, Graph):
-        return source.to("cpu")
-    if any(cls.__module__.startswith("torch_geometric.") for cls in type(source).__mro__):
-        return Graph.from_data(source).to("cpu")
-    raise ConfigurationError(
-        "run takes a Graph, a torch_geometric Data, the name or path of a dataset, or a RunConfig, "
-        f"not {type(source).__name__}"
-    )
+    return as_graph(source).to("cpu")
 
 
 def described(graph: Graph) -> dict[str, Any]:

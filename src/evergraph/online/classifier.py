@@ -14,6 +14,8 @@ from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.datasets.columns import Columns, Encoder
 from evergraph.datasets.columns.choices import columns_of
+from evergraph.datasets.doors.doors import holds_graph, named_graph
+from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.online.conversion import (
@@ -24,11 +26,12 @@ from evergraph.online.conversion import (
     as_relations,
     as_types,
     as_weights,
+    columns_of_nodes,
     delta_of_data,
+    delta_of_named,
     label_array,
     labels_like,
     matrix_like,
-    of_library,
 )
 from evergraph.online.delta import Delta, Label, NodeId
 from evergraph.online.explanation import Explanation
@@ -167,8 +170,10 @@ class ContinualNodeClassifier(Part, Closing):
         """Take in new nodes, their labels where known, and edges between any nodes.
 
         Args:
-            nodes: ids of the new nodes, or a PyG ``Data`` that holds everything. Empty if only
-                edges come.
+            nodes: ids of the new nodes; or what holds everything: a PyG ``Data``, a NetworkX
+                graph, a SciPy adjacency (with ``features`` and ``labels``), a table of nodes with
+                ``id``, ``label`` and features (and ``edges`` as a table), or (nodes, edges). Empty
+                if only edges come.
             features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
             labels: one per node; None or NaN where it is not known, in a tensor also -1.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
@@ -177,13 +182,23 @@ class ContinualNodeClassifier(Part, Closing):
             relations: what each edge stands for, unless edges are a DataFrame with a column
                 ``relation``. A model has relations from its first nodes on, or none.
             types: what kind of thing each node is, None where it is not known.
-            ids: of the rows of a ``Data``; 0, 1, 2, ... unless given.
+            ids: of the rows of a ``Data`` or a SciPy adjacency; 0, 1, 2, ... unless given.
             key: names the call; a call with the same key counts once.
         """
-        if of_library(nodes, "torch_geometric"):
+        if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
+            nodes, edges = nodes
+        if is_table(nodes):
+            if features is not None or labels is not None:
+                raise ConfigurationError("features and labels are columns of a table of nodes")
+            nodes, features, labels = columns_of_nodes(nodes)
+        if is_pyg(nodes):
             delta = delta_of_data(nodes, ids, key)
             if edge_weights is not None:
                 raise ConfigurationError("edge_weights are part of a Data object: give them there")
+        elif holds_graph(nodes):
+            given = {"features": features, "labels": labels, "edges": edges}
+            given = {name: value for name, value in given.items() if value is not None}
+            delta = delta_of_named(named_graph(nodes, **given), ids, key)
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:

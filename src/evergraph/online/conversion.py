@@ -11,6 +11,9 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say_ignored
+from evergraph.datasets.doors.named import NamedGraph
+from evergraph.datasets.doors.recognising import is_a, is_table
+from evergraph.graphs.propagation import densify
 from evergraph.graphs.validation import (
     UNLABELLED,
     check_edges,
@@ -111,7 +114,7 @@ def _numbers(values: Any) -> np.ndarray[Any, Any]:
 
 
 def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
-    """Return edges as pairs of ids: pairs, an array [edges, 2], a DataFrame of two columns (or with
+    """Return edges as pairs of ids: pairs, an array [edges, 2], a table of two columns (or with
     ``source`` and ``target``), or a tensor [2, edges] as PyG has it.
 
     >>> as_edges([("a", 7)]), as_edges(torch.tensor([[0, 1], [2, 3]]))
@@ -124,8 +127,8 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
             raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
         sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
         return list(zip(sources, targets, strict=True))
-    if type(values).__name__ == "DataFrame":
-        columns = [name for name in values.columns if not _is_weight(name)]
+    if is_table(values):
+        columns = [name for name in column_names(values) if not _is_weight(name)]
         named = {"source", "target"} <= set(columns)
         source, target = ("source", "target") if named else _two(columns)
         others = [name for name in columns if name not in (source, target)]
@@ -139,12 +142,12 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
 
 def as_weights(values: Any, edges: Any) -> list[float]:
     """Return the weights of edges, none where there are none: given, or the column ``weight`` of a
-    DataFrame of edges.
+    table of edges.
 
     >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
     ([], [0.5])
     """
-    if type(edges).__name__ == "DataFrame" and any(map(_is_weight, edges.columns)):
+    if is_table(edges) and any(map(_is_weight, column_names(edges))):
         if values is not None:
             raise DataError("edge_weights are given, but edges have a column 'weight' as well")
         values = edges["weight"]
@@ -197,8 +200,60 @@ def _plain(values: Any, name: str) -> list[Any]:
         raise DataError(f"{name} must be a list or an array, not {values!r}")
     if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
         raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
+    if is_a(values, "pyarrow"):
+        found: list[Any] = values.to_pylist()
+        return found
     listed = values.tolist() if hasattr(values, "tolist") else list(values)
     return [value.item() if isinstance(value, np.generic) else value for value in listed]
+
+
+def column_names(table: Any) -> list[Any]:
+    """Return what the columns of a table of pandas, Polars or Arrow are called."""
+    return list(table.column_names if is_a(table, "pyarrow") else table.columns)
+
+
+def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
+    """Return ids, features and labels of a table of nodes, labels being None where it has none.
+
+    The rest of its columns are features; its index is the ids where no column is.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
+    >>> [part.values.tolist() for part in columns_of_nodes(table)]
+    [['a'], [[2.5]], ['x']]
+    """
+    if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
+        table = table.reset_index()
+    names = column_names(table)
+    if "id" not in names:
+        raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
+    timed = [name for name in names if name == "time"]
+    say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
+    other = [name for name in names if name in ("id", "label", "time")]
+    rest = table.drop(columns=other) if is_a(table, "pandas") else table.drop(other)
+    return table["id"], rest, table["label"] if "label" in names else None
+
+
+def delta_of_named(named: NamedGraph, ids: Any, key: str | None) -> Delta:
+    """Return a delta of a graph with names; its nodes are called ``ids`` where these are given."""
+    graph = named.graph
+    own = range(graph.num_nodes) if named.ids is None else named.ids
+    nodes = as_ids(own if ids is None else ids, "ids")
+    if len(nodes) != graph.num_nodes:
+        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
+    labels = as_labels(graph.labels, len(nodes))
+    if named.classes is not None:
+        names = named.classes
+        labels = [None if label is None else names[int(label)] for label in labels]
+    ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+    return Delta(
+        nodes=nodes,
+        features=densify(graph.features),
+        labels=labels,
+        edges=[(nodes[source], nodes[target]) for source, target in ends],
+        weights=[] if graph.weights is None else graph.weights.tolist(),
+        key=key,
+    )
 
 
 def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:

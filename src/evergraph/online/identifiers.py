@@ -62,6 +62,21 @@ class IdTable:
     def __iter__(self) -> Iterator[NodeId]:
         return iter(self._positions)
 
+    def page(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
+        """Return some names from a position on, and the position after them, None at the end.
+
+        Who goes on there later meets each name once, whatever came and went meanwhile.
+
+        >>> table = IdTable()
+        >>> table.add(["a", "b", "c"])
+        >>> table.remove(["b"])
+        >>> table.page(0, 2), table.page(2, 2)
+        ((['a'], 2), (['c'], None))
+        """
+        end = start + limit
+        found = [value for value in self._ids[start:end] if value is not None]
+        return found, end if end < len(self._ids) else None
+
     @property
     def next(self) -> int:
         """The position that the next name gets."""

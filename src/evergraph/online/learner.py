@@ -177,6 +177,16 @@ class OnlineLearner:
                 undirected=self.undirected,
             )
 
+    def every_id(self) -> list[NodeId]:
+        """Return the ids of all nodes, in the order in which they came."""
+        with self._writing:
+            return list(self._ids)
+
+    def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
+        """Return some ids, and where to go on; see ``IdTable.page``."""
+        with self._writing:
+            return self._ids.page(start, limit)
+
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""
         with self._writing:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
@@ -17,9 +17,10 @@ from evergraph.server.http import ARROW, JSON
 if TYPE_CHECKING:
     from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.tables import TableDeltas
-    from evergraph.online.delta import Delta, NodeId
+    from evergraph.online.delta import Delta, Label, NodeId
 
 TRIES = 8
+IDS = 10_000  # in one question
 LONGEST = 20.0  # seconds between two tries
 
 
@@ -72,6 +73,27 @@ class Client:
         answer = self._ask("/v1/predictions", json.dumps({"ids": list(ids)}).encode(), JSON, {})
         found: list[dict[str, Any]] = answer["predictions"]
         return found
+
+    def every_id(self) -> list[NodeId]:
+        """Return the ids of all nodes, asked for some at a time."""
+        ids: list[NodeId] = []
+        start: int | None = 0
+        while start is not None:
+            told = self._ask(f"/v1/ids?start={start}&limit={IDS}", None, JSON, {})
+            ids += told["ids"]
+            start = told["next"]
+        return ids
+
+    def classes(self) -> list[Label]:
+        """Return the names of all classes."""
+        names: list[Label] = self.status()["names"]
+        return names
+
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest change whose key begins so, if there is one."""
+        told = self._ask(f"/v1/keys?{urlencode({'prefix': prefix})}", None, JSON, {})
+        key: str | None = told["key"]
+        return key
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import JSON, RefusedError, media_type, parse, read_body
 from evergraph.server.metrics import KIND
 from evergraph.server.schema import (
@@ -17,6 +18,8 @@ from evergraph.server.schema import (
     ColumnsReply,
     HealthReply,
     HistoryReply,
+    IdsReply,
+    KeyReply,
     NodeReply,
     PredictionsBody,
     PredictionsReply,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from evergraph.server.metrics import Metrics
     from evergraph.server.service import Service
 
+MOST_IDS = 10_000  # in one answer
 MOST_NEIGHBOURS = 200  # what can still be drawn
 
 
@@ -62,6 +66,21 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     async def columns() -> JSONResponse:
         """Tell how columns of rows and tables are read, as the first of them settled it."""
         return JSONResponse(service.columns())
+
+    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **may_read)
+    async def ids(
+        start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
+        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
+    ) -> JSONResponse:
+        """Tell the ids of nodes, some at a time."""
+        return JSONResponse(await service.ids(start, limit))
+
+    @router.get("/v1/keys", responses=answers(KeyReply, 401, 403, 422, 429, 503), **may_read)
+    async def keys(
+        prefix: str = Query(min_length=1, max_length=200, description="What keys begin with."),
+    ) -> JSONResponse:
+        """Tell the key of the newest delta whose key begins so: how far a stream has come."""
+        return JSONResponse({"key": await service.last_key(prefix)})
 
     @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 429, 503), **may_read)
     async def history() -> JSONResponse:

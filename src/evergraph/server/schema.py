@@ -273,6 +273,19 @@ class ColumnsReply(BaseModel):
     scheme: dict[str, Any] | None = Field(description="The same for programs; null: plain numbers.")
 
 
+class KeyReply(BaseModel):
+    """How far a stream was taken in that names its deltas by a prefix and their places."""
+
+    key: str | None = Field(description="Of the newest delta whose key begins so, if there is one.")
+
+
+class IdsReply(BaseModel):
+    """Ids of nodes, in the order in which they came."""
+
+    ids: list[NodeId]
+    next: int | None = Field(description="What to give as `start` for those after them, if any.")
+
+
 class Neighbour(BaseModel):
     """A node of an ego-subnetwork."""
 

@@ -135,6 +135,16 @@ class Service:
             "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
         }
 
+    async def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest delta whose key begins so."""
+        return await in_thread(partial(self.folder.last_key, prefix), self.limits.seconds)
+
+    async def ids(self, start: int, limit: int) -> dict[str, Any]:
+        """Return some ids, and where to go on."""
+        ask = partial(self.folder.learner.ids_from, start, limit)
+        found, rest = await in_thread(ask, self.limits.seconds)
+        return {"ids": found, "next": rest}
+
     async def history(self) -> History:
         """Return how good predictions were before their labels came."""
         return await in_thread(self._view.history, self.limits.seconds)

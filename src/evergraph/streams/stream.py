@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources
+from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.companions import UNLABELLED_WAYS, Unlabelled, with_companions
@@ -67,7 +68,8 @@ class GraphStream(Shown):
     numbers of the targets, all there with the first task.
 
     Args:
-        graph: the whole graph.
+        graph: the whole graph, or what holds one: of PyG, NetworkX, SciPy, or a pair of tables
+            (nodes, edges).
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
             borders between them blur. ``random``: in no order at all.
@@ -105,7 +107,7 @@ class GraphStream(Shown):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Any,
         *,
         by: By = "class",
         tasks: int | None = None,
@@ -122,24 +124,25 @@ class GraphStream(Shown):
         device: torch.device | str | None = None,
         resources: Resources | None = None,
     ) -> None:
+        whole = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
         if unlabelled is None:
-            unlabelled = "leave-out" if graph.types is None else "along"
+            unlabelled = "leave-out" if whole.types is None else "along"
         check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
         self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting)
-        if graph.targets is not None:
-            timed = graph.time is not None
+        if whole.targets is not None:
+            timed = whole.time is not None
             by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)
-            self._label_space = target_space(graph.targets)
+            self._label_space = target_space(whole.targets)
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
-        labels = stand_in_labels(graph)
+        labels = stand_in_labels(whole)
         arrival = arrange(
-            graph if graph.targets is None else graph.with_labels(labels),
+            whole if whole.targets is None else whole.with_labels(labels),
             by=by,
             tasks=tasks,
             blur=blur,
@@ -151,20 +154,20 @@ class GraphStream(Shown):
         self.tasks = arrival.new_classes
         self.splits = (
             split_tasks(labels, arrival, shares=split, seed=seed)
-            if graph.targets is None
+            if whole.targets is None
             else split_each(arrival, shares=split, seed=seed)
         )
         self._owner = arrival.owner  # [all nodes]
         if unlabelled == "along":
-            self._owner = with_companions(graph, self._owner)
+            self._owner = with_companions(whole, self._owner)
         self._labels = self._renumber(labels)  # [all nodes]
         self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
         self._targets: Tensor | None = None  # [all nodes, targets]
-        if graph.targets is not None:
-            self._targets = graph.targets.values.cpu()
+        if whole.targets is not None:
+            self._targets = whole.targets.values.cpu()
             self._training_labels = torch.full_like(labels, UNLABELLED)
-            self.tasks = new_targets(graph.targets, len(self.tasks))
-        self._graph = graph.without_labels()
+            self.tasks = new_targets(whole.targets, len(self.tasks))
+        self._graph = whole.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
+from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.propagation import densify
 from evergraph.topology.rowwise import unit_rows
@@ -33,12 +34,13 @@ class TopologyEncoder(Part, ABC):
         self.hops = hops
         self.self_loops = self_loops
 
-    def encode(self, graph: Graph, *, adjacency: Smoother | None = None) -> Tensor:
+    def encode(self, graph: Any, *, adjacency: Smoother | None = None) -> Tensor:
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
 
-        adjacency: the graph's Â, where its products are to be computed in some other way.
+        graph: a ``Graph``, or whatever ``as_graph`` takes for one; adjacency: the graph's Â, where
+        its products are to be computed in some other way.
         """
-        return self.smooth(self.inputs(graph), adjacency=adjacency)
+        return self.smooth(self.inputs(as_graph(graph)), adjacency=adjacency)
 
     def inputs(self, graph: Graph) -> Graph:
         """Return the graph whose features are smoothed; the graph itself unless overridden."""

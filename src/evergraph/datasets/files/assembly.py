@@ -39,7 +39,7 @@ def fitting_layout(features: Tensor) -> Tensor:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: object) -> Iterator[None]:
     """Put the file's name before the message of any DataError.
 
     >>> with naming(Path("a.npz")):

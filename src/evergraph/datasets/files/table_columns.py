@@ -34,6 +34,20 @@ def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
+def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table whose columns have types that are read here: of ways to hold texts the usual
+    ones, and of decimal numbers those that processors have.
+    """
+    import pyarrow as pa
+
+    def plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+        if pa.types.is_decimal(kind):
+            return pa.float64()
+        return pa.string() if str(kind) == "string_view" else kind
+
+    return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
+
+
 def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
     """Return a column of ids: int64 where they are numbers, else strings.  [rows]"""
     import pyarrow as pa

@@ -158,7 +158,7 @@ def feature_names(columns: list[str]) -> list[str]:
     return [name for name in columns if name not in RESERVED]
 
 
-def say_edges_unread(path: Path, columns: list[str], *, known: tuple[str, ...] = ()) -> list[str]:
+def say_edges_unread(path: object, columns: list[str], *, known: tuple[str, ...] = ()) -> list[str]:
     """Say which columns of an edge table are not used, and return them.
 
     known: which are, besides the ends and the weight.

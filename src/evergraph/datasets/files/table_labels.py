@@ -125,7 +125,7 @@ def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
 
 
-def say_missing(path: Path, found: dict[str, int]) -> None:
+def say_missing(path: object, found: dict[str, int]) -> None:
     """Say how many labels are missing because of what is written in their place."""
     if found:
         count = sum(found.values())

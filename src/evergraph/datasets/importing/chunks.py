@@ -11,7 +11,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.download import reason
+from evergraph.datasets.files.table_columns import plainly_typed
 from evergraph.datasets.files.table_folder import TEXT, check_columns, rows_from_one
+from evergraph.datasets.importing.queries import Query, answered
 
 if TYPE_CHECKING:
     import pyarrow
@@ -125,7 +127,7 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def read_chunks(
-    path: Path,
+    path: Path | Query,
     needed: tuple[str, ...],
     *,
     size: int,
@@ -137,7 +139,7 @@ def read_chunks(
     """Yield a table in pieces of about ``size`` bytes, the first one even if it has no rows.
 
     Args:
-        path: the file.
+        path: the file, or a query to a database.
         needed: columns that must be there.
         size: of a piece, in bytes of the file as text or as Parquet holds it unpacked.
         only_needed: whether other columns are left out.
@@ -147,6 +149,10 @@ def read_chunks(
     """
     import pyarrow as pa
 
+    if isinstance(path, Query):
+        chosen = list(needed) if only_needed else None
+        yield from _read_query(path, needed, chosen, size, position, before)
+        return
     if not path.name.endswith(SUFFIXES):
         raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
     columns = list(needed) if only_needed else None
@@ -159,7 +165,9 @@ def read_chunks(
         raise DataError(f"cannot be read as a table ({reason(error)})") from error
 
 
-def first_rows(path: Path, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
+def first_rows(
+    path: Path | Query, *, size: int, rows: int, text: Sequence[str] = ()
+) -> pyarrow.Table:
     """Return the beginning of a table, as much of it as has so many rows."""
     import pyarrow as pa
 
@@ -173,7 +181,7 @@ def first_rows(path: Path, *, size: int, rows: int, text: Sequence[str] = ()) ->
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
-def columns_of(path: Path) -> list[str]:
+def columns_of(path: Path | Query) -> list[str]:
     """Return the names of a table's columns, from its beginning."""
     first = next(read_chunks(path, (), size=1 << 16))
     names: list[str] = first.table.column_names
@@ -210,3 +218,29 @@ def _read_parquet(
                 row += len(batch)
                 if table.num_rows:
                     yield Chunk(table, row - table.num_rows, row, row, total)
+
+
+def _read_query(
+    query: Query,
+    needed: tuple[str, ...],
+    columns: list[str] | None,
+    size: int,
+    position: int,
+    before: int,
+) -> Iterator[Chunk]:
+    """Yield what a database answers; a position is a row."""
+    import pyarrow as pa
+
+    with answered(query, size=size, skip=position) as answer:
+        check_columns(answer.schema.names, needed)
+        if not position:
+            empty = plainly_typed(answer.schema.empty_table())
+            yield Chunk(empty, 0, 0, 0, answer.total or 0)
+        for batch in answer.batches:
+            table = plainly_typed(pa.Table.from_batches([batch]))
+            if not table.num_rows:
+                continue
+            table = table if columns is None else table.select(columns)
+            after = before + table.num_rows
+            yield Chunk(table, before, after, after, answer.total or after)
+            before = after

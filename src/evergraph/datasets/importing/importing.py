@@ -16,6 +16,7 @@ from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_folder import say_edges_unread
 from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
+from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.stages import ImportStages, OnProgress, columns_told
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 def import_graph(
-    edges: Path,
-    nodes: Path,
+    edges: Path | Query,
+    nodes: Path | Query,
     out: Path,
     *,
     undirected: bool = True,
@@ -40,8 +41,8 @@ def import_graph(
     crash the same call goes on there, and what comes out is the same to the bit.
 
     Args:
-        edges: the table of edges.
-        nodes: the table of nodes.
+        edges: the table of edges, or a query to a database that gives it.
+        nodes: the table of nodes, likewise.
         out: the folder to make.
         undirected: whether every edge is to run both ways.
         resources: how much memory to use.

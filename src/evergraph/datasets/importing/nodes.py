@@ -33,6 +33,7 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.progress import NodesRead
+from evergraph.datasets.importing.queries import Query
 from evergraph.graphs.feature_scale import column_peaks, loud_column
 from evergraph.graphs.validation import check_labels
 
@@ -44,7 +45,7 @@ _VALUES = 1 << 19  # features that are made at a time
 
 
 def import_nodes(
-    path: Path,
+    path: Path | Query,
     graph: Path,
     ids_file: Path,
     *,
@@ -98,7 +99,7 @@ def import_nodes(
     )
 
 
-def _scheme(path: Path, size: int, columns: Columns) -> Scheme | None:
+def _scheme(path: Path | Query, size: int, columns: Columns) -> Scheme | None:
     """Return how columns are read, by the first rows; None where they are plain numbers."""
     import pyarrow as pa
 
@@ -160,7 +161,7 @@ class _Features:
                 self._new[name].update(block.new)
         return read.features
 
-    def say_new(self, path: Path) -> None:
+    def say_new(self, path: Path | Query) -> None:
         """Say what the first rows had not."""
         for name, new in self._new.items():
             say_new(path, name, sorted(new), self._new_rows[name])

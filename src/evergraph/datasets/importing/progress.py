@@ -10,6 +10,7 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
+from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.sorter import Sorted
 
 
@@ -57,12 +58,30 @@ class InputFile:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> InputFile:
-        """Look at a file."""
+    def of(cls, path: Path | Query) -> InputFile:
+        """Look at a file, or at that of a database; what a server holds is another every time."""
+        if isinstance(path, Query):
+            return cls(f"{path.kind}:{_resolved(path)}: {path.sql}", *_state(path))
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         about = path.stat()
         return cls(str(path.resolve()), about.st_size, about.st_mtime_ns)
+
+
+def _resolved(query: Query) -> str:
+    """Return where a database is, without a server's address, which may hold a password."""
+    return str(query).split(":")[1] if query.file is None else str(query.file.resolve())
+
+
+def _state(query: Query) -> tuple[int, int]:
+    """Return size and time of the files of a database: what was written last may lie beside it."""
+    if query.file is None:
+        return 0, query.asked
+    if not query.file.is_file():
+        raise DataError(f"{query.file}: no such file")
+    beside = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
+    found = [path.stat() for path in beside if path.is_file()]
+    return sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
 
 
 @dataclass(frozen=True)

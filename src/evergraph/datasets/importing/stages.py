@@ -18,6 +18,7 @@ from evergraph.datasets.importing.chunks import Chunk, columns_of, read_chunks
 from evergraph.datasets.importing.node_index import NodeIndex, read_ids
 from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
+from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.sorter import EdgeSorter, Sorted
 from evergraph.graphs.graph_folder import GraphFolderWriter
 
@@ -63,7 +64,7 @@ class ImportStages:
             logger.info("%s: goes on with an import that was begun", folder)
         self.writer = GraphFolderWriter(folder / "graph")
 
-    def read_nodes(self, path: Path) -> NodesRead:
+    def read_nodes(self, path: Path | Query) -> NodesRead:
         """Write what the node table holds."""
         if self.progress.nodes is None:
             found = import_nodes(
@@ -85,7 +86,7 @@ class ImportStages:
         self.resources.check(_BYTES_AN_ID * found.nodes, f"finding {found.nodes:,} nodes by id")
         return NodeIndex(read_ids(self._ids))
 
-    def read_edges(self, path: Path, found: NodesRead, index: NodeIndex | None) -> None:
+    def read_edges(self, path: Path | Query, found: NodesRead, index: NodeIndex | None) -> None:
         """Sort the edge table into runs."""
         done = self.progress.edges
         if index is None:

@@ -113,6 +113,14 @@ class Journal:
             )
         return Known(row[0], self._results.get(key, row[2]))
 
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest delta whose key begins so, None where there is none."""
+        first = _blob(prefix)
+        query = "SELECT key FROM keys WHERE key >= ? AND key < ? ORDER BY seq DESC LIMIT 1"
+        with sound(self.path):
+            row = self._connection.execute(query, (first, first + b"\xff")).fetchone()
+        return None if row is None else bytes(row[0]).decode("utf-8", "surrogatepass")
+
     def keep_result(self, key: str, result: str) -> None:
         """Note what came of a delta with a key.
 

@@ -198,6 +198,13 @@ class LearnerFolder(Closing):
                 return Upserted(DeltaResult(seq=self.seq, classes=known), news)
             return Upserted(self.submit(new), news)
 
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest delta whose key begins so, None where there is none.
+
+        A stream that names its deltas by their places finds out how far it was taken in.
+        """
+        return self._writer().last_key(prefix)
+
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
         return self._writer().compact()

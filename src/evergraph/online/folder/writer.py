@@ -117,6 +117,11 @@ class FolderWriter:
             checked = self.learner.check(delta)
             return self._take(replace(checked, **vars(delta_from_bytes(data))), data)
 
+    def last_key(self, prefix: str) -> str | None:
+        """Return the key of the newest delta whose key begins so, None where there is none."""
+        with self.lock:
+            return self._journal.last_key(prefix)
+
     def _take(self, delta: Delta, data: bytes) -> DeltaResult:
         seq = self.seq + 1
         try:

@@ -1,0 +1,105 @@
+"""``evergraph ingest FOLDER -`` and ``predict --all`` as a user meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.cli.standard_input import lines_from, seconds_of
+from evergraph.core.errors import ConfigurationError
+
+LINES = "".join(
+    json.dumps(line) + "\n"
+    for line in [
+        *(
+            {"node": f"n{i}", "features": [i % 2, 1 - i % 2], "label": "xy"[i % 2]}
+            for i in range(6)
+        ),
+        {"node": "n6", "features": [0, 1]},
+        *({"edge": [f"n{i}", f"n{i - 2}"]} for i in range(2, 7)),
+    ]
+)
+
+
+@pytest.fixture
+def piped(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(text: str, *arguments: str, expect: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        found: tuple[str, str] = call("ingest", "learner", "-", *arguments, expect=expect)
+        return found
+
+    return run
+
+
+def test_a_stream_then_all_predictions(piped: Any, call: Any) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    out, _ = piped(LINES, "--batch", "5")
+    assert out == "12 lines, 0 known, in 3 deltas; the learner knows 7 nodes and 2 classes\n"
+    done = json.loads(piped(LINES, "--json")[0])
+    assert (done["lines"], done["known"], done["deltas"], done["nodes"]) == (12, 12, 0, 7)
+    call("predict", "learner", "--all", "--out", "all.parquet")
+    table = pq.read_table("all.parquet")
+    assert table["id"].to_pylist() == [f"n{i}" for i in range(7)]
+    assert table["class"].to_pylist()[6] == "x"
+    told, _ = call("predict", "learner", "--all")
+    assert told.splitlines()[0] == "id,class,probability"
+    assert len(told.splitlines()) == 8
+    call("predict", "learner", "--all", "--out", "all.csv")
+    assert Path("all.csv").read_text() == told
+
+
+def test_all_is_written_in_blocks(piped: Any, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    lines = [{"node": i, "features": [i % 2, 1], "label": i % 2} for i in range(7)]
+    piped("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr("evergraph.cli.predict_command.AT_ONCE", 3)
+    call("predict", "learner", "--all", "--out", "all.parquet")
+    table = pq.read_table("all.parquet")
+    assert pq.ParquetFile("all.parquet").num_row_groups == 3
+    assert table["id"].to_pylist() == [*range(7)]
+    assert str(table["class"].type) == "int64"
+    _, err = call("predict", "learner", expect=2)
+    assert err == "error: predict needs a file of ids or --all: one of them, not both\n"
+
+
+def test_a_bad_line_is_one_sentence_and_nothing_after_it_counts(piped: Any, call: Any) -> None:
+    first = LINES.splitlines(keepends=True)[:3]
+    _, err = piped("".join(first) + "oops\n" + LINES, expect=2)
+    assert err.startswith("error: line 4: is no JSON (")
+    out, _ = piped(LINES)  # the same stream, mended
+    assert out.startswith("12 lines, 3 known, in 1 delta;")
+
+
+def test_lines_that_are_known_can_be_skipped(piped: Any) -> None:
+    piped(LINES)
+    later = "".join(LINES.splitlines(keepends=True)[5:])
+    assert "node 'n5' is in the graph already" in piped(later, expect=2)[1]
+    out, _ = piped(later, "--skip-known")
+    assert out.endswith("the learner knows 7 nodes and 2 classes\n")
+
+
+def test_what_a_stream_is_not(piped: Any, call: Any) -> None:
+    _, err = piped(LINES, "--nodes", "nodes.csv", expect=2)
+    assert err.startswith("error: a stream is given as - and alone")
+    _, err = piped(LINES, "--every", "soon", expect=2)
+    assert err == "error: --every must be a time such as 2s, 500ms or 1m, not 'soon'\n"
+    with pytest.raises(ConfigurationError):
+        seconds_of("-1s")
+
+
+def test_lines_of_a_pipe_come_as_they_are_written() -> None:
+    reading, writing = os.pipe()
+    lines = lines_from(reading)
+    os.write(writing, b"one\ntw")
+    assert next(lines) == b"one"
+    assert next(lines) is None  # half a line is none
+    os.write(writing, b"o\nthree")
+    assert next(lines) == b"two"
+    os.close(writing)
+    assert list(lines) == [b"three"]
+    os.close(reading)

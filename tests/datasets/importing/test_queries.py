@@ -1,0 +1,210 @@
+"""Imports from databases: SQLite for real, DuckDB and ADBC as their documentation has them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets import load
+from evergraph.datasets.importing.chunks import read_chunks
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.importing.queries import Query
+
+NODES = "select id, label, f, g from papers order by id"
+EDGES = "select source, target, weight from cites"
+ROWS = [(f"n{i}", None if i % 5 == 4 else "xy"[i % 2], i, i / 4) for i in range(20)]
+CITES = [
+    (f"n{a}", f"n{b}", 0.5 + a) for a, b in np.random.default_rng(0).integers(20, size=(40, 2))
+]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table papers (id text, label text, f integer, g real)")
+        connection.executemany("insert into papers values (?, ?, ?, ?)", ROWS)
+        connection.execute("create table cites (source text, target text, weight real)")
+        connection.executemany("insert into cites values (?, ?, ?)", CITES)
+    connection.close()
+    return path
+
+
+def as_files(folder: Path) -> tuple[Path, Path]:
+    nodes, edges = folder / "n.csv", folder / "e.csv"
+    listed = sorted(ROWS)  # as the query orders them
+    text = "".join(f"{i},{'' if label is None else label},{f},{g}\n" for i, label, f, g in listed)
+    nodes.write_text("id,label,f,g\n" + text)
+    edges.write_text("source,target,weight\n" + "".join(f"{s},{t},{w}\n" for s, t, w in CITES))
+    return edges, nodes
+
+
+def test_a_query_makes_the_graph_that_files_make(
+    database: Path, tmp_path: Path, assert_same: Any, call: Any
+) -> None:
+    import_graph(*as_files(tmp_path), tmp_path / "one")
+    queries = ("--nodes", NODES, "--edges", EDGES + ";")
+    out, _ = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other", "--json")
+    assert (json.loads(out)["nodes"], json.loads(out)["edges"]) == (20, 40)
+    assert_same(load("other"), load(str(tmp_path / "one")))
+    out, _ = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other")
+    assert "which was there already" in out
+    with sqlite3.connect(database) as connection:
+        connection.execute("insert into cites values ('n1', 'n2', 7)")
+    connection.close()
+    _, err = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other", expect=2)
+    assert "is there already and is no graph of these tables" in err
+
+
+def test_rows_come_in_batches_and_go_on_where_they_ended(database: Path) -> None:
+    query = Query.of(f"sqlite:{database}", NODES)
+    pieces = list(read_chunks(query, ("id",), size=16 * 4 * 6))  # 4 columns: 6 rows
+    assert [piece.table.num_rows for piece in pieces] == [0, 6, 6, 6, 2]
+    assert [piece.done for piece in pieces] == [0, 6, 12, 18, 20]
+    assert {piece.total for piece in pieces} == {20}
+    rest = list(read_chunks(query, ("id",), size=16 * 4 * 6, position=12, before=12))
+    assert pa.concat_tables(p.table for p in rest).equals(
+        pa.concat_tables(p.table for p in pieces[3:])
+    )
+    assert [str(kind) for kind in pieces[0].table.schema.types] == [
+        "string", "string", "int64", "double",
+    ]  # fmt: skip
+
+
+def test_a_column_of_several_types_has_the_widest(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("create table t (id, f, gap)")
+        connection.executemany("insert into t values (?, ?, null)", [(1, 1), ("b", 2.5)])
+    connection.close()
+    (_, rows) = read_chunks(Query.of(f"sqlite:{tmp_path / 'a.db'}", "select * from t"), (), size=99)
+    assert rows.table.to_pydict() == {"id": ["1", "b"], "f": [1.0, 2.5], "gap": [None, None]}
+
+
+@pytest.mark.parametrize(
+    ("source", "sql", "said"),
+    [
+        ("sqlite:{}", "select absent", "SQLite says: no such column: absent"),
+        ("sqlite:{}", "select id as a from papers", "has no column 'id': it has a"),
+        ("sqlite:{}", "delete from papers", "SQLite says: near"),
+        ("sqlite:gone.db", "select 1", "gone.db: no such file"),
+    ],
+)
+def test_mistakes_in_a_query(database: Path, source: str, sql: str, said: str) -> None:
+    query = Query.of(source.format(database), sql)
+    edges = Query.of(source.format(database), EDGES)
+    with pytest.raises(DataError, match=said):
+        import_graph(edges, query, database.with_name("out"))
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("select count(*) from papers").fetchone() == (20,)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "mysql:x", "--nodes", "a", "--edges", "b"), "unknown database 'mysql'"),
+        (("--from", "adbc:x", "--nodes", "a", "--edges", "b"), "must be adbc:DRIVER:URI"),
+        (("--from", "sqlite:", "--nodes", "a", "--edges", "b"), "must name a file"),
+        (("--from", "sqlite:x", "--nodes", "a"), "--from needs the queries"),
+        (("e.csv",), "import needs a file of edges and one of nodes, or --from"),
+    ],
+)
+def test_mistakes_on_the_command_line(call: Any, arguments: tuple[str, ...], said: str) -> None:
+    assert said in call("import", *arguments, "--out", "g", expect=2)[1]
+
+
+def test_without_the_package_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "g.db").touch()
+    for kind, package in (("duckdb", "duckdb"), ("adbc:driver", "adbc_driver_manager")):
+        monkeypatch.setattr("evergraph.core.extras.installed", package.__ne__)
+        query = Query.of(f"{kind}:{tmp_path / 'g.db'}", "select 1")
+        with pytest.raises(
+            ConfigurationError, match=rf"needs the package {package}.*evergraph\[sql\]"
+        ):
+            list(read_chunks(query, (), size=100))
+
+
+class _Asked:
+    """A connection and a cursor as DuckDB and ADBC have them, around a table."""
+
+    def __init__(self, table: pa.Table, said: list[Any]) -> None:
+        self._table, self._said = table, said
+        self.description = table.column_names
+
+    def execute(self, sql: str) -> _Asked:
+        self._said.append(sql)
+        return self
+
+    def cursor(self) -> _Asked:
+        return self
+
+    def fetch_record_batch(self, rows: int = 2) -> pa.RecordBatchReader:
+        self._said.append(rows)
+        return pa.RecordBatchReader.from_batches(
+            self._table.schema, self._table.to_batches(max_chunksize=rows)
+        )
+
+    def close(self) -> None:
+        self._said.append("closed")
+
+
+TABLE = pa.table({"id": [1, 2, 3], "price": pa.array([1, 2, 3], pa.decimal128(5, 2))})
+
+
+def test_duckdb_is_asked_as_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in: DuckDB need not be installed here."""
+    said: list[Any] = []
+    module: Any = ModuleType("duckdb")
+    module.Error = type("Error", (Exception,), {})
+    module.connect = lambda place, read_only: said.append((place, read_only)) or _Asked(TABLE, said)
+    monkeypatch.setitem(sys.modules, "duckdb", module)
+    monkeypatch.setattr("evergraph.core.extras.installed", lambda name: True)
+    (tmp_path / "g.db").touch()
+    query = Query.of(f"duckdb:{tmp_path / 'g.db'}", "from t")
+    pieces = list(read_chunks(query, ("id",), size=64))
+    assert said == [(str(tmp_path / "g.db"), True), "SELECT * FROM (from t) OFFSET 0", 2, "closed"]
+    assert [piece.table.num_rows for piece in pieces] == [0, 2, 1]
+    assert pieces[1].table["price"].to_pylist() == [1.0, 2.0]
+
+
+def test_adbc_is_asked_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in: no driver of ADBC need be installed here."""
+    said: list[Any] = []
+    dbapi: Any = ModuleType("adbc_driver_manager.dbapi")
+    dbapi.Error = type("Error", (Exception,), {})
+    dbapi.connect = lambda driver, db_kwargs: (
+        said.append((driver, db_kwargs)) or _Asked(TABLE, said)
+    )
+    module: Any = ModuleType("adbc_driver_manager")
+    module.dbapi = dbapi
+    monkeypatch.setitem(sys.modules, "adbc_driver_manager", module)
+    monkeypatch.setattr("evergraph.core.extras.installed", lambda name: True)
+    query = Query.of("adbc:adbc_driver_postgresql:postgresql://me:secret@host/g", "select 1")
+    assert "secret" not in f"{query} {query!r}"
+    assert sum(piece.table.num_rows for piece in read_chunks(query, ("id",), size=64)) == 3
+    assert said == [
+        ("adbc_driver_postgresql", {"uri": "postgresql://me:secret@host/g"}),
+        "select 1", 2, "closed", "closed",
+    ]  # fmt: skip
+
+
+def test_duckdb_for_real(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "g.db")) as connection:
+        connection.execute(
+            "create table t as select range as id, range::decimal(9, 2) as f from range(9)"
+        )
+    query = Query.of(f"duckdb:{tmp_path / 'g.db'}", "select * from t")
+    found = pa.concat_tables(p.table for p in read_chunks(query, ("id",), size=64))
+    assert found.to_pydict() == {"id": [*range(9)], "f": [float(i) for i in range(9)]}

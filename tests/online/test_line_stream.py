@@ -1,0 +1,270 @@
+"""Lines of JSON into a learner: batches, mistakes, and streams that are given again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.codecs.json_lines import Batch, LineReader, delta_of_lines
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.line_stream import LineStream
+from small_learner import learner
+
+START: list[dict[str, Any]] = [
+    {"node": "a", "features": [1, 0], "label": "x"},
+    {"node": "b", "features": [0, 1], "label": "y"},
+    {"node": "c", "features": [1, 1]},
+    {"edge": ["a", "c"], "weight": 2.0},
+    {"edge": ["b", "c"], "weight": 0.5},
+]
+
+
+class Kept:
+    """A learner with keys, in memory; notes the deltas it was given."""
+
+    def __init__(self) -> None:
+        self.learner = learner()
+        self.keys: dict[str, Delta] = {}
+
+    def submit(self, delta: Delta) -> dict[str, Any]:
+        assert delta.key is not None
+        assert delta.key not in self.keys
+        done = self.learner.apply(delta)
+        self.keys[delta.key] = delta
+        return asdict(done)
+
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        return asdict(self.learner.apply(self.learner.only_new(delta)[0]))
+
+    def last_key(self, prefix: str) -> str | None:
+        return next((key for key in reversed(self.keys) if key.startswith(prefix)), None)
+
+
+def written(lines: list[dict[str, Any]]) -> list[bytes | None]:
+    return [json.dumps(line).encode() for line in lines]
+
+
+def test_lines_become_one_delta_by_hand() -> None:
+    kept = Kept()
+    stream = LineStream(kept)
+    stream.take_in(written(START))
+    (delta,) = kept.keys.values()
+    assert (delta.nodes, delta.labels) == (["a", "b", "c"], ["x", "y", None])
+    assert delta.features.tolist() == [[1, 0], [0, 1], [1, 1]]
+    assert (delta.edges, delta.weights) == ([("a", "c"), ("b", "c")], [2.0, 0.5])
+    assert (stream.lines, stream.known, stream.deltas, stream.new_nodes) == (5, 0, 1, 3)
+
+
+def test_a_line_that_undoes_another_waits_for_the_next_delta() -> None:
+    kept = Kept()
+    changes = [
+        {"remove_edge": ["a", "c"]},
+        {"edge": ["c", "a"]},  # after it went
+        {"update": "a", "features": [0, 3]},
+        {"update": "a", "features": [0, 4]},  # once more
+        {"label": ["c", "y"]},
+        {"forget": "b"},
+        {"node": "b", "features": [5, 5]},  # after it was forgotten
+    ]
+    LineStream(kept).take_in(written(START + changes))
+    got = [repr(delta) for delta in kept.keys.values()]
+    assert got == [
+        "Delta(3 nodes, 2 edges, 1 removed edges)",
+        "Delta(1 edges, 1 updated)",
+        "Delta(1 updated, 1 late labels, 1 forgotten)",
+        "Delta(1 nodes)",
+    ]
+    assert kept.learner.status().nodes == 3
+
+
+NAMES = st.sampled_from("abc")
+OPERATIONS = st.one_of(
+    st.tuples(st.just("edge"), NAMES, NAMES, st.sampled_from([None, 0.5, 2.0])),
+    st.tuples(st.just("remove_edge"), NAMES, NAMES),
+    st.tuples(st.just("update"), NAMES, st.integers(1, 3)),
+    st.tuples(st.just("label"), NAMES, st.sampled_from("xyz")),
+    st.tuples(st.just("forget"), NAMES),
+    st.tuples(st.just("node"), NAMES, st.integers(1, 3)),
+)
+
+
+def said(operation: tuple[Any, ...]) -> dict[str, Any]:
+    name, node, *rest = operation
+    if name == "edge":
+        return {"edge": [node, rest[0]]} | ({} if rest[1] is None else {"weight": rest[1]})
+    if name in ("remove_edge", "label"):
+        return {name: [node, rest[0]]}
+    return {name: node} | ({"features": [rest[0], 1.0]} if rest else {})
+
+
+def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineLearner]:
+    """Return the lines that can be taken in one by one, and the learner that took them."""
+    one, reader, taken = learner(), LineReader(), []
+    for number, line in enumerate(lines, start=1):
+        try:
+            one.apply(delta_of_lines([reader.read(json.dumps(line).encode(), number)]))
+        except DataError:
+            continue
+        taken.append(line)
+    return taken, one
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(OPERATIONS, max_size=7), st.integers(1, 9))
+def test_batches_give_what_single_lines_give(drawn: list[Any], batch: int) -> None:
+    taken, one = possible(START + [said(operation) for operation in drawn])
+    kept = Kept()
+    LineStream(kept, batch=batch).take_in(written(taken))
+    other = kept.learner
+    assert (one.status().nodes, one.status().edges) == (other.status().nodes, other.status().edges)
+    ids = sorted(one.every_id())  # type: ignore[type-var]
+    assert ids == sorted(other.every_id())  # type: ignore[type-var]
+    if ids:
+        torch.testing.assert_close(one.embed(ids), other.embed(ids), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("first", range(1, 7))
+def test_a_stream_given_again_is_taken_in_once(first: int, tmp_path: Path) -> None:
+    lines = [*START, {"label": ["c", "x"]}]
+    with LearnerFolder.open(tmp_path / "l", make=learner) as folder:
+        target = _InFolder(folder)
+        LineStream(target, batch=2).take_in(written(lines)[:first])
+        again = LineStream(target, batch=3)  # other batches
+        again.take_in(written(lines))
+        assert (again.lines, again.known) == (6, first)
+        assert folder.learner.status().edges == 4
+        last = LineStream(target)
+        last.take_in(written(lines))
+        assert (last.known, last.deltas) == (6, 0)
+    with LearnerFolder.open(tmp_path / "l", make=learner) as folder:  # another process
+        late = LineStream(_InFolder(folder))
+        late.take_in(written([*lines, {"forget": "a"}]))
+        assert (late.known, late.deltas, folder.learner.status().nodes) == (6, 1, 2)
+
+
+class _InFolder:
+    def __init__(self, folder: LearnerFolder) -> None:
+        self.folder = folder
+
+    def submit(self, delta: Delta) -> dict[str, Any]:
+        return asdict(self.folder.submit(delta))
+
+    def upsert(self, delta: Delta) -> dict[str, Any]:
+        return asdict(self.folder.upsert(delta).applied)
+
+    def last_key(self, prefix: str) -> str | None:
+        return self.folder.last_key(prefix)
+
+
+def test_another_stream_with_the_same_name_is_refused() -> None:
+    kept = Kept()
+    LineStream(kept, prefix="p").take_in(written(START))
+    other = [*START[:4], {"edge": ["b", "c"], "weight": 9}, {"forget": "a"}]
+    with pytest.raises(DataError, match="line 5: the lines up to here are not those"):
+        LineStream(kept, prefix="p").take_in(written(other))
+    with pytest.raises(DataError, match="line 2 is the last, but 5 lines were taken in"):
+        LineStream(kept, prefix="p").take_in(written(START[:2]))
+    assert len(kept.keys) == 1
+    with pytest.raises(ConfigurationError, match="key_prefix must be a text of 1 to 100"):
+        LineStream(kept, prefix="")
+
+
+def test_a_queue_may_deliver_lines_again() -> None:
+    kept = Kept()
+    LineStream(kept, skip_known=True).take_in(written(START))
+    again = LineStream(kept, skip_known=True)
+    again.take_in(written([*START[2:], {"edge": ["a", "b"]}]))  # from the middle, and one more
+    assert (again.known, again.new_nodes, kept.keys) == (0, 0, {})
+    assert (kept.learner.status().nodes, kept.learner.status().edges) == (3, 6)
+    with pytest.raises(DataError, match="line 1: node 'c' is in the graph already"):
+        LineStream(kept).take_in(written(START[2:]))
+    with pytest.raises(ConfigurationError, match="key_prefix must not be given where known"):
+        LineStream(kept, skip_known=True, prefix="p")
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"{", "line 4: is no JSON"),
+        (b"[1]", "line 4: must be one JSON object, not list"),
+        (b'{"nod": 1}', "line 4: says nothing that is known: expected node, edge"),
+        (b'{"edge": ["a"]}', r"line 4: edge must be a list of two, not \['a'\]"),
+        (b'{"edge": ["a", "b"], "wight": 1}', "line 4: edge takes no 'wight'"),
+        (b'{"edge": ["a", "z"]}', "line 4: edge 0 joins 'a' and 'z', but node 'z' is not"),
+        (b'{"node": 1.5, "features": [1, 2]}', "line 4: id of a node must be text or an integer"),
+        (b'{"node": "a", "features": [1, 2]}', "line 4: node 'a' is in the graph already"),
+        (b'{"node": "d", "features": [1]}', "line 4: features have 1 columns, but .* have 2"),
+        (
+            b'{"node": "d", "features": [1, NaN]}',
+            "line 4: features must be finite numbers, not nan",
+        ),
+        (
+            b'{"node": "d", "features": [1, "2"]}',
+            "line 4: features must be finite numbers, not '2'",
+        ),
+        (b'{"label": ["a", null]}', "line 4: label must be text or an integer, not None"),
+    ],
+)
+def test_a_bad_line_is_named_and_those_before_it_stay(bad: bytes, why: str) -> None:
+    kept = Kept()
+    after = json.dumps({"node": "z", "features": [1, 2]}).encode()
+    with pytest.raises(DataError, match=why):
+        LineStream(kept).take_in([*written(START)[:3], bad, after])
+    assert kept.learner.every_id() == ["a", "b", "c"]
+
+
+def test_columns_are_in_the_order_of_the_first_line() -> None:
+    kept = Kept()
+    lines = [{"node": 1, "q": 1, "p": 2, "label": 0}, {"p": 4, "node": 2, "q": 3}]
+    LineStream(kept).take_in(written(lines))
+    (delta,) = kept.keys.values()
+    assert delta.features.tolist() == [[1, 2], [3, 4]]
+
+
+def test_age_closes_a_batch() -> None:
+    now, kept = [0.0], Kept()
+
+    def arriving() -> Iterator[bytes | None]:
+        for line in written(START):
+            yield line
+            now[0] += 0.9
+            yield None  # nothing at the moment
+
+    LineStream(kept, every=1.5, clock=lambda: now[0]).take_in(arriving())
+    assert [len(d.nodes) + len(d.edges) for d in kept.keys.values()] == [2, 2, 1]
+
+
+def test_no_line_is_read_while_a_delta_is_learned() -> None:
+    read, kept, seen = [0], Kept(), []
+    submit = kept.submit
+
+    def lines() -> Iterator[bytes | None]:
+        for line in written(START):
+            read[0] += 1
+            yield line
+
+    def note(delta: Delta) -> dict[str, Any]:
+        seen.append(read[0])
+        return submit(delta)
+
+    kept.submit = note  # type: ignore[method-assign]
+    LineStream(kept, batch=2).take_in(lines())
+    assert seen == [2, 4, 5]
+
+
+def test_a_batch_of_other_weights() -> None:
+    reader, batch = LineReader(), Batch()
+    batch.add(reader.read(b'{"edge": ["a", "b"], "weight": 1}', 1))
+    assert not batch.fits(reader.read(b'{"edge": ["a", "c"]}', 2))  # it keeps the weight it has
+    assert batch.fits(reader.read(b'{"edge": ["a", "c"], "weight": 0}', 3))
