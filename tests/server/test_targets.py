@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fastapi.testclient import TestClient
 
+from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 
 FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
 TOLD: dict[str, list[Any]] = {
@@ -42,6 +45,22 @@ def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
         assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
         assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
         assert asked.get("/v1/history").json()["curve"][0]["seq"] == 3
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_may_be_sent_as_arrow(kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    told = tuple(tuple(label) if isinstance(label, list) else label for label in TOLD[kind])
+    sent = Delta(
+        nodes=("a", "b", "c", "d", "e"),
+        features=torch.ones(5, 2),
+        labels=(*told, None),
+        late=(("w", told[0]), ("z", told[1])),
+    )
+    again = delta_from_arrow(arrow_from_delta(sent))
+    for one, other in zip(again.labels, sent.labels, strict=True):
+        assert one == (list(other) if isinstance(other, tuple) else other)
+    assert [node for node, _ in again.late] == ["w", "z"]
 
 
 def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:

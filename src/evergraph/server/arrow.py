@@ -263,7 +263,8 @@ def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
 def _labels(table: pyarrow.Table) -> pyarrow.Array:
     """Return classes as they are written, null where there is none; NaN and "" are none too.
 
-    Any other text is a class: whoever sends Arrow can send null.
+    Any other text is a class: whoever sends Arrow can send null. Lists are several labels, and
+    numbers with a fraction are numbers: whether a node may have these, the learner knows.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -275,6 +276,10 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
         return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+        if pc.any(pc.not_equal(values, pc.floor(values))).as_py():
+            return values.cast(pa.float64())
+    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        return values
     return as_integers(values, "label")
 
 

@@ -177,6 +177,7 @@ def test_deltas_are_written_as_they_were_given() -> None:
         ("numbers", "a", "what a node has must be a finite number, not 'a'"),
         ("numbers", float("inf"), "must be a finite number, not inf"),
         ("class", ("a",), "label must be text or an integer"),
+        ("class", 0.5, "label must be text or an integer, not 0.5"),
     ],
 )
 def test_what_a_learner_does_not_learn_is_refused(kind: str, label: Any, said: str) -> None:
