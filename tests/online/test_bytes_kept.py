@@ -25,7 +25,7 @@ def test_half_of_g_the_sums_and_the_solution() -> None:
 def test_a_learner_that_has_seen_nothing_keeps_nothing() -> None:
     assert asdict(OnlineLearner().status()) == {
         "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
-        "predicted": 0, "accuracy": None, "exact_forgetting": True,
+        "predicted": 0, "accuracy": None, "exact_forgetting": True, "metric": "accuracy",
     }  # fmt: skip
 
 
