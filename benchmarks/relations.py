@@ -1,4 +1,4 @@
-"""What relations and types of nodes add to the default method, on WordNet.
+"""What relations and types of nodes add to the default method on WordNet, and what they cost.
 
 python benchmarks/relations.py [--quick] [--out benchmarks/results] [--threads N]
 
@@ -8,6 +8,7 @@ Cells that were measured are kept in build/every_graph.jsonl and not measured ag
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
@@ -15,8 +16,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
 from benchmarks.every_graph import COLUMNS, SEEDS, cell
-from benchmarks.measure import Options, Table, run
+from benchmarks.measure import Options, Table, run, times
+
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph, Relations
+from evergraph.topology import MixHop, TopologyEncoder
+from evergraph.topology.relation_hops import WIDTH, RelationHops
 
 GRAPHS = (
     "wordnet",
@@ -32,7 +39,51 @@ def tables(options: Options) -> list[Table]:
     values: dict[str, Any] = {}
     if options.quick:
         values = {"backbone": {"name": "view-features", "views": ["0|1|r+y"], "width": 64}}
-    return [_table(GRAPHS[3:] if options.quick else GRAPHS, seeds, values)]
+    accuracy = _table(GRAPHS[3:] if options.quick else GRAPHS, seeds, values)
+    return [_costs(2_000 if options.quick else 40_000), accuracy]
+
+
+def _costs(edges: int) -> Table:
+    """Measure two hops along relations beside two plain hops of the same width."""
+    rows = []
+    for count in (edges, 2 * edges, 4 * edges):
+        for relations in (1, 16, 256):
+            graph = _related(edges, count, relations)
+            plain = MixHop(hops=2, keep=(0, 1, 2))
+            spent = [_seconds(topology, graph) for topology in (plain, RelationHops())]
+            each = 1e9 * spent[1] / len(graph.relations or ())
+            rows.append(
+                (f"{count:,}", str(relations), f"{each:.0f} ns", times(spent[1] / spent[0]))
+            )
+    return Table(
+        "Two hops along relations, 256 wide",
+        ("edges", "relations", "CPU time an entry", "beside two plain hops"),
+        rows,
+        (f"{edges // 4:,} nodes, edges at random; an edge is two entries.",),
+    )
+
+
+def _related(nodes: int, edges: int, relations: int) -> Graph:
+    drawn = seeded(0, "edges", edges)
+    ends = torch.randint(nodes // 4, (2, edges), generator=drawn)
+    features = torch.randn(nodes // 4, WIDTH, generator=drawn)
+    graph = Graph.from_edges(
+        ends, features=features, labels=torch.zeros(nodes // 4).long(), undirected=True
+    )
+    kinds = torch.randint(relations, (edges,), generator=drawn)
+    names = [str(number) for number in range(relations)]
+    return graph.with_relations(Relations.of(ends, kinds, names, nodes=nodes // 4))
+
+
+def _seconds(topology: TopologyEncoder, graph: Graph) -> float:
+    """Return the least CPU seconds of three."""
+    topology.encode(graph)
+    spent = []
+    for _ in range(3):
+        start = time.process_time()
+        topology.encode(graph)
+        spent.append(time.process_time() - start)
+    return min(spent)
 
 
 def _table(graphs: Sequence[str], seeds: Sequence[int], values: dict[str, Any]) -> Table:
