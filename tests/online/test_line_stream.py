@@ -120,8 +120,8 @@ def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineL
     return taken, one
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.lists(OPERATIONS, max_size=7), st.integers(1, 9))
+@settings(max_examples=10, deadline=None)
+@given(st.lists(OPERATIONS, max_size=6), st.integers(1, 9))
 def test_batches_give_what_single_lines_give(drawn: list[Any], batch: int) -> None:
     taken, one = possible(START + [said(operation) for operation in drawn])
     kept = Kept()
@@ -134,7 +134,7 @@ def test_batches_give_what_single_lines_give(drawn: list[Any], batch: int) -> No
         torch.testing.assert_close(one.embed(ids), other.embed(ids), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("first", range(1, 7))
+@pytest.mark.parametrize("first", [1, 4, 6])
 def test_a_stream_given_again_is_taken_in_once(first: int, tmp_path: Path) -> None:
     lines = [*START, {"label": ["c", "x"]}]
     with LearnerFolder.open(tmp_path / "l", make=learner) as folder:

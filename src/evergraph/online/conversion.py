@@ -230,7 +230,10 @@ def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
     other = [name for name in names if name in ("id", "label", "time")]
-    rest = table.drop(columns=other) if is_a(table, "pandas") else table.drop(other)
+    if is_a(table, "pandas"):
+        rest = table.drop(columns=other)
+    else:
+        rest = table.drop_columns(other) if is_a(table, "pyarrow") else table.drop(other)
     return table["id"], rest, table["label"] if "label" in names else None
 
 

@@ -17,6 +17,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import load
 from evergraph.datasets.importing.chunks import read_chunks
 from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.importing.progress import InputFile
 from evergraph.datasets.importing.queries import Query
 
 NODES = "select id, label, f, g from papers order by id"
@@ -136,15 +137,17 @@ def test_without_the_package_the_extra_is_named(
 
 
 class _Asked:
-    """A connection and a cursor as DuckDB and ADBC have them, around a table."""
+    """A connection, a cursor and a relation as DuckDB and ADBC have them, around a table."""
 
     def __init__(self, table: pa.Table, said: list[Any]) -> None:
         self._table, self._said = table, said
-        self.description = table.column_names
+        self.columns = table.column_names
 
-    def execute(self, sql: str) -> _Asked:
+    def sql(self, sql: str) -> _Asked:
         self._said.append(sql)
         return self
+
+    execute = sql
 
     def cursor(self) -> _Asked:
         return self
@@ -163,7 +166,7 @@ TABLE = pa.table({"id": [1, 2, 3], "price": pa.array([1, 2, 3], pa.decimal128(5,
 
 
 def test_duckdb_is_asked_as_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in: DuckDB need not be installed here."""
+    """A stand-in of an older version: DuckDB need not be installed here."""
     said: list[Any] = []
     module: Any = ModuleType("duckdb")
     module.Error = type("Error", (Exception,), {})
@@ -181,30 +184,52 @@ def test_duckdb_is_asked_as_documented(tmp_path: Path, monkeypatch: pytest.Monke
 def test_adbc_is_asked_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in: no driver of ADBC need be installed here."""
     said: list[Any] = []
+
+    def connect(driver: str, db_kwargs: dict[str, str]) -> _Asked:
+        said.append((driver, db_kwargs))
+        return _Asked(TABLE, said)
+
     dbapi: Any = ModuleType("adbc_driver_manager.dbapi")
     dbapi.Error = type("Error", (Exception,), {})
-    dbapi.connect = lambda driver, db_kwargs: (
-        said.append((driver, db_kwargs)) or _Asked(TABLE, said)
-    )
+    dbapi.connect = connect
     module: Any = ModuleType("adbc_driver_manager")
     module.dbapi = dbapi
     monkeypatch.setitem(sys.modules, "adbc_driver_manager", module)
+    monkeypatch.setitem(sys.modules, "adbc_driver_manager.dbapi", dbapi)
     monkeypatch.setattr("evergraph.core.extras.installed", lambda name: True)
-    query = Query.of("adbc:adbc_driver_postgresql:postgresql://me:secret@host/g", "select 1")
-    assert "secret" not in f"{query} {query!r}"
+    query = Query.of("adbc:libpostgres.so:postgresql://me:secret@host/g", "select 1")
+    assert "secret" not in f"{query} {query!r} {InputFile.of(query)}"
     assert sum(piece.table.num_rows for piece in read_chunks(query, ("id",), size=64)) == 3
     assert said == [
-        ("adbc_driver_postgresql", {"uri": "postgresql://me:secret@host/g"}),
+        ("libpostgres.so", {"uri": "postgresql://me:secret@host/g"}),
         "select 1", 2, "closed", "closed",
     ]  # fmt: skip
 
 
-def test_duckdb_for_real(tmp_path: Path) -> None:
+def test_adbc_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
+    pytest.importorskip("adbc_driver_sqlite")
+    source = f"adbc:adbc_driver_sqlite:file:{database}?mode=ro"
+    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
+    import_graph(*as_files(tmp_path), tmp_path / "other")
+    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
+    with pytest.raises(DataError, match=r"adbc_driver_sqlite says: .*no such table: gone"):
+        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
+
+
+def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect(str(tmp_path / "g.db")) as connection:
-        connection.execute(
-            "create table t as select range as id, range::decimal(9, 2) as f from range(9)"
-        )
-    query = Query.of(f"duckdb:{tmp_path / 'g.db'}", "select * from t")
-    found = pa.concat_tables(p.table for p in read_chunks(query, ("id",), size=64))
-    assert found.to_pydict() == {"id": [*range(9)], "f": [float(i) for i in range(9)]}
+    nodes = pa.table(list(map(pa.array, zip(*ROWS, strict=True))), ["id", "label", "f", "g"])
+    edges = pa.table(list(map(pa.array, zip(*CITES, strict=True))), ["source", "target", "weight"])
+    with duckdb.connect(str(tmp_path / "duck.db")) as connection:
+        connection.register("n", nodes)
+        connection.register("e", edges)
+        connection.execute("create table papers as select id, label, f, g::decimal(9, 2) g from n")
+        connection.execute("create table cites as select * from e")
+    source = f"duckdb:{tmp_path / 'duck.db'}"
+    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
+    import_graph(*as_files(tmp_path), tmp_path / "other")
+    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
+    rest = read_chunks(Query.of(source, NODES), ("id",), size=64 * 9, position=12, before=12)
+    assert sum(piece.table.num_rows for piece in rest) == 8
+    with pytest.raises(DataError, match=r"DuckDB says: .*gone"):
+        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))

@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.extras import require
+from evergraph.core.extras import installed, require
 from evergraph.datasets.download import reason
 
 if TYPE_CHECKING:
@@ -174,9 +175,10 @@ def _duckdb(query: Query, size: int, skip: int) -> Iterator[Answer]:
     place = ":memory:" if query.file is None else str(query.file)
     try:
         with closing(duckdb.connect(place, read_only=query.file is not None)) as connection:
-            found = connection.execute(f"SELECT * FROM ({query.sql}) OFFSET {skip}")
-            rows = max(1, size // (_BYTES_A_VALUE * max(len(found.description), 1)))
-            yield _streamed(found.fetch_record_batch(rows))
+            found: Any = connection.sql(f"SELECT * FROM ({query.sql}) OFFSET {skip}")
+            rows = max(1, size // (_BYTES_A_VALUE * max(len(found.columns), 1)))
+            newer = hasattr(found, "to_arrow_reader")  # the other name is deprecated there
+            yield _streamed((found.to_arrow_reader if newer else found.fetch_record_batch)(rows))
     except duckdb.Error as error:
         raise DataError(f"DuckDB says: {reason(error)}") from error
 
@@ -190,13 +192,22 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[Answer]:
     driver, _, uri = query.place.partition(":")
     try:
         with (
-            closing(dbapi.connect(driver=driver, db_kwargs={"uri": uri})) as connection,
+            closing(_connected(driver, uri)) as connection,
             closing(connection.cursor()) as cursor,
         ):
             cursor.execute(query.sql)
             yield _streamed(cursor.fetch_record_batch())
     except dbapi.Error as error:
         raise DataError(f"{driver} says: {reason(error)}") from error
+
+
+def _connected(driver: str, uri: str) -> Any:
+    """Connect by the package of a driver, where that is installed, or by the name of a library."""
+    if driver.startswith("adbc_driver_") and installed(driver):
+        return import_module(f"{driver}.dbapi").connect(uri)
+    from adbc_driver_manager import dbapi
+
+    return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
 
 
 def _streamed(reader: Any) -> Answer:
