@@ -18,6 +18,7 @@ from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
+from evergraph.graphs.hetero import is_hetero
 from evergraph.online.conversion import (
     as_edges,
     as_features,
@@ -28,6 +29,7 @@ from evergraph.online.conversion import (
     as_weights,
     columns_of_nodes,
     delta_of_data,
+    delta_of_hetero,
     delta_of_named,
     label_array,
     labels_like,
@@ -170,10 +172,10 @@ class ContinualNodeClassifier(Part, Closing):
         """Take in new nodes, their labels where known, and edges between any nodes.
 
         Args:
-            nodes: ids of the new nodes; or what holds everything: a PyG ``Data``, a NetworkX
-                graph, a SciPy adjacency (with ``features`` and ``labels``), a table of nodes with
-                ``id``, ``label`` and features (and ``edges`` as a table), or (nodes, edges). Empty
-                if only edges come.
+            nodes: ids of the new nodes; or what holds everything: a PyG ``Data`` or ``HeteroData``
+                (its nodes are called ``paper/0`` and so on), a NetworkX graph, a SciPy adjacency
+                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` and
+                features (and ``edges`` as a table), or (nodes, edges). Empty if only edges come.
             features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
             labels: one per node; None or NaN where it is not known, in a tensor also -1.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
@@ -192,7 +194,7 @@ class ContinualNodeClassifier(Part, Closing):
                 raise ConfigurationError("features and labels are columns of a table of nodes")
             nodes, features, labels = columns_of_nodes(nodes)
         if is_pyg(nodes):
-            delta = delta_of_data(nodes, ids, key)
+            delta = (delta_of_hetero if is_hetero(nodes) else delta_of_data)(nodes, ids, key)
             if edge_weights is not None:
                 raise ConfigurationError("edge_weights are part of a Data object: give them there")
         elif holds_graph(nodes):

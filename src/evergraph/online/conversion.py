@@ -13,6 +13,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a, is_table
+from evergraph.graphs import from_hetero
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.validation import (
     UNLABELLED,
@@ -281,6 +282,35 @@ def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
     )
     say_unread("Data", data.keys(), timed=False, weights=named)
     return delta
+
+
+def delta_of_hetero(data: Any, ids: Any, key: str | None) -> Delta:
+    """Return a delta of a PyG ``HeteroData``, with relations and types.
+
+    A node is called by its type and place in it, ``paper/0``, unless ids are given, type after
+    type.
+    """
+    graph = from_hetero(data)
+    assert graph.types is not None
+    assert graph.relations is not None
+    kinds = graph.types.of(torch.arange(graph.num_nodes))
+    places = [place for name in data.node_types for place in range(kinds.count(name))]
+    own = [f"{kind}/{place}" for kind, place in zip(kinds, places, strict=True)]
+    nodes = as_ids(own if ids is None else ids, "ids")
+    if len(nodes) != graph.num_nodes:
+        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
+    ends, numbers = graph.relations.edges()
+    weights = graph.relations.edge_weights()
+    return Delta(
+        nodes=nodes,
+        features=as_features(graph.features, len(nodes)),
+        labels=as_labels(graph.labels, len(nodes)),
+        edges=[(nodes[source], nodes[target]) for source, target in ends.t().tolist()],
+        weights=[] if weights is None else weights.tolist(),
+        relations=[graph.relations.names[number] for number in numbers.tolist()],
+        types=kinds,
+        key=key,
+    )
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
