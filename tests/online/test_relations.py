@@ -303,3 +303,13 @@ def test_a_model_takes_hetero_data() -> None:
     model = ContinualNodeClassifier(width=32).partial_fit(data)
     assert model.predict(["paper/1"]).tolist() == [1]
     assert model.learner_.neighbourhood("author/0").nodes == ("author/0", "paper/1")
+
+
+def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path: Path, call: Any) -> None:
+    (tmp_path / "nodes.csv").write_text("id,target,type,x\na,1.5,paper,1\nb,2.5,paper,2\n")
+    (tmp_path / "edges.csv").write_text("source,target,relation\na,b,cites\n")
+    tables = ("--nodes", str(tmp_path / "nodes.csv"), "--edges", str(tmp_path / "edges.csv"))
+    said = " ".join(call("ingest", str(tmp_path / "numbers"), *tables)[1].split())
+    for column in ("relation", "type"):
+        assert f"column '{column}' is ignored: this learner does not look at it" in said
+    assert call("predict", str(tmp_path / "numbers"), "--all")[0].startswith("id,target\na,1.")

@@ -240,6 +240,8 @@ def _ingest(
         ) as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):
+        if not learner.status()["relations"]:
+            deltas = deltas.without_relations()
         deltas, counts["known_edges"] = learner.unknown(deltas)
         if deltas.features is not None:
             learner.keep_columns(deltas.scheme)

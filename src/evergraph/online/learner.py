@@ -323,6 +323,8 @@ class OnlineLearner:
             accuracy=self._prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
             metric=METRICS[self.head.kind],
+            relations=self.head.takes_relations
+            and (knowledge is None or knowledge.relations is not None),
         )
 
     def frozen(self) -> LearnerView:

@@ -38,6 +38,8 @@ class Status:
         exact_forgetting: whether a forgotten node leaves no trace.
         metric: what ``accuracy`` is: itself, or micro F1 of several labels, or the mean absolute
             error of numbers; ``predicted`` are then labels that were given or there, or numbers.
+        relations: whether it looks at relations of edges and types of nodes, or would from the
+            first nodes on.
     """
 
     seq: int
@@ -51,6 +53,7 @@ class Status:
     accuracy: float | None
     exact_forgetting: bool
     metric: str = "accuracy"
+    relations: bool = False
 
 
 @dataclass(frozen=True)

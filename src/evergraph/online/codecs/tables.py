@@ -103,6 +103,15 @@ class TableDeltas:
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
 
+    def without_relations(self) -> TableDeltas:
+        """Return the deltas for a learner that does not look at relations and types; say so."""
+        told = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
+        for table, name, values in told:
+            path = self.places[table][0]
+            why = "this learner does not look at it"
+            say_ignored(path, "column", [] if values is None else [name], why)
+        return replace(self, relations=None, types=None)
+
     def __len__(self) -> int:
         return self._growing + -(-self._going // EDGES) + -(-len(self.forgotten) // self.batch)
 
