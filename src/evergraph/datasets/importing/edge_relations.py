@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,7 +101,16 @@ def write_relations(
         RELATION_ARRAYS, (made.indptr, made.indices, made.kinds, made.weights), strict=True
     ):
         if values is not None:
-            writer.create(array, tuple(values.shape), values.dtype).copy_(values)
+            _write(writer.folder / f"{array}.npy", values.numpy())
+
+
+def _write(path: Path, values: NDArray[Any]) -> None:
+    array = AppendedArray(path, values.dtype.type)
+    try:
+        array.append(values)
+        array.finish()
+    finally:
+        array.close()
 
 
 def _edges(folder: Path) -> Path:
