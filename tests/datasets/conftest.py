@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,22 @@ def assert_same() -> Callable[[Graph, Graph], None]:
         assert expected.time is None or torch.equal(found.time, expected.time)
         assert (found.weights is None) == (expected.weights is None)
         assert expected.weights is None or torch.equal(found.weights, expected.weights)
+        for name in ("targets", "types", "relations"):
+            mine, other = getattr(found, name), getattr(expected, name)
+            assert (mine is None) == (other is None), name
+            assert other is None or _fields(mine) == _fields(other)
 
     return check
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """Return what a record holds, arrays as bytes, so that NaN equals NaN."""
+    return {
+        each.name: (value.dtype, value.shape, value.numpy().tobytes())
+        if isinstance(value := getattr(record, each.name), torch.Tensor)
+        else value
+        for each in fields(record)
+    }
 
 
 @pytest.fixture

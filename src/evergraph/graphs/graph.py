@@ -277,7 +277,7 @@ class Graph(Shown):
             time,
             self.undirected,
             weights=weights,
-            targets=self.targets,
+            targets=None if self.targets is None else self.targets.in_memory(),
             relations=_each(self.relations, in_memory),
             types=_each(self.types, in_memory),
         )

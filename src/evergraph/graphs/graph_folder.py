@@ -16,13 +16,18 @@ from evergraph.core.errors import DataError
 from evergraph.core.mapped import create_array, disk_is_enough, map_array
 from evergraph.core.written_aside import written_aside
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.targets import Targets
 
 FACTS = "graph.json"
 # A graph with arrays that format 1 did not have is of format 2, so that an older version says that
 # it cannot read it; any other is of format 1 still, for which older versions ask.
 FORMATS = (1, 2)
 FORMER = ("indptr", "indices", "features", "labels", "time")
-ARRAYS = (*FORMER, "weights")
+RELATION_ARRAYS = ("relation_indptr", "relation_indices", "relation_kinds", "relation_weights")
+ARRAYS = (*FORMER, "weights", "targets", "types", *RELATION_ARRAYS)
+# Names of what some arrays hold: in graph.json beside them.
+NAMED = ("targets", "types", "relations")
 _BLOCK = 1 << 24
 
 
@@ -70,7 +75,22 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
-    return Graph(**arrays, undirected=facts["undirected"], folder=folder)
+    named = _named(facts, arrays)
+    return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
+
+
+def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return targets, types and relations; their arrays are taken out of the others."""
+    found: dict[str, Any] = {}
+    if "targets" in facts:
+        about = facts["targets"]
+        found["targets"] = Targets(arrays.pop("targets"), about["kind"], tuple(about["names"]))
+    if "types" in facts:
+        found["types"] = NodeTypes(tuple(facts["types"]), arrays.pop("types"))
+    if "relations" in facts:
+        parts = [arrays.pop(name, None) for name in RELATION_ARRAYS]
+        found["relations"] = Relations(tuple(facts["relations"]), *parts)
+    return found
 
 
 def checksum(path: Path) -> str:
@@ -111,11 +131,21 @@ class GraphFolderWriter:
         assert name in ARRAYS, name
         return create_array(self.folder / f"{name}.npy", shape, dtype)
 
-    def finish(self, *, undirected: bool, about: Mapping[str, Any] | None = None) -> str:
+    def finish(
+        self,
+        *,
+        undirected: bool,
+        about: Mapping[str, Any] | None = None,
+        named: Mapping[str, Any] | None = None,
+    ) -> str:
         """Declare the graph whole; return one checksum of all of it.
 
         undirected: whether every edge is there both ways. about: kept in ``graph.json`` as it is.
+        named: kind and names of ``targets``, names of ``types`` and of ``relations``, where there
+        are arrays of them.
         """
+        named = {name: value for name, value in (named or {}).items() if value is not None}
+        assert set(named) <= set(NAMED), named
         paths = {name: self.folder / f"{name}.npy" for name in ARRAYS}
         arrays = {
             name: {"bytes": path.stat().st_size, "sha256": checksum(path)}
@@ -123,12 +153,14 @@ class GraphFolderWriter:
             if path.is_file()
         }
         sums = "".join(f"{name} {about_it['sha256']}\n" for name, about_it in arrays.items())
+        sums += json.dumps(named) if named else ""
         total = hashlib.sha256(sums.encode()).hexdigest()
         facts = {
             "format": 1 if set(arrays) <= set(FORMER) else 2,
             "undirected": undirected,
             "arrays": arrays,
             "sha256": total,
+            **named,
             "about": dict(about or {}),
         }
         with disk_is_enough(self.folder), written_aside(self.folder / FACTS) as file:

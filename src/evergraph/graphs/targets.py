@@ -12,6 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_once
 from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
+from evergraph.core.mapped import in_memory, is_mapped
 
 TargetKind = Literal["labels", "numbers"]
 TARGET_KINDS: tuple[str, ...] = get_args(TargetKind)
@@ -50,7 +51,8 @@ class Targets(Shown):
                 " a name for each"
             )
         check_once("names of targets", self.names)
-        object.__setattr__(self, "values", _checked(self.values, self.kind, self.names))
+        if not is_mapped(self.values):  # those of a graph folder were checked as it was made
+            object.__setattr__(self, "values", _checked(self.values, self.kind, self.names))
 
     def _repr_facts(self) -> dict[str, object]:
         nodes, targets = self.values.shape
@@ -72,6 +74,12 @@ class Targets(Shown):
     def to(self, device: torch.device | str) -> Targets:
         """Return them on a device."""
         return Targets(self.values.to(device), self.kind, self.names)
+
+    def in_memory(self) -> Targets:
+        """Return them with their values in memory, wherever these are now."""
+        if not is_mapped(self.values):
+            return self
+        return Targets(in_memory(self.values), self.kind, self.names)
 
     @classmethod
     def from_lists(

@@ -27,7 +27,7 @@ def node_types(table: pyarrow.Table) -> NodeTypes | None:
     """Return the types of a table's nodes, in the order in which they are met; None without any."""
     if not is_typed(table):
         return None
-    names, numbers = _numbered(table, TYPE)
+    names, numbers = numbered_texts(table, TYPE)
     return NodeTypes(names, numbers.to(torch.int16))
 
 
@@ -37,7 +37,7 @@ def edge_relations(
     """Return the relations of a table's edges; None without any.  ends: int64 [2, edges]"""
     if RELATION not in table.column_names:
         return None
-    names, numbers = _numbered(table, RELATION)
+    names, numbers = numbered_texts(table, RELATION)
     return Relations.of(ends, numbers, names, nodes=nodes, weights=weights)
 
 
@@ -45,12 +45,17 @@ def relation_names(table: pyarrow.Table) -> list[str] | None:
     """Return what each edge of a table stands for; None without any."""
     if RELATION not in table.column_names:
         return None
-    names, numbers = _numbered(table, RELATION)
+    names, numbers = numbered_texts(table, RELATION)
     return [names[number] for number in numbers.tolist()]
 
 
-def _numbered(table: pyarrow.Table, name: str) -> tuple[tuple[str, ...], Tensor]:
-    """Return the distinct texts of a column, and which of them each row has.  int64 [rows]"""
+def numbered_texts(
+    table: pyarrow.Table, name: str, *, before: int = 0
+) -> tuple[tuple[str, ...], Tensor]:
+    """Return the distinct texts of a column, and which of them each row has.  int64 [rows]
+
+    before: how many rows came before this piece of a table.
+    """
     import pyarrow as pa
 
     values = column(table, name)
@@ -58,7 +63,7 @@ def _numbered(table: pyarrow.Table, name: str) -> tuple[tuple[str, ...], Tensor]
         values = values.cast(pa.string())
     if not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
-    check_filled(values, name)
+    check_filled(values, name, before=before)
     coded = values.cast(pa.string()).dictionary_encode()
     numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return tuple(coded.dictionary.to_pylist()), torch.from_numpy(numbers)

@@ -36,25 +36,27 @@ def target_names(columns: Sequence[str]) -> list[str]:
     """
     if "label" in columns:
         return []
-    if LABELS in columns:
-        return [LABELS]
-    return [name for name in columns if name == TARGET or name.startswith(TARGETS)]
+    found = [name for name in columns if name == TARGET or name.startswith(TARGETS)]
+    if LABELS in columns and found:
+        raise DataError(
+            f"has columns {LABELS!r} and {found[0]!r}: expected several labels a node or numbers, "
+            "not both"
+        )
+    return [LABELS] if LABELS in columns else found
+
+
+def called(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the numbers that some columns hold."""
+    return tuple(name.removeprefix(TARGETS) for name in columns)
 
 
 def targets(table: pyarrow.Table) -> Targets:
     """Return what the target columns of a node table hold."""
     names = target_names(table.column_names)
-    others = [n for n in table.column_names if n == TARGET or n.startswith(TARGETS)]
     if names == [LABELS]:
-        if others:
-            raise DataError(
-                f"has columns {LABELS!r} and {others[0]!r}: expected several labels a node or "
-                "numbers, not both"
-            )
         return Targets.from_lists(label_lists(column(table, LABELS)))
     values = [numbers(column(table, name), name) for name in names]
-    called = tuple(name.removeprefix(TARGETS) for name in names)
-    return Targets(torch.from_numpy(np.stack(values, axis=1)), "numbers", called)
+    return Targets(torch.from_numpy(np.stack(values, axis=1)), "numbers", called(names))
 
 
 def label_lists(values: pyarrow.Array) -> list[list[str] | None]:

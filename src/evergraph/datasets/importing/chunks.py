@@ -51,6 +51,7 @@ def read_csv(
     position: int,
     before: int,
     text: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     """Yield the rows of a file; a position is a byte of it as it is unpacked.
 
@@ -59,6 +60,7 @@ def read_csv(
     import pyarrow as pa
 
     types = {name: pa.string() for name in (*TEXT, *text)}
+    types |= dict.fromkeys(numbers, pa.float64())
     with path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         block = _lines(plain, size)
@@ -135,6 +137,7 @@ def read_chunks(
     position: int = 0,
     before: int = 0,
     text: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     """Yield a table in pieces of about ``size`` bytes, the first one even if it has no rows.
 
@@ -146,6 +149,7 @@ def read_chunks(
         position: of a piece that was read before, to go on behind it.
         before: how many rows lie before that position.
         text: columns that a CSV gives as texts, whatever they look like.
+        numbers: columns that a CSV gives as numbers, which the first rows may not show.
     """
     import pyarrow as pa
 
@@ -158,7 +162,7 @@ def read_chunks(
     columns = list(needed) if only_needed else None
     read = _read_parquet if path.suffix == ".parquet" else read_csv
     try:
-        yield from read(path, needed, columns, size, position, before, text)
+        yield from read(path, needed, columns, size, position, before, text, numbers)
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -196,6 +200,7 @@ def _read_parquet(
     position: int,
     before: int,
     text: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     import pyarrow as pa
     import pyarrow.parquet

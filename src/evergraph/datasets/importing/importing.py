@@ -14,6 +14,7 @@ from evergraph.core.resources import Resources
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_folder import say_edges_unread
+from evergraph.datasets.files.table_relations import RELATION
 from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
 from evergraph.datasets.importing.queries import Query
@@ -86,10 +87,11 @@ def import_graph(
             work.read_edges(edges, found, index)
         del index
         work.sort(found)
+        work.relate(found)
         if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)
-    say_edges_unread(edges, columns_of(edges))
+    say_edges_unread(edges, columns_of(edges), known=(RELATION,))
     if found.loud is not None:
         say(nodes, found.loud)
     return report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,20 +29,25 @@ from evergraph.datasets.files.table_labels import (
     say_missing,
     spelled_missing,
 )
+from evergraph.datasets.files.table_relations import TYPE, is_typed
+from evergraph.datasets.files.table_targets import LABELS, target_names
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
+from evergraph.datasets.importing.names_met import NamesMet
 from evergraph.datasets.importing.node_index import write_ids
+from evergraph.datasets.importing.node_targets import target_columns
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.datasets.importing.queries import Query
 from evergraph.graphs.feature_scale import column_peaks, loud_column
-from evergraph.graphs.validation import check_labels
+from evergraph.graphs.validation import UNLABELLED, check_labels
 
 if TYPE_CHECKING:
     import pyarrow
 
 _BLOCK = 1 << 20
 _VALUES = 1 << 19  # features that are made at a time
+_MOST_TYPES = 2**15  # their numbers are int16
 
 
 def import_nodes(
@@ -53,41 +59,56 @@ def import_nodes(
     on_piece: Callable[[Chunk], None],
     columns: Columns | None = None,
 ) -> NodesRead:
-    """Write ``features``, ``labels`` and ``time`` of a graph folder, and the ids aside.
+    """Write ``features``, ``labels``, ``time``, ``targets`` and ``types``, and the ids aside.
 
     size: of the pieces that the table is read in, in bytes; columns: what of feature columns is
     not to be guessed.
     """
-    scheme = _scheme(path, size, columns or Columns())
-    pieces = read_chunks(path, ("id", "label"), size=size, text=texts_of(scheme))
+    roles = _roles(path, size)
+    scheme = _scheme(path, size, columns or Columns(), roles)
+    text = (*texts_of(scheme), *roles.types)
+    pieces = read_chunks(path, roles.needed, size=size, text=text, numbers=roles.numbers)
     first = next(pieces)
-    names = feature_names(first.table.column_names)
+    names = roles.features
     timed = "time" in first.table.column_names
-    (graph / "time.npy").unlink(missing_ok=True)
+    for former in ("time", "targets", "types"):
+        (graph / f"{former}.npy").unlink(missing_ok=True)
     classes = _Classes(guess=path.suffix != ".parquet")
     rows = _Features(names, scheme)
     dates = _Dates()
+    met = NamesMet(TYPE, most=_MOST_TYPES)
     with ExitStack() as stack:
         stack.enter_context(disk_is_enough(ids_file))
         matrix = AppendedArray(graph / "features.npy", np.float32, width=rows.width)
         codes = AppendedArray(graph / "labels.npy", np.int64)
         when = AppendedArray(graph / "time.npy", np.int64) if timed else None
-        arrays = [array for array in (matrix, codes, when) if array is not None]
+        sorts = AppendedArray(graph / "types.npy", np.int16) if roles.types else None
+        arrays = [array for array in (matrix, codes, when, sorts) if array is not None]
         for array in arrays:
             stack.enter_context(closing(array))
+        goals = target_columns(roles.targets, graph, ids_file.parent) if roles.targets else None
+        if goals is not None:
+            stack.enter_context(closing(goals))
         kept_ids = stack.enter_context(write_ids(ids_file, ids(first.table, "id").type))
         for piece in _chain(first, pieces):
             table, before = piece.table, piece.before
             kept_ids.write_table(_table(id=ids(table, "id", before=before)))
             for values in rows.of(table, before):
                 matrix.append(values.numpy())
-            codes.append(classes.codes(column(table, "label"), before))
+            if goals is None:
+                codes.append(classes.codes(column(table, "label"), before))
+            else:
+                codes.append(np.full(table.num_rows, UNLABELLED))
+                goals.append(table, before)
+            if sorts is not None:
+                sorts.append(met.numbers(table, before=before))
             if when is not None:
                 when.append(dates.times(table, before))
             on_piece(piece)
         for array in arrays:
             array.finish()
-    count = _number_classes(graph / "labels.npy", classes)
+        targets = None if goals is None else goals.finish()
+    count = 0 if roles.targets else _number_classes(graph / "labels.npy", classes)
     say_missing(path, classes.missing)
     rows.say_new(path)
     return NodesRead(
@@ -96,27 +117,67 @@ def import_nodes(
         classes=count,
         loud=loud_column(rows.peaks, rows.names),
         columns=rows.told(),
+        targets=targets,
+        types=met.names if roles.types else None,
     )
 
 
-def _scheme(path: Path | Query, size: int, columns: Columns) -> Scheme | None:
+@dataclass(frozen=True)
+class _Roles:
+    """Which columns of a node table are what.
+
+    targets: those that stand in place of a label; types: the column of types, if it is one;
+    features: all others, but for ids and times.
+    """
+
+    targets: list[str]
+    types: list[str]
+    features: list[str]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return ("id",) if self.targets else ("id", "label")
+
+    @property
+    def numbers(self) -> list[str]:
+        return [] if self.targets == [LABELS] else self.targets
+
+
+def _roles(path: Path | Query, size: int) -> _Roles:
+    named = columns_of(path)
+    targets = target_names(named)
+    check_columns(named, ("id",) if targets else ("id", "label"))
+    types = [TYPE] if TYPE in named and _has_types(path, size, named) else []
+    apart = {*targets, *types}
+    return _Roles(targets, types, [name for name in feature_names(named) if name not in apart])
+
+
+def _has_types(path: Path | Query, size: int, named: list[str]) -> bool:
+    """Whether the column of types holds texts, by the first rows."""
+    others = [name for name in named if name != TYPE]
+    try:
+        return is_typed(first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=others))
+    except DataError:  # numbers, and then something else
+        return True
+
+
+def _scheme(path: Path | Query, size: int, columns: Columns, roles: _Roles) -> Scheme | None:
     """Return how columns are read, by the first rows; None where they are plain numbers."""
     import pyarrow as pa
 
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
-    named = columns_of(path)
-    check_columns(named, ("id", "label"))
-    names = feature_names(named)
+    names, apart = roles.features, [*roles.targets, *roles.types]  # which are read elsewhere
     try:
-        first = begin(rows=SAMPLE)
+        first = begin(rows=SAMPLE, text=apart)
         plain = is_plain(first, names, columns)
     except DataError:  # numbers, and then something else
         plain = False
     if not plain:
-        first = begin(rows=SAMPLE, text=names)
-    given = column(first, "label")
+        first = begin(rows=SAMPLE, text=[*names, *apart])
+    given = None if roles.targets else column(first, "label")
     # What is no label is refused where labels are read.
-    known = None if pa.types.is_nested(given.type) else texts(given, "label")
+    told = given is not None and not pa.types.is_nested(given.type)
+    known = texts(given, "label") if told else None
     if plain:
         say_suspicious(path, first, names, known)
         return None

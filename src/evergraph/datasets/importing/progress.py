@@ -22,7 +22,7 @@ class ImportReport:
         nodes: how many nodes.
         edges: how many edges were listed.
         doubles: how many of them were listed before, in an undirected graph also the other way, or
-            weigh nothing.
+            weigh nothing; of two nodes that several relations join, all edges but one.
         loops: how many of them joined a node to itself.
         entries: how many the adjacency holds; of an undirected graph two for every edge.
         classes: one more than the largest label.
@@ -46,7 +46,7 @@ class ImportReport:
     columns: list[dict[str, str]] = field(default_factory=list)
 
 
-FORMAT = 1
+FORMAT = 2  # of how far an import has come; one of another version begins again
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class NodesRead:
     """What the node table was found to hold.
 
     loud: what is to be said of a feature column that drowns the others, if there is one;
-    columns: the scheme by which they were read, as JSON; None where they are plain numbers.
+    columns: the scheme by which they were read, as JSON; None where they are plain numbers;
+    targets: their kind and names, where there are some in place of classes; types: names of the
+    types of nodes, where they have any.
     """
 
     nodes: int
@@ -107,6 +109,8 @@ class NodesRead:
     classes: int
     loud: str | None = None
     columns: dict[str, Any] | None = None
+    targets: dict[str, Any] | None = None
+    types: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ class EdgesRead:
         runs: how many runs they went into.
         whole: whether that is all of the table.
         weighted: whether the table has weights.
+        relations: what edges stand for, by number; None where the table does not say.
     """
 
     position: int = 0
@@ -128,6 +133,7 @@ class EdgesRead:
     runs: int = 0
     whole: bool = False
     weighted: bool = False
+    relations: list[str] | None = None
 
 
 @dataclass(frozen=True)

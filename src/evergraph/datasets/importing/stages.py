@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from evergraph.core.resources import Resources
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
 from evergraph.datasets.files.table_folder import ENDS
+from evergraph.datasets.files.table_relations import RELATION
 from evergraph.datasets.importing.chunks import Chunk, columns_of, read_chunks
+from evergraph.datasets.importing.edge_relations import ListedRelations, write_relations
 from evergraph.datasets.importing.node_index import NodeIndex, read_ids
 from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
@@ -88,30 +91,52 @@ class ImportStages:
 
     def read_edges(self, path: Path | Query, found: NodesRead, index: NodeIndex | None) -> None:
         """Sort the edge table into runs."""
-        done = self.progress.edges
         if index is None:
             return
-        weighted = WEIGHT in columns_of(path)
+        named = columns_of(path)
+        weighted = WEIGHT in named
         sorter = self._sorter(found, weighted=weighted)
+        with ExitStack() as stack:
+            listed = self._listed(weighted=weighted) if RELATION in named else None
+            if listed is not None:
+                stack.enter_context(closing(listed))
+            self._read_edges(path, sorter, index, listed)
+
+    def _read_edges(
+        self,
+        path: Path | Query,
+        sorter: EdgeSorter,
+        index: NodeIndex,
+        listed: ListedRelations | None,
+    ) -> None:
+        done, weighted = self.progress.edges, sorter.weighted
         ways = 2 if sorter.undirected else 1
+        weight, relation = (WEIGHT,) * weighted, (RELATION,) * (listed is not None)
         pieces = read_chunks(
             path,
-            (*ENDS, WEIGHT) if weighted else ENDS,
+            (*ENDS, *weight, *relation),
             size=self._piece(self.resources.left // 2),
             only_needed=True,
             position=done.position,
             before=done.rows,
+            text=relation,
         )
         for piece in pieces:
             done = replace(done, position=piece.position, rows=piece.after, weighted=weighted)
-            done = replace(done, loops=done.loops + self._add(sorter, index, piece))
+            done = replace(done, loops=done.loops + _add(sorter, index, piece, listed))
             likely = 1.25 * ways * piece.table.num_rows  # pairs of the next piece
             if sorter.held + likely > sorter.room:
                 sorter.spill()
+                if listed is not None:
+                    listed.sync()
+                    done = replace(done, relations=listed.names)
                 done = replace(done, runs=sorter.runs.count)
                 self._save(replace(self.progress, edges=done))
             self.on_progress("edges", piece.done, piece.total)
         sorter.spill()
+        if listed is not None:
+            listed.finish()
+            done = replace(done, relations=listed.names)
         done = replace(done, runs=sorter.runs.count, whole=True)
         self._save(replace(self.progress, edges=done))
 
@@ -124,6 +149,18 @@ class ImportStages:
             self.on_progress("sort", done.seen, sorter.pairs)
 
         sorter.finish(self.writer, begin=self.progress.sorted, on_range=on_range)
+
+    def relate(self, found: NodesRead) -> None:
+        """Sort what edges stand for, where the table says it."""
+        edges = self.progress.edges
+        write_relations(
+            self.folder,
+            self.writer,
+            edges.relations,
+            nodes=found.nodes,
+            weighted=edges.weighted,
+            resources=self.resources,
+        )
 
     def finish(self, found: NodesRead, out: Path) -> ImportReport:
         """Declare the graph whole and put it in its place."""
@@ -144,7 +181,8 @@ class ImportStages:
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
             about["columns"] = found.columns
-        checksum = self.writer.finish(undirected=inputs.undirected, about=about)
+        named = {"targets": found.targets, "types": found.types, "relations": edges.relations}
+        checksum = self.writer.finish(undirected=inputs.undirected, about=about, named=named)
         (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone
         if out.exists():
             shutil.rmtree(self.folder / "replaced", ignore_errors=True)
@@ -155,14 +193,10 @@ class ImportStages:
         told = columns_told(found.columns)
         return ImportReport(**report, checksum=checksum, columns=told)  # type: ignore[arg-type]
 
-    def _add(self, sorter: EdgeSorter, index: NodeIndex, piece: Chunk) -> int:
-        sources, targets = (
-            index.positions(ids(piece.table, name, before=piece.before), name, before=piece.before)
-            for name in ENDS
-        )
-        weights = edge_weights(piece.table, before=piece.before) if sorter.weighted else None
-        sorter.add(sources, targets, None if weights is None else weights.numpy())
-        return int((sources == targets).sum())
+    def _listed(self, *, weighted: bool) -> ListedRelations:
+        done = self.progress.edges
+        names = done.relations or ()
+        return ListedRelations(self.folder, weighted=weighted, names=names, rows=done.rows)
 
     def _sorter(self, found: NodesRead, *, weighted: bool) -> EdgeSorter:
         return EdgeSorter(
@@ -180,3 +214,16 @@ class ImportStages:
     def _save(self, progress: Progress) -> None:
         self.progress = replace(progress, seconds=time.monotonic() - self._began)
         self.progress.save(self.folder / PROGRESS)
+
+
+def _add(sorter: EdgeSorter, index: NodeIndex, piece: Chunk, listed: ListedRelations | None) -> int:
+    """Take the edges of a piece; return how many are self-loops."""
+    sources, targets = (
+        index.positions(ids(piece.table, name, before=piece.before), name, before=piece.before)
+        for name in ENDS
+    )
+    weights = edge_weights(piece.table, before=piece.before) if sorter.weighted else None
+    sorter.add(sources, targets, None if weights is None else weights.numpy())
+    if listed is not None:
+        listed.add(piece, sources, targets, weights)
+    return int((sources == targets).sum())

@@ -1,0 +1,235 @@
+"""An import keeps several labels, numbers to predict, types of nodes and relations of edges."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.datasets.importing import edge_relations
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.graphs.graph_folder import open_graph_folder, read_facts
+from tables_to_import import tables
+
+NODES = "id,type,labels,f\nann,author,law;art,1\nbob,paper,,2\ncid,author,;,3\n"
+PLAIN = "a07f5f6b83d4b844e10bff4646e1d41f6c9e0ee3aa29854040f3a1336f8dd9a7"  # before these were kept
+EDGES = "source,target,relation,weight\nann,bob,writes,2\nbob,ann,cites,3\nann,bob,writes,5\n"
+
+
+def test_hand_made(tmp_path: Path) -> None:
+    report = import_graph(*tables(tmp_path, NODES, EDGES), tmp_path / "g")
+    assert (report.nodes, report.classes, report.features, report.entries) == (3, 0, 1, 2)
+    facts = read_facts(tmp_path / "g")
+    assert facts["format"] == 2
+    assert facts["relations"] == ["writes", "cites"]
+    graph = open_graph_folder(tmp_path / "g", verify=True)
+    assert graph.targets is not None
+    assert graph.targets.names == ("art", "law")
+    assert graph.targets.values.nan_to_num(-1).tolist() == [[1, 1], [-1, -1], [0, 0]]
+    assert graph.labels.tolist() == [-1, -1, -1]
+    assert graph.features.tolist() == [[1], [2], [3]]
+    assert graph.types is not None
+    assert graph.types.of(torch.tensor([0, 1, 2])) == ["author", "paper", "author"]
+    assert graph.relations is not None
+    assert graph.relations.weights is not None
+    # ann: bob stands there as who she writes (1), and as who cites her (2); bob the other way.
+    assert graph.relations.indptr.tolist() == [0, 2, 4, 4]
+    assert graph.relations.indices.tolist() == [1, 1, 0, 0]
+    assert graph.relations.kinds.tolist() == [1, 2, 0, 3]
+    assert graph.relations.weights.tolist() == [5, 3, 5, 3]
+    held = graph.in_memory()
+    assert held.targets is not None
+    assert type(held.targets.values) is torch.Tensor
+    assert held.subgraph(torch.tensor([2, 0])).targets.values.tolist() == [[0, 0], [1, 1]]  # type: ignore[union-attr]
+
+
+TARGETS = {
+    "label": st.sampled_from(["art", "music", ""]),
+    "labels": st.sampled_from(["art", "law; art", "", ";", "NA", "b;b"]),
+    "target": st.sampled_from(["1", "-2.5", "", "NA"]),
+    "target_height": st.sampled_from(["", "3e2"]),
+}
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_same_as_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("import")
+    count = data.draw(st.integers(3, 9))
+    some = {"min_size": count, "max_size": count}
+    columns = {"id": [f"n{node}" for node in range(count)]}
+    for name in data.draw(
+        st.sampled_from([["label"], ["labels"], ["target"], ["target", "target_height"]])
+    ):
+        columns[name] = data.draw(st.lists(TARGETS[name], **some))
+        columns[name][-1] = {"labels": "zoo", "label": "zoo"}.get(name, "7")
+    if data.draw(st.booleans()):
+        columns["type"] = data.draw(st.lists(st.sampled_from(["b", "a", "7"]), **some))
+        columns["type"][0] = "c"
+    if data.draw(st.booleans()):
+        columns["f"] = data.draw(st.lists(st.sampled_from(["1", "2.5"]), **some))
+    node = st.integers(0, count - 1).map(columns["id"].__getitem__)
+    edge = st.tuples(node, node, st.sampled_from(["z", "y", "1"]), st.sampled_from("0123"))
+    edges = data.draw(st.lists(edge, max_size=30))
+    named = ["source", "target", "relation", "weight"][: data.draw(st.integers(2, 4))]
+    ends = {name: [edge[place] for edge in edges] for place, name in enumerate(named)}
+    for file, table in (("nodes", columns), ("edges", ends)):
+        texts = {name: pa.array(values, pa.string()) for name, values in table.items()}
+        pyarrow.csv.write_csv(pa.table(texts), folder / f"{file}.csv")
+    undirected = data.draw(st.booleans())
+    import_graph(folder / "edges.csv", folder / "nodes.csv", folder / "g", undirected=undirected)
+    expected = read_table_folder(folder)
+    found = open_graph_folder(folder / "g", verify=True)
+    assert_same(found, expected.to_undirected() if undirected else expected)
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_parquet_has_lists_and_categories(tmp_path: Path, assert_same: Any) -> None:
+    nodes = pa.table({
+        "id": list(range(12)),
+        "labels": [["b", "a"], None, []] * 4,
+        "type": pa.array(["x", "y", "x"] * 4).dictionary_encode(),
+    })  # fmt: skip
+    pyarrow.parquet.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=5)
+    edges = pa.table({"source": [1, 2, 3], "target": [2, 3, 1], "relation": [7, 8, 7]})
+    pyarrow.parquet.write_table(edges, tmp_path / "edges.parquet")
+    paths = tmp_path / "edges.parquet", tmp_path / "nodes.parquet"
+    import_graph(*paths, tmp_path / "g", undirected=False)
+    found = open_graph_folder(tmp_path / "g", verify=True)
+    assert found.relations is not None
+    assert found.relations.names == ("7", "8")
+    assert_same(found, read_table_folder(tmp_path))
+
+
+def test_types_that_are_numbers_are_features(tmp_path: Path) -> None:
+    import_graph(
+        *tables(tmp_path, "id,label,type\na,0,1\nb,1,2\n", "source,target\n"), tmp_path / "g"
+    )
+    graph = open_graph_folder(tmp_path / "g")
+    assert graph.types is None
+    assert graph.features.tolist() == [[1], [2]]
+
+
+def test_plain_tables_make_what_they_made(tmp_path: Path) -> None:
+    report = import_graph(*tables(tmp_path), tmp_path / "g")
+    facts = read_facts(tmp_path / "g")
+    assert list(facts) == ["format", "undirected", "arrays", "sha256", "about"]
+    assert facts["format"] == 1
+    assert report.checksum == PLAIN
+
+
+def long_tables(folder: Path) -> tuple[Path, Path]:
+    nodes = [f"n{node},{'tuv'[node % 3]},{'a;' * (node % 2)}c{node % 4}" for node in range(12)]
+    edges = [f"n{e % 12},n{e * 5 % 11},r{e // 7},{e % 4}" for e in range(40)]
+    joined = "\n".join(["id,type,labels", *nodes, ""]), "\n".join([EDGES.split()[0], *edges, ""])
+    return tables(folder, *joined)
+
+
+class StopError(Exception):
+    """What a test interrupts an import with."""
+
+
+def stopped_after(calls: int) -> Callable[[str, int, int], None]:
+    left = iter(range(calls))
+
+    def on_progress(stage: str, done: int, total: int) -> None:
+        if next(left, None) is None:
+            raise StopError
+
+    return on_progress
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.npy")
+    }
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_interrupted_anywhere_it_ends_in_the_same_bytes(tmp_path: Path, assert_same: Any) -> None:
+    paths = long_tables(tmp_path)
+    calls: list[str] = []
+    whole = import_graph(*paths, tmp_path / "w", on_progress=lambda *said: calls.append(said[0]))
+    expected = read_table_folder(tmp_path).to_undirected()
+    assert_same(open_graph_folder(tmp_path / "w"), expected)
+    for stop in range(1, len(calls) - 1, 3):
+        out = tmp_path / f"stopped-{stop}"
+        with pytest.raises(StopError):
+            import_graph(*paths, out, on_progress=stopped_after(stop))
+        assert import_graph(*paths, out).checksum == whole.checksum
+        assert contents(out) == contents(tmp_path / "w")
+        assert read_facts(out)["relations"] == [f"r{each}" for each in range(6)]
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
+    edges, nodes = long_tables(tmp_path)
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "checksum":
+            raise StopError
+
+    with pytest.raises(StopError):
+        import_graph(edges, nodes, tmp_path / "g", on_progress=stop)
+    assert (tmp_path / "g.partial" / "graph" / "relation_weights.npy").exists()
+    edges.write_text("source,target\nn0,n1\n")
+    import_graph(edges, nodes, tmp_path / "g")
+    found = open_graph_folder(tmp_path / "g")
+    assert found.relations is None
+    assert found.targets is not None  # of nodes, which are the same
+    with pytest.raises(StopError):
+        import_graph(edges, nodes, tmp_path / "h", on_progress=stop)
+    nodes.write_text("id,label,f\nn0,0,1\nn1,1,2\n")
+    import_graph(edges, nodes, tmp_path / "h")
+    found = open_graph_folder(tmp_path / "h", verify=True)
+    assert (found.targets, found.types) == (None, None)
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("id,label\na,0\n", "source,target,relation\n" + "a,a,r\n" * 30 + "a,a,\n",
+         r"edges\.csv: row 31 has no value in column 'relation'"),
+        ("id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n", "",
+         r"nodes\.csv: row 31 has no value in column 'type'"),
+        ("id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n", "",
+         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or none"),
+        ("id,labels\na,\nb,;\n", "", r"nodes\.csv: column 'labels' names no label"),
+        ("id,labels,target_x\na,b,1\n", "", r"nodes\.csv: has columns 'labels' and 'target_x'"),
+        ("id,f\na,1\n", "", r"nodes\.csv: has no column 'label'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(tmp_path: Path, nodes: str, edges: str, said: str) -> None:
+    paths = tables(tmp_path, nodes, edges or "source,target\n")
+    with pytest.raises(DataError, match=said):
+        import_graph(*paths, tmp_path / "g")
+    assert not (tmp_path / "g").exists()
+
+
+def test_relations_that_do_not_fit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = tables(tmp_path, NODES, EDGES)
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_relations, "_BYTES_AN_EDGE", 1 << 60)
+        with pytest.raises(
+            ResourceError, match=r"sorting 3 edges by relation takes .* at the least"
+        ):
+            import_graph(*paths, tmp_path / "g")
+    import_graph(*paths, tmp_path / "g")
+    assert open_graph_folder(tmp_path / "g").relations is not None
