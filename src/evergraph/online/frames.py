@@ -12,7 +12,8 @@ from evergraph.datasets.columns.fitting import fit_scheme
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.online.codecs.tables import TOMORROW
-from evergraph.online.conversion import as_features, of_library
+from evergraph.online.conversion import as_features
+from evergraph.online.plain import of_library
 
 if TYPE_CHECKING:
     import pyarrow
