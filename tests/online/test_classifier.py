@@ -307,7 +307,8 @@ def test_what_is_not_used_is_said(caplog):
     )  # fmt: skip
     small().partial_fit(data)
     assert [record.getMessage() for record in caplog.records] == [
-        "edges: column 'kind' is ignored: only source, target and weight of edges are used",
+        "edges: column 'kind' is ignored: only source, target, weight and relation of edges are "
+        "used",
         "Data: attribute 'time' is ignored: only x, edge_index, edge_weight and y are used",
     ]
 

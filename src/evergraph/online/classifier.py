@@ -202,15 +202,16 @@ class ContinualNodeClassifier(Part, Closing):
         Args:
             nodes: ids of the new nodes; or what holds everything: a PyG ``Data`` or ``HeteroData``
                 (its nodes are called ``paper/0`` and so on), a NetworkX graph, a SciPy adjacency
-                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` and
-                features (and ``edges`` as a table), or (nodes, edges). Empty if only edges come.
+                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` (or
+                ``labels``, or ``target``), ``type`` and features of any kind (and ``edges`` as a
+                table), or (nodes, edges). Empty if only edges come.
             features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
             labels: one per node; None or NaN where it is not known, in a tensor also -1. Where
                 targets are labels, a list of them a node, and where they are numbers, a number.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
                 Without any, new edges weigh 1 and known ones what they did; weight 0 removes one.
-            relations: what each edge stands for, unless edges are a DataFrame with a column
+            relations: what each edge stands for, unless edges are a table with a column
                 ``relation``. A model has relations from its first nodes on, or none.
             types: what kind of thing each node is, None where it is not known.
             ids: of the rows of a ``Data`` or a SciPy adjacency; 0, 1, 2, ... unless given.
@@ -221,7 +222,11 @@ class ContinualNodeClassifier(Part, Closing):
         if is_table(nodes):
             if features is not None or labels is not None:
                 raise ConfigurationError("features and labels are columns of a table of nodes")
-            nodes, features, labels = columns_of_nodes(nodes)
+            table = columns_of_nodes(nodes, self.targets)
+            if types is not None and table.types is not None:
+                raise ConfigurationError("types are given, but nodes have a column 'type' as well")
+            nodes, features, labels = table.ids, table.features, table.told
+            types = table.types if types is None else types
         if is_pyg(nodes):
             make = delta_of_hetero if is_hetero(nodes) else delta_of_data
             delta = make(nodes, ids, key, self.targets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a, is_table
+from evergraph.datasets.files.table_columns import WEIGHT
+from evergraph.datasets.files.table_relations import RELATION, TYPE
+from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
 from evergraph.graphs import from_hetero
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.validation import (
@@ -92,11 +96,12 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
         sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
         return list(zip(sources, targets, strict=True))
     if is_table(values):
-        columns = [name for name in column_names(values) if not _is_weight(name)]
+        columns = [name for name in column_names(values) if not _is_known(name)]
         named = {"source", "target"} <= set(columns)
         source, target = ("source", "target") if named else _two(columns)
         others = [name for name in columns if name not in (source, target)]
-        say_ignored("edges", "column", others, "only source, target and weight of edges are used")
+        used = "only source, target, weight and relation of edges are used"
+        say_ignored("edges", "column", others, used)
         pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
         return list(zip(*pair, strict=True))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
@@ -111,7 +116,7 @@ def as_weights(values: Any, edges: Any) -> list[float]:
     >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
     ([], [0.5])
     """
-    if is_table(edges) and any(map(_is_weight, column_names(edges))):
+    if is_table(edges) and WEIGHT in _texts(edges):
         if values is not None:
             raise DataError("edge_weights are given, but edges have a column 'weight' as well")
         values = edges["weight"]
@@ -120,12 +125,12 @@ def as_weights(values: Any, edges: Any) -> list[float]:
 
 def as_relations(values: Any, edges: Any) -> list[str]:
     """Return what edges stand for, none where they are not told: given, or the column ``relation``
-    of a DataFrame of edges.
+    of a table of edges.
 
     >>> as_relations(["cites"], [("a", "b")]), as_relations(None, [("a", "b")])
     (['cites'], [])
     """
-    if type(edges).__name__ == "DataFrame" and "relation" in [str(name) for name in edges.columns]:
+    if is_table(edges) and RELATION in _texts(edges):
         if values is not None:
             raise DataError("relations are given, but edges have a column 'relation' as well")
         values = edges["relation"]
@@ -142,8 +147,12 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def _is_weight(name: object) -> bool:
-    return isinstance(name, str) and name == "weight"
+def _is_known(name: object) -> bool:
+    return isinstance(name, str) and name in (WEIGHT, RELATION)
+
+
+def _texts(table: Any) -> list[str]:
+    return [name for name in column_names(table) if isinstance(name, str)]
 
 
 def _two(columns: Sequence[Any]) -> Sequence[Any]:
@@ -166,14 +175,32 @@ def column_names(table: Any) -> list[Any]:
     return list(table.column_names if is_a(table, "pyarrow") else table.columns)
 
 
-def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
-    """Return ids, features and labels of a table of nodes, labels being None where it has none.
+@dataclass(frozen=True)
+class NodeColumns:
+    """A table of nodes, taken apart; what it has not is None.
 
-    The rest of its columns are features; its index is the ids where no column is.
+    Attributes:
+        ids: its column ``id``.
+        features: the table of all other columns, of any kind.
+        told: ``label``, ``labels`` or ``target``, see ``as_told``.
+        types: ``type``.
+    """
+
+    ids: Any
+    features: Any
+    told: Any = None
+    types: Any = None
+
+
+def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
+    """Return what a table of nodes holds, by the names that a folder of tables has.
+
+    Its index is the ids where no column is. kind: what the model says of nodes.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
-    >>> [part.values.tolist() for part in columns_of_nodes(table)]
+    >>> found = columns_of_nodes(table)
+    >>> [part.values.tolist() for part in (found.ids, found.features, found.told)]
     [['a'], [[2.5]], ['x']]
     """
     if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
@@ -183,12 +210,47 @@ def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    other = [name for name in names if name in ("id", "label", "time")]
+    answers = _answers(names, kind)
+    types = [TYPE] if TYPE in names and _is_texts(table[TYPE]) else []
+    other = [name for name in names if name in ("id", "time", *answers, *types)]
     if is_a(table, "pandas"):
         rest = table.drop(columns=other)
     else:
         rest = table.drop_columns(other) if is_a(table, "pyarrow") else table.drop(other)
-    return table["id"], rest, table["label"] if "label" in names else None
+    told = _told_column(table, answers[0]) if answers else None
+    return NodeColumns(table["id"], rest, told, table[TYPE] if types else None)
+
+
+def _answers(names: Sequence[Any], kind: Kind) -> list[str]:
+    """Return the column that says what nodes are, if there is one; raise unless it is of a kind."""
+    kinds: dict[str, Kind] = {"label": "class", LABELS: "labels"}
+    texts = [name for name in names if isinstance(name, str)]
+    found = ["label"] if "label" in texts else target_names(texts)
+    if len(found) > 1:
+        raise DataError(f"nodes have columns {', '.join(found)}: expected one number to predict")
+    for name in found:
+        if kinds.get(name, "numbers") != kind:
+            raise DataError(
+                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
+            )
+    return found
+
+
+def _told_column(table: Any, name: str) -> Any:
+    """Return a column of answers; labels in one text, such as ``art;law``, as lists of them."""
+    if name != LABELS:
+        return table[name]
+    lists = (
+        [*row] if hasattr(row, "__iter__") and not isinstance(row, str) else row
+        for row in plain_values(table[name], name)
+    )
+    return [label_parts(row) if isinstance(row, str) else row for row in lists]
+
+
+def _is_texts(values: Any) -> bool:
+    """Whether all that a column holds, gaps aside, are texts."""
+    found = [value for value in plain_values(values, TYPE) if value is not None and value == value]
+    return bool(found) and all(isinstance(value, str) for value in found)
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
