@@ -18,7 +18,7 @@ from evergraph.datasets.doors.recognising import is_a, is_table
 from evergraph.datasets.files.table_columns import WEIGHT
 from evergraph.datasets.files.table_relations import RELATION, TYPE
 from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
-from evergraph.graphs import from_hetero
+from evergraph.graphs import Graph, from_hetero
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.validation import (
     check_edges,
@@ -263,15 +263,31 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     nodes = as_ids(own if ids is None else ids, "ids")
     if len(nodes) != graph.num_nodes:
         raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
-    ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+    ends, weights, relations = _edges_of(graph)
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
         labels=_told(named, kind),
         edges=[(nodes[source], nodes[target]) for source, target in ends],
-        weights=[] if graph.weights is None else graph.weights.tolist(),
+        weights=weights,
+        relations=relations,
+        types=[] if graph.types is None else graph.types.of(torch.arange(graph.num_nodes)),
         key=key,
     )
+
+
+def _edges_of(graph: Graph) -> tuple[list[tuple[int, int]], list[float], list[str]]:
+    """Return edges as pairs of positions, their weights and relations; none where there are none.
+
+    Two nodes that several relations join have an edge for each.
+    """
+    if graph.relations is None:
+        ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+        return [*ends], [] if graph.weights is None else graph.weights.tolist(), []
+    pairs, numbers = graph.relations.edges()
+    weights = graph.relations.edge_weights()
+    names = [graph.relations.names[number] for number in numbers.tolist()]
+    return [*zip(*pairs.tolist(), strict=True)], [] if weights is None else weights.tolist(), names
 
 
 def _told(named: NamedGraph, kind: Kind) -> list[Told | None]:
@@ -325,25 +341,10 @@ def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") 
     """
     graph = from_hetero(data)
     assert graph.types is not None
-    assert graph.relations is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
     places = [place for name in data.node_types for place in range(kinds.count(name))]
-    own = [f"{kind}/{place}" for kind, place in zip(kinds, places, strict=True)]
-    nodes = as_ids(own if ids is None else ids, "ids")
-    if len(nodes) != graph.num_nodes:
-        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
-    ends, numbers = graph.relations.edges()
-    weights = graph.relations.edge_weights()
-    return Delta(
-        nodes=nodes,
-        features=as_features(graph.features, len(nodes)),
-        labels=_told(NamedGraph(graph), kind),
-        edges=[(nodes[source], nodes[target]) for source, target in ends.t().tolist()],
-        weights=[] if weights is None else weights.tolist(),
-        relations=[graph.relations.names[number] for number in numbers.tolist()],
-        types=kinds,
-        key=key,
-    )
+    own = [f"{name}/{place}" for name, place in zip(kinds, places, strict=True)]
+    return delta_of_named(NamedGraph(graph, own), ids, key, kind)
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:

@@ -104,6 +104,17 @@ def test_a_model_reads_a_pair_as_ingest_reads_files(held: Any, tmp_path: Path) -
     assert (read["age"], read["since"]) == ("number", "date")
 
 
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_graph_keeps_its_types_and_relations_in_a_model(undirected: bool) -> None:
+    pair, ids = (NODES.assign(label=[0, None, 1, 0]), EDGES), ["a", "b", "c", "d"]
+    graph = eg.load(pair, undirected=undirected)
+    models = [eg.ContinualNodeClassifier(width=16, undirected=undirected) for _ in range(2)]
+    models[0].partial_fit(graph, ids=ids)
+    models[1].partial_fit(pair)
+    one, other = (model.predict_proba(ids) for model in models)
+    assert (one == other).all()
+
+
 @pytest.mark.parametrize(
     ("name", "values", "kind"),
     [
