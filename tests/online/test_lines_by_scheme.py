@@ -96,6 +96,12 @@ def test_a_mistake_names_its_line(begun: Any, change: dict[str, Any], said: str)
         assert folder.learner.status().nodes == BEGIN + 1  # the line before it
 
 
+def test_columns_are_not_chosen_for_a_stream(begun: Any) -> None:
+    err = begun("fresh", rows(0, 2), "--column", "venue=category", expect=2)
+    assert err.startswith("error: columns must not be chosen for a stream, and 'venue' is")
+    assert not Path("fresh").exists()
+
+
 TYPED: list[dict[str, Any]] = [
     {"node": "a", "features": [1, 0], "label": "x", "type": "paper"},
     {"node": "b", "features": [0, 1], "label": "y", "type": "author"},

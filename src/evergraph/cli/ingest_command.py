@@ -128,11 +128,16 @@ def _ingest_stream(
 ) -> None:
     """Take in standard input, and say what it was.  options: of ``LineStream``"""
     with spinner("loading torch"):
-        from evergraph.datasets.columns.scheme import Scheme
+        from evergraph.datasets.columns import Columns, Scheme
         from evergraph.online.line_stream import LineStream
 
         columns = _columns(target, token_file, chosen)
         options["scheme"] = columns if isinstance(columns, Scheme) else None
+        if isinstance(columns, Columns) and columns.kinds:
+            raise ConfigurationError(
+                f"columns must not be chosen for a stream, and {next(iter(columns.kinds))!r} is: "
+                "they are read as those of a first table are, or as plain numbers"
+            )
     with opened(target, token_file=token_file, scope="write") as learner:
         stream = LineStream(learner, **options)
         try:

@@ -289,10 +289,10 @@ class ContinualNodeClassifier(Part, Closing):
     ) -> ContinualNodeClassifier:
         """Give known nodes other features; all is then as if they had always had these.
 
-        features: one row per node.
+        features: one row per node; of a table, columns as in ``partial_fit``.
         """
         nodes = as_ids(ids, "ids")
-        rows = as_features(features, len(nodes))
+        rows = self._read(features, len(nodes), ()).features
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:

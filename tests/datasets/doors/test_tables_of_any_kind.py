@@ -144,6 +144,11 @@ def test_later_tables_are_read_as_the_first_was() -> None:
     width = model.status().features
     model.partial_fit((later, EDGES.iloc[2:]))
     assert (model.status().features, model.status().nodes) == (width, 4)
+    whole = eg.ContinualNodeClassifier(width=16).partial_fit((first, EDGES.iloc[:2]))
+    changed = later.assign(age=99.0)
+    whole.partial_fit((changed, EDGES.iloc[2:]))
+    model.update_features(["d"], changed.drop(columns=["id", "label", "type"]))
+    assert abs(model.embed(["c", "d"]) - whole.embed(["c", "d"])).max() < 1e-5
     with pytest.raises(DataError, match="has no column 'town'"):
         model.partial_fit(NODES.drop(columns="town").assign(id=list("efgh")))
     with pytest.raises(ConfigurationError, match="have a column 'type' as well"):
