@@ -18,8 +18,9 @@ from evergraph.core.errors import (
     UnknownNodeError,
 )
 from evergraph.online.classifier import ContinualNodeClassifier
-from evergraph.online.conversion import as_edges, as_features, as_ids, as_labels
+from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.told import as_labels
 from evergraph.topology import S2GC, SGC
 
 X = np.eye(4, dtype=np.float32)
@@ -306,7 +307,8 @@ def test_what_is_not_used_is_said(caplog):
     )  # fmt: skip
     small().partial_fit(data)
     assert [record.getMessage() for record in caplog.records] == [
-        "edges: column 'kind' is ignored: only source, target and weight of edges are used",
+        "edges: column 'kind' is ignored: only source, target, weight and relation of edges are "
+        "used",
         "Data: attribute 'time' is ignored: only x, edge_index, edge_weight and y are used",
     ]
 

@@ -83,8 +83,9 @@ def ingest_command(
     a whole, and a command that was stopped goes on when it is given again. A column op says what
     else is to happen: update or forget for nodes, remove for edges.
 
-    With - each line of stdin is a JSON object: {"node": id, "features": [..], "label": ..},
-    {"edge": [id, id], "weight": ..}, {"remove_edge": [id, id]}, {"update": id, "features": [..]},
+    With - each line of stdin is a JSON object: {"node": id, "features": [..], "label": ..,
+    "type": ..}, or columns in place of features; {"edge": [id, id], "weight": .., "relation": ..},
+    {"remove_edge": [id, id]}, {"update": id, "features": [..]},
     {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
     """
     if stream is not None:
@@ -94,7 +95,9 @@ def ingest_command(
             )
         options = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         options["skip_known"] = skip_known
-        _ingest_stream(target, options, token_file, plugins, as_json)
+        load_plugins(plugins)
+        chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
+        _ingest_stream(target, options, token_file, chosen, as_json)
         return
     try:
         load_plugins(plugins)
@@ -120,13 +123,21 @@ def _ingest_stream(
     target: str,
     options: dict[str, Any],
     token_file: Path | None,
-    plugins: list[str],
+    chosen: Callable[[], Columns],
     as_json: bool,
 ) -> None:
     """Take in standard input, and say what it was.  options: of ``LineStream``"""
-    load_plugins(plugins)
     with spinner("loading torch"):
+        from evergraph.datasets.columns import Columns, Scheme
         from evergraph.online.line_stream import LineStream
+
+        columns = _columns(target, token_file, chosen)
+        options["scheme"] = columns if isinstance(columns, Scheme) else None
+        if isinstance(columns, Columns) and columns.kinds:
+            raise ConfigurationError(
+                f"columns must not be chosen for a stream, and {next(iter(columns.kinds))!r} is: "
+                "they are read as those of a first table are, or as plain numbers"
+            )
     with opened(target, token_file=token_file, scope="write") as learner:
         stream = LineStream(learner, **options)
         try:

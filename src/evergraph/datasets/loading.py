@@ -43,7 +43,8 @@ def load(
         directions: whether the way that edges run is kept as a relation, see
             ``Graph.with_directions``.
         cache: where datasets are kept; ``default_cache()`` if not given.
-        columns: of a folder of tables: how feature columns are read where it is not to be guessed.
+        columns: of tables, in a folder or in memory: how feature columns are read where it is not
+            to be guessed.
         parameters: go to the dataset's constructor; a path takes none. An object takes
             ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
 
@@ -52,7 +53,8 @@ def load(
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """
     if not isinstance(source, str | Path):
-        graph = as_graph(source, **parameters)
+        chosen: dict[str, Any] = {} if columns is None else {"columns": columns}
+        graph = as_graph(source, **chosen, **parameters)
         return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
         check_no_columns(source, columns)

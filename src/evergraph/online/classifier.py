@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from evergraph.core.checks import check_choice
 from evergraph.core.closing import Closing
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
+from evergraph.core.label_space import KINDS, Kind
 from evergraph.datasets.columns import Columns, Encoder
 from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import NodeFeatures
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.graphs.hetero import is_hetero
 from evergraph.online.conversion import (
     as_edges,
     as_features,
     as_ids,
-    as_labels,
     as_relations,
     as_types,
     as_weights,
@@ -32,16 +31,17 @@ from evergraph.online.conversion import (
     delta_of_hetero,
     delta_of_named,
     label_array,
-    labels_like,
     matrix_like,
+    told_like,
 )
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.explanation import Explanation
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.told import as_told, told_score
 from evergraph.online.view import Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -61,7 +61,7 @@ class ContinualNodeClassifier(Part, Closing):
         topology: the f_topo, as a name or an object; by default the head's own choice: features
             beside those two hops away for ``auto``, ``SGC`` over 2 hops for others.
         head: what learns from embeddings, by name: ``auto``, ``analytic``, ``replay`` or
-            ``method``.
+            ``method``; for labels and numbers ``auto`` is ``targets``, the only one.
         width: how many random features (of a view) or hidden units the head has; by default its
             own choice.
         head_options: other parameters of the head, by name.
@@ -70,17 +70,32 @@ class ContinualNodeClassifier(Part, Closing):
         seed: for everything that is drawn at random.
         columns: how the columns of DataFrames are read where it is not to be guessed: kinds by
             name, or ``Columns``. The first DataFrame decides, later ones are read alike.
+        targets: what nodes are said to be: one ``class``, several ``labels`` (a list a node), or
+            ``numbers`` (a number a node).
 
     Attributes:
-        classes_: classes met, in order of arrival: the columns of ``predict_proba``.
+        classes_: classes, or labels, met, in order of arrival: the columns of ``predict_proba``.
         applied_: what the last delta did.
         reading_: how each column of the last DataFrame was read, one row a column; empty where
             they were plain numbers.
 
+    >>> import torch
     >>> model = ContinualNodeClassifier(width=64)
     >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), ["x", "y", None], [("a", "c")])
     >>> model.predict(["c"])
     array(['x'], dtype='<U1')
+
+    Several labels a node, and a number:
+
+    >>> model = ContinualNodeClassifier(width=64, targets="labels")
+    >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), [["x", "y"], ["y"], None],
+    ...                           [("a", "c")])
+    >>> model.predict(["a", "b"]), model.classes_.tolist(), model.predict_proba(["c"]).shape
+    ([['x', 'y'], ['y']], ['x', 'y'], (1, 2))
+    >>> model = ContinualNodeClassifier(width=64, targets="numbers")
+    >>> model = model.partial_fit(["a", "b"], torch.eye(2), [1.5, 3.0])
+    >>> model.predict(["a", "b"]).round(1)
+    array([1.5, 3. ], dtype=float32)
     """
 
     def __init__(
@@ -94,6 +109,7 @@ class ContinualNodeClassifier(Part, Closing):
         undirected: bool = True,
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
+        targets: Kind = "class",
     ) -> None:
         self.topology = topology
         self.head = head
@@ -103,6 +119,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.undirected = undirected
         self.seed = seed
         self.columns = columns
+        self.targets: Kind = targets
         self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
@@ -125,6 +142,12 @@ class ContinualNodeClassifier(Part, Closing):
         model._kept = LearnerFolder.of(path, given, readonly=readonly, encoders=chosen.encoders)
         if not readonly and model.learner_.status().features:
             check_chosen(path, model._kept.columns, chosen)
+        kind = model.learner_.head.kind
+        if parameters.get("targets", kind) != kind:
+            model.close()
+            raise ConfigurationError(
+                f"{path}: targets cannot be {model.targets!r}: they are {kind!r} since the first"
+            )
         model._describe(model.learner_)
         return model
 
@@ -134,7 +157,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.topology, self.head = learner.topology, learner.head.name
         self.width, self.head_options = options.pop("width", None), options
         self.scaling, self.undirected = learner.scaling, learner.undirected
-        self.seed = learner.seed
+        self.seed, self.targets = learner.seed, learner.head.kind
 
     @property
     def learner_(self) -> OnlineLearner:
@@ -144,13 +167,18 @@ class ContinualNodeClassifier(Part, Closing):
         return self._kept.learner
 
     def _made(self) -> OnlineLearner:
+        check_choice("targets", self.targets, KINDS)
         options = dict(self.head_options or {})
         if self.width is not None:
             options["width"] = self.width
+        head = self.head
+        if self.targets != "class" and head in ("auto", "targets"):
+            head, options["kind"] = "targets", self.targets
         topology = self.topology
         return OnlineLearner(
             topology=topologies.make(topology) if isinstance(topology, str) else topology,
-            head=heads.make(self.head, **options),
+            head=heads.make(head, **options),
+            targets=self.targets,
             scaling=self.scaling,
             undirected=self.undirected,
             seed=self.seed,
@@ -174,14 +202,16 @@ class ContinualNodeClassifier(Part, Closing):
         Args:
             nodes: ids of the new nodes; or what holds everything: a PyG ``Data`` or ``HeteroData``
                 (its nodes are called ``paper/0`` and so on), a NetworkX graph, a SciPy adjacency
-                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` and
-                features (and ``edges`` as a table), or (nodes, edges). Empty if only edges come.
+                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` (or
+                ``labels``, or ``target``), ``type`` and features of any kind (and ``edges`` as a
+                table), or (nodes, edges). Empty if only edges come.
             features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
-            labels: one per node; None or NaN where it is not known, in a tensor also -1.
+            labels: one per node; None or NaN where it is not known, in a tensor also -1. Where
+                targets are labels, a list of them a node, and where they are numbers, a number.
             edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
                 Without any, new edges weigh 1 and known ones what they did; weight 0 removes one.
-            relations: what each edge stands for, unless edges are a DataFrame with a column
+            relations: what each edge stands for, unless edges are a table with a column
                 ``relation``. A model has relations from its first nodes on, or none.
             types: what kind of thing each node is, None where it is not known.
             ids: of the rows of a ``Data`` or a SciPy adjacency; 0, 1, 2, ... unless given.
@@ -192,20 +222,25 @@ class ContinualNodeClassifier(Part, Closing):
         if is_table(nodes):
             if features is not None or labels is not None:
                 raise ConfigurationError("features and labels are columns of a table of nodes")
-            nodes, features, labels = columns_of_nodes(nodes)
+            table = columns_of_nodes(nodes, self.targets)
+            if types is not None and table.types is not None:
+                raise ConfigurationError("types are given, but nodes have a column 'type' as well")
+            nodes, features, labels = table.ids, table.features, table.told
+            types = table.types if types is None else types
         if is_pyg(nodes):
-            delta = (delta_of_hetero if is_hetero(nodes) else delta_of_data)(nodes, ids, key)
+            make = delta_of_hetero if is_hetero(nodes) else delta_of_data
+            delta = make(nodes, ids, key, self.targets)
             if edge_weights is not None:
                 raise ConfigurationError("edge_weights are part of a Data object: give them there")
         elif holds_graph(nodes):
             given = {"features": features, "labels": labels, "edges": edges}
             given = {name: value for name, value in given.items() if value is not None}
-            delta = delta_of_named(named_graph(nodes, **given), ids, key)
+            delta = delta_of_named(named_graph(nodes, **given), ids, key, self.targets)
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
             new = as_ids(nodes)
-            told = as_labels(labels, len(new))
+            told = as_told(self.targets, labels, len(new))
             read = self._read(features, len(new), told)
             delta = Delta(
                 nodes=new,
@@ -220,7 +255,7 @@ class ContinualNodeClassifier(Part, Closing):
             self._keep_columns(read, delta)
         return self._submit(delta)
 
-    def _read(self, features: Any, count: int, labels: Sequence[Label | None]) -> NodeFeatures:
+    def _read(self, features: Any, count: int, labels: Sequence[Told | None]) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read as the first ones were."""
         if not is_frame(features):
             return NodeFeatures(as_features(features, count), None)
@@ -241,6 +276,7 @@ class ContinualNodeClassifier(Part, Closing):
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges; all is then as if they had never been there.
 
+        >>> import torch
         >>> model = ContinualNodeClassifier(width=64)
         >>> model = model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"], [("a", "b")])
         >>> model.remove_edges([("b", "a")]).status().edges
@@ -253,16 +289,19 @@ class ContinualNodeClassifier(Part, Closing):
     ) -> ContinualNodeClassifier:
         """Give known nodes other features; all is then as if they had always had these.
 
-        features: one row per node.
+        features: one row per node; of a table, columns as in ``partial_fit``.
         """
         nodes = as_ids(ids, "ids")
-        rows = as_features(features, len(nodes))
+        rows = self._read(features, len(nodes), ()).features
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Tell the labels of known nodes; a node that has another gets the new one."""
+        """Tell the labels of known nodes; a node that has another gets the new one.
+
+        labels: as in ``partial_fit``, all known.
+        """
         nodes = as_ids(ids, "ids")
-        pairs = _pairs(nodes, as_labels(labels, len(nodes)))
+        pairs = _pairs(nodes, as_told(self.targets, labels, len(nodes)))
         return self._submit(Delta(late=pairs, key=key))
 
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -284,15 +323,22 @@ class ContinualNodeClassifier(Part, Closing):
 
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
-        """Classes met, in order of arrival."""
+        """Classes, or labels, met, in order of arrival; none where nodes have numbers."""
         return label_array(self.learner_.classes)
 
     def predict(self, ids: Any) -> Any:
-        """Return the most likely class of each node."""
-        return labels_like(ids, self.learner_.predict(as_ids(ids, "ids")))
+        """Return the most likely class of each node, or a list of its labels, or its number."""
+        return told_like(self.targets, ids, self.learner_.predict(as_ids(ids, "ids")))
 
     def predict_proba(self, ids: Any) -> Any:
-        """Return the probability of each class, one column per class.  -> [ids, classes]"""
+        """Return the probability of each class, or label, one column per class.
+
+        -> [ids, classes]; of labels each is a probability by itself, and rows do not add up to 1
+        """
+        if self.targets == "numbers":
+            raise ConfigurationError(
+                "predict_proba is for classes and labels, and this has numbers"
+            )
         classes, matrix = self.learner_.predict_proba(as_ids(ids, "ids"))
         return matrix_like(ids, matrix, classes)
 
@@ -301,13 +347,13 @@ class ContinualNodeClassifier(Part, Closing):
         return matrix_like(ids, self.learner_.embed(as_ids(ids, "ids")))
 
     def score(self, ids: Any, labels: Any, *, balanced: bool = False) -> float:
-        """Return the share of nodes whose class is predicted; balanced: the mean over classes."""
+        """Return the share of nodes whose class is predicted; balanced: the mean over classes.
+
+        Where targets are labels, micro F1, and balanced macro F1; where they are numbers, R².
+        """
         nodes = as_ids(ids, "ids")
-        known = [label for _, label in _pairs(nodes, as_labels(labels, len(nodes)))]
-        predicted = self.learner_.predict(nodes)
-        numbers = {label: number for number, label in enumerate({*known, *predicted})}
-        right, given = (torch.tensor([numbers[v] for v in part]) for part in (known, predicted))
-        return (balanced_accuracy if balanced else plain_accuracy)(given, right)
+        known = [told for _, told in _pairs(nodes, as_told(self.targets, labels, len(nodes)))]
+        return told_score(self.targets, self.learner_.predict(nodes), known, balanced=balanced)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return which nodes speak for which class; see ``Explanation``."""
@@ -348,6 +394,7 @@ def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[st
     options = {*(parameters.get("head_options") or ())}
     options |= {"width"} if parameters.get("width") is not None else set()
     options |= {"name"} if "head" in parameters else set()
+    options |= {"name", "kind"} if parameters.get("targets", "class") != "class" else set()
     head = {key: value for key, value in made["head"].items() if key in options}
     given = {"head": head} | said if head else said
     if parameters.get("topology") is None:
@@ -355,7 +402,7 @@ def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[st
     return given
 
 
-def _pairs(nodes: list[NodeId], labels: list[Label | None]) -> list[tuple[NodeId, Label]]:
+def _pairs(nodes: list[NodeId], labels: list[Told | None]) -> list[tuple[NodeId, Told]]:
     """Return nodes with their labels; raise where one is missing."""
     if None in labels:
         raise DataError(f"label of node {nodes[labels.index(None)]!r} is missing")

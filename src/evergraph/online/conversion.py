@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,25 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a, is_table
-from evergraph.graphs import from_hetero
+from evergraph.datasets.files.table_columns import WEIGHT
+from evergraph.datasets.files.table_relations import RELATION, TYPE
+from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
+from evergraph.graphs import Graph, from_hetero
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.validation import (
-    UNLABELLED,
     check_edges,
     checked_weights,
     given_weights,
     say_unread,
 )
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.delta import Delta, Label, NodeId, Told
 from evergraph.online.identifiers import check_id
-
-
-def of_library(value: object, library: str) -> bool:
-    """Whether a value's class comes from a library, which need not be installed."""
-    return type(value).__module__.split(".")[0] == library
+from evergraph.online.plain import of_library, plain_values
+from evergraph.online.told import as_labels, told_of_targets, told_of_y
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
@@ -37,44 +38,10 @@ def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
     >>> as_ids(np.array([3, 5])), as_ids(["a", 1])
     ([3, 5], ['a', 1])
     """
-    ids = _plain(values, name)
+    ids = plain_values(values, name)
     for value in ids:
         check_id(f"id in {name}", value)
     return ids
-
-
-def as_labels(values: Any, count: int) -> list[Label | None]:
-    """Return labels, None where there is none: None and NaN anywhere, -1 in a tensor.
-
-    Whole numbers among floats are integers, since a table with gaps holds floats.
-
-    >>> as_labels([1.0, float("nan"), None], 3), as_labels(torch.tensor([0, -1]), 2)
-    ([1, None, None], [0, None])
-    """
-    if values is None:
-        return [None] * count
-    if isinstance(values, Tensor):
-        if values.is_floating_point() or values.dtype == torch.bool:
-            raise DataError(f"labels hold {values.dtype}: expected integers")
-        labels = [None if v == UNLABELLED else v for v in values.reshape(-1).tolist()]
-    else:
-        labels = [_label(value) for value in _plain(values, "labels")]
-    if len(labels) != count:
-        raise DataError(f"labels must be as many as nodes, not {len(labels)} for {count} nodes")
-    return labels
-
-
-def _label(value: Any) -> Label | None:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, float):
-        if value != value:
-            return None
-        if value.is_integer():
-            return int(value)
-    check_id("label", value)
-    label: Label = value
-    return label
 
 
 def as_features(values: Any, count: int) -> Tensor:
@@ -129,16 +96,17 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
         sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
         return list(zip(sources, targets, strict=True))
     if is_table(values):
-        columns = [name for name in column_names(values) if not _is_weight(name)]
+        columns = [name for name in column_names(values) if not _is_known(name)]
         named = {"source", "target"} <= set(columns)
         source, target = ("source", "target") if named else _two(columns)
         others = [name for name in columns if name not in (source, target)]
-        say_ignored("edges", "column", others, "only source, target and weight of edges are used")
+        used = "only source, target, weight and relation of edges are used"
+        say_ignored("edges", "column", others, used)
         pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
         return list(zip(*pair, strict=True))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
         raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row an edge")
-    return [_pair(edge) for edge in _plain(values, "edges")]
+    return [_pair(edge) for edge in plain_values(values, "edges")]
 
 
 def as_weights(values: Any, edges: Any) -> list[float]:
@@ -148,36 +116,43 @@ def as_weights(values: Any, edges: Any) -> list[float]:
     >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
     ([], [0.5])
     """
-    if is_table(edges) and any(map(_is_weight, column_names(edges))):
+    if is_table(edges) and WEIGHT in _texts(edges):
         if values is not None:
             raise DataError("edge_weights are given, but edges have a column 'weight' as well")
         values = edges["weight"]
-    return [] if values is None else _plain(values, "edge_weights")
+    return [] if values is None else plain_values(values, "edge_weights")
 
 
 def as_relations(values: Any, edges: Any) -> list[str]:
     """Return what edges stand for, none where they are not told: given, or the column ``relation``
-    of a DataFrame of edges.
+    of a table of edges.
 
     >>> as_relations(["cites"], [("a", "b")]), as_relations(None, [("a", "b")])
     (['cites'], [])
     """
-    if type(edges).__name__ == "DataFrame" and "relation" in [str(name) for name in edges.columns]:
+    if is_table(edges) and RELATION in _texts(edges):
         if values is not None:
             raise DataError("relations are given, but edges have a column 'relation' as well")
         values = edges["relation"]
-    return [] if values is None else _plain(values, "relations")
+    return [] if values is None else plain_values(values, "relations")
 
 
 def as_types(values: Any) -> list[str | None]:
     """Return what kind of thing nodes are, None where it is not known: None and NaN."""
     if values is None:
         return []
-    return [None if value is None or value != value else value for value in _plain(values, "types")]
+    return [
+        None if value is None or value != value else value
+        for value in plain_values(values, "types")
+    ]
 
 
-def _is_weight(name: object) -> bool:
-    return isinstance(name, str) and name == "weight"
+def _is_known(name: object) -> bool:
+    return isinstance(name, str) and name in (WEIGHT, RELATION)
+
+
+def _texts(table: Any) -> list[str]:
+    return [name for name in column_names(table) if isinstance(name, str)]
 
 
 def _two(columns: Sequence[Any]) -> Sequence[Any]:
@@ -195,32 +170,37 @@ def _pair(edge: Any) -> tuple[NodeId, NodeId]:
     return ends[0], ends[1]
 
 
-def _plain(values: Any, name: str) -> list[Any]:
-    """Return a list of Python's own objects."""
-    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        raise DataError(f"{name} must be a list or an array, not {values!r}")
-    if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
-        raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
-    if is_a(values, "pyarrow"):
-        found: list[Any] = values.to_pylist()
-        return found
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    return [value.item() if isinstance(value, np.generic) else value for value in listed]
-
-
 def column_names(table: Any) -> list[Any]:
     """Return what the columns of a table of pandas, Polars or Arrow are called."""
     return list(table.column_names if is_a(table, "pyarrow") else table.columns)
 
 
-def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
-    """Return ids, features and labels of a table of nodes, labels being None where it has none.
+@dataclass(frozen=True)
+class NodeColumns:
+    """A table of nodes, taken apart; what it has not is None.
 
-    The rest of its columns are features; its index is the ids where no column is.
+    Attributes:
+        ids: its column ``id``.
+        features: the table of all other columns, of any kind.
+        told: ``label``, ``labels`` or ``target``, see ``as_told``.
+        types: ``type``.
+    """
+
+    ids: Any
+    features: Any
+    told: Any = None
+    types: Any = None
+
+
+def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
+    """Return what a table of nodes holds, by the names that a folder of tables has.
+
+    Its index is the ids where no column is. kind: what the model says of nodes.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
-    >>> [part.values.tolist() for part in columns_of_nodes(table)]
+    >>> found = columns_of_nodes(table)
+    >>> [part.values.tolist() for part in (found.ids, found.features, found.told)]
     [['a'], [[2.5]], ['x']]
     """
     if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
@@ -230,38 +210,107 @@ def columns_of_nodes(table: Any) -> tuple[Any, Any, Any]:
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    other = [name for name in names if name in ("id", "label", "time")]
+    answers = _answers(names, kind)
+    types = [TYPE] if TYPE in names and _is_texts(table[TYPE]) else []
+    other = [name for name in names if name in ("id", "time", *answers, *types)]
     if is_a(table, "pandas"):
         rest = table.drop(columns=other)
     else:
         rest = table.drop_columns(other) if is_a(table, "pyarrow") else table.drop(other)
-    return table["id"], rest, table["label"] if "label" in names else None
+    told = _told_column(table, answers[0]) if answers else None
+    return NodeColumns(table["id"], rest, told, table[TYPE] if types else None)
 
 
-def delta_of_named(named: NamedGraph, ids: Any, key: str | None) -> Delta:
-    """Return a delta of a graph with names; its nodes are called ``ids`` where these are given."""
+def _answers(names: Sequence[Any], kind: Kind) -> list[str]:
+    """Return the column that says what nodes are, if there is one; raise unless it is of a kind."""
+    kinds: dict[str, Kind] = {"label": "class", LABELS: "labels"}
+    texts = [name for name in names if isinstance(name, str)]
+    found = ["label"] if "label" in texts else target_names(texts)
+    if len(found) > 1:
+        raise DataError(f"nodes have columns {', '.join(found)}: expected one number to predict")
+    for name in found:
+        if kinds.get(name, "numbers") != kind:
+            raise DataError(
+                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
+            )
+    return found
+
+
+def _told_column(table: Any, name: str) -> Any:
+    """Return a column of answers; labels in one text, such as ``art;law``, as lists of them."""
+    if name != LABELS:
+        return table[name]
+    lists = (
+        [*row] if hasattr(row, "__iter__") and not isinstance(row, str) else row
+        for row in plain_values(table[name], name)
+    )
+    return [label_parts(row) if isinstance(row, str) else row for row in lists]
+
+
+def _is_texts(values: Any) -> bool:
+    """Whether all that a column holds, gaps aside, are texts."""
+    found = [value for value in plain_values(values, TYPE) if value is not None and value == value]
+    return bool(found) and all(isinstance(value, str) for value in found)
+
+
+def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+    """Return a delta of a graph with names; its nodes are called ``ids`` where these are given.
+
+    kind: what the model says of nodes.
+    """
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = as_ids(own if ids is None else ids, "ids")
     if len(nodes) != graph.num_nodes:
         raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
-    labels = as_labels(graph.labels, len(nodes))
-    if named.classes is not None:
-        names = named.classes
-        labels = [None if label is None else names[int(label)] for label in labels]
-    ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+    ends, weights, relations = _edges_of(graph)
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
-        labels=labels,
+        labels=_told(named, kind),
         edges=[(nodes[source], nodes[target]) for source, target in ends],
-        weights=[] if graph.weights is None else graph.weights.tolist(),
+        weights=weights,
+        relations=relations,
+        types=[] if graph.types is None else graph.types.of(torch.arange(graph.num_nodes)),
         key=key,
     )
 
 
-def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
-    """Return a delta of a PyG ``Data``; its rows are the nodes ``ids``, or 0, 1, 2, ..."""
+def _edges_of(graph: Graph) -> tuple[list[tuple[int, int]], list[float], list[str]]:
+    """Return edges as pairs of positions, their weights and relations; none where there are none.
+
+    Two nodes that several relations join have an edge for each.
+    """
+    if graph.relations is None:
+        ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
+        return [*ends], [] if graph.weights is None else graph.weights.tolist(), []
+    pairs, numbers = graph.relations.edges()
+    weights = graph.relations.edge_weights()
+    names = [graph.relations.names[number] for number in numbers.tolist()]
+    return [*zip(*pairs.tolist(), strict=True)], [] if weights is None else weights.tolist(), names
+
+
+def _told(named: NamedGraph, kind: Kind) -> list[Told | None]:
+    """Return what a graph says of its nodes: classes by their names, or targets."""
+    graph = named.graph
+    if graph.targets is not None:
+        return told_of_targets(kind, graph.targets)
+    labels = as_labels(graph.labels, graph.num_nodes)
+    if kind != "class":
+        if any(label is not None for label in labels):
+            raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
+        return [None] * len(labels)
+    names = named.classes
+    if names is None:
+        return list(labels)
+    return [None if label is None else names[int(label)] for label in labels]
+
+
+def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
+    """Return a delta of a PyG ``Data``; its rows are the nodes ``ids``, or 0, 1, 2, ...
+
+    kind: what the model says of nodes.
+    """
     if getattr(data, "x", None) is None:
         raise DataError("the Data object has no 'x': features are needed")
     nodes = as_ids(range(len(data.x)) if ids is None else ids, "ids")
@@ -275,7 +324,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
     delta = Delta(
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
-        labels=as_labels(data.y, len(nodes)),
+        labels=told_of_y(kind, data.y, len(nodes)),
         edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
         weights=[] if weights is None else weights.tolist(),
         key=key,
@@ -284,7 +333,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None) -> Delta:
     return delta
 
 
-def delta_of_hetero(data: Any, ids: Any, key: str | None) -> Delta:
+def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
     """Return a delta of a PyG ``HeteroData``, with relations and types.
 
     A node is called by its type and place in it, ``paper/0``, unless ids are given, type after
@@ -292,25 +341,10 @@ def delta_of_hetero(data: Any, ids: Any, key: str | None) -> Delta:
     """
     graph = from_hetero(data)
     assert graph.types is not None
-    assert graph.relations is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
     places = [place for name in data.node_types for place in range(kinds.count(name))]
-    own = [f"{kind}/{place}" for kind, place in zip(kinds, places, strict=True)]
-    nodes = as_ids(own if ids is None else ids, "ids")
-    if len(nodes) != graph.num_nodes:
-        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
-    ends, numbers = graph.relations.edges()
-    weights = graph.relations.edge_weights()
-    return Delta(
-        nodes=nodes,
-        features=as_features(graph.features, len(nodes)),
-        labels=as_labels(graph.labels, len(nodes)),
-        edges=[(nodes[source], nodes[target]) for source, target in ends.t().tolist()],
-        weights=[] if weights is None else weights.tolist(),
-        relations=[graph.relations.names[number] for number in numbers.tolist()],
-        types=kinds,
-        key=key,
-    )
+    own = [f"{name}/{place}" for name, place in zip(kinds, places, strict=True)]
+    return delta_of_named(NamedGraph(graph, own), ids, key, kind)
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
@@ -332,13 +366,30 @@ def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
 def labels_like(ids: Any, labels: Sequence[Label]) -> Any:
     """Return predictions: a Series for pandas, a tensor for a tensor if classes are integers."""
     array = label_array(labels)
-    if of_library(ids, "pandas"):
-        import pandas as pd
-
-        return pd.Series(array, index=_index(ids), dtype=None if len(array) else object)
     if isinstance(ids, Tensor) and array.dtype == np.int64:
         return torch.from_numpy(array)
-    return array
+    return rows_like(ids, array)
+
+
+def told_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
+    """Return predictions in the type of the question: classes as ``labels_like`` has them, labels
+    as a list of lists or a Series of them, numbers as an array, a Series or a tensor.
+    """
+    if kind == "class":
+        return labels_like(ids, found)
+    if kind == "labels":
+        return rows_like(ids, [list(labels) for labels in found])
+    numbers = torch.tensor(found, dtype=torch.float32)
+    return numbers if isinstance(ids, Tensor) else rows_like(ids, numbers.numpy())
+
+
+def rows_like(ids: Any, values: Any) -> Any:
+    """Return one value per id as it is, or as a Series for pandas."""
+    if not of_library(ids, "pandas"):
+        return values
+    import pandas as pd
+
+    return pd.Series(values, index=_index(ids), dtype=None if len(values) else object)
 
 
 def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None) -> Any:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.fitting import fit_scheme
+from evergraph.datasets.columns.fitting import fit_scheme, is_plain
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.online.codecs.tables import TOMORROW
-from evergraph.online.conversion import as_features, of_library
+from evergraph.online.conversion import as_features
+from evergraph.online.plain import of_library
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,9 +64,12 @@ def _fitted(table: pyarrow.Table, columns: Columns, labels: Sequence[Any]) -> Sc
 
 def _is_plain(frame: Any, choices: Columns) -> bool:
     """Whether all columns are numbers without gaps, as they have always been taken in."""
-    if of_library(frame, "pyarrow") or choices.kinds:
+    if choices.kinds:
         return False
-    if any(getattr(kind, "kind", "") in "mM" for kind in frame.dtypes):
+    if not of_library(frame, "pandas"):
+        table = table_of(frame)
+        return is_plain(table, table.column_names, choices)
+    if any(getattr(kind, "kind", "") in ("m", "M") for kind in frame.dtypes):
         return False  # NumPy makes numbers of dates, which say nothing
     try:
         matrix = as_features(frame, len(frame))

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.codecs.json_lines import Batch, Line, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 
@@ -52,6 +53,7 @@ class LineStream:
         prefix: of the keys; by default made of the first line.
         skip_known: whether what is known is passed over, without keys, as for tables.
         clock: seconds.
+        scheme: how columns of lines are read; None: they are plain numbers.
 
     Attributes:
         lines: how many lines there were, empty ones included.
@@ -65,6 +67,7 @@ class LineStream:
     prefix: str | None = None
     skip_known: bool = False
     clock: Callable[[], float] = monotonic
+    scheme: Scheme | None = None
     lines: int = 0
     known: int = 0
     deltas: int = 0
@@ -91,7 +94,7 @@ class LineStream:
         A line that cannot be taken in is named in the error; those before it are taken in then,
         those after it are not. While a delta is learned no line is read.
         """
-        self._reader, self._batch, self._began = LineReader(), Batch(), 0.0
+        self._reader, self._batch, self._began = LineReader(self.scheme), Batch(), 0.0
         self._done: tuple[int, str] | None = None
         self._digests: dict[int, str] = {}
         try:
@@ -182,7 +185,7 @@ class LineStream:
 
     def _learned(self, lines: list[Line]) -> dict[str, Any]:
         if self.skip_known:
-            return self.learner.upsert(delta_of_lines(lines))
+            return self.learner.upsert(delta_of_lines(lines, scheme=self.scheme))
         last = lines[-1].number
         key = f"{self.prefix}:{last}:{self._digests[last]}"
-        return self.learner.submit(delta_of_lines(lines, key=key))
+        return self.learner.submit(delta_of_lines(lines, key=key, scheme=self.scheme))

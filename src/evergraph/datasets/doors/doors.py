@@ -46,7 +46,8 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
             with ``edges=``, or the tuple (nodes, edges), of pandas, Polars or Arrow.
         undirected: whether every edge is to run both ways.
         options: ``features`` and ``labels`` beside NetworkX (names of attributes) and SciPy (a
-            matrix, one label a node), ``edges`` beside a table of nodes.
+            matrix, one label a node), ``edges`` beside a table of nodes, and ``columns``, how its
+            features are read where it is not to be guessed.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": [7, 9], "label": ["x", "y"], "size": [1.0, 2.0]})
@@ -57,7 +58,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     doors = (
         (is_networkx, from_networkx, ("features", "labels")),
         (is_sparse, from_scipy, ("features", "labels")),
-        (is_table, from_tables, ("edges",)),
+        (is_table, from_tables, ("edges", "columns")),
         (lambda held: isinstance(held, Graph), _from_graph, ()),
         (is_pyg, _from_pyg, ()),
     )
@@ -99,7 +100,7 @@ def _check(source: Any, options: dict[str, Any], taken: tuple[str, ...]) -> None
         if name not in taken:
             offer = f"only {' and '.join(taken)}" if taken else "nothing"
             raise ConfigurationError(f"{kind} takes {offer} beside itself, not {name!r}")
-    if taken == ("edges",) and "edges" not in options:
+    if "edges" in taken and "edges" not in options:
         raise ConfigurationError(f"{kind} of nodes needs its edges: give the pair (nodes, edges)")
 
 

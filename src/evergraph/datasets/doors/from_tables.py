@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
+from evergraph.datasets.columns import Columns, Encoder, Scheme
+from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a
-from evergraph.datasets.files.assembly import assemble, naming
-from evergraph.datasets.files.table_columns import (
-    column,
-    edge_weights,
-    features,
-    ids,
-    is_text,
-    plainly_typed,
-)
-from evergraph.datasets.files.table_folder import (
-    ENDS,
-    check_columns,
-    check_distinct,
-    feature_names,
-    positions,
-    say_edges_unread,
-)
-from evergraph.datasets.files.table_labels import label_values, numbered
-from evergraph.datasets.files.table_times import times
+from evergraph.datasets.files.assembly import naming
+from evergraph.datasets.files.table_columns import column, ids, is_text, plainly_typed
+from evergraph.datasets.files.table_folder import ENDS, check_columns, graph_of_tables
+from evergraph.datasets.files.table_labels import label_values
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,12 +23,19 @@ if TYPE_CHECKING:
 NODES, EDGES = Path("nodes"), Path("edges")  # what messages call the tables
 
 
-def from_tables(nodes: Any, edges: Any, *, undirected: bool = False) -> NamedGraph:
+def from_tables(
+    nodes: Any,
+    edges: Any,
+    *,
+    undirected: bool = False,
+    columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
+) -> NamedGraph:
     """Return the graph of two tables with the ids of its nodes.
 
-    nodes: ``id``, ``label`` and ``time`` if known, every other column a feature; edges: ``source``,
-    ``target`` and ``weight`` if any. All is as in a folder of tables, see ``table_folder``; an
-    index of pandas that has a name is a column.
+    nodes: ``id``, ``label`` and ``time`` if known, ``labels``, ``target`` or ``type``, every other
+    column a feature of any kind; edges: ``source``, ``target``, ``weight`` and ``relation`` if any.
+    All is as in a folder of tables, see ``table_folder``; an index of pandas that has a name is a
+    column. columns: how features are read where it is not to be guessed.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
@@ -54,28 +47,14 @@ def from_tables(nodes: Any, edges: Any, *, undirected: bool = False) -> NamedGra
     with naming(NODES):
         table = arrow_table(nodes)
         check_columns(table.column_names, ("id",))
-        names = ids(table, "id")
-        check_distinct(names)
+        names = ids(table, "id").to_pylist()
     with naming(EDGES):
         pairs = arrow_table(edges)
         check_columns(pairs.column_names, ENDS)
-        ends = [positions(pairs, side, names) for side in ENDS]
-        weights = edge_weights(pairs)
-    with naming(NODES):
-        labels = _labels(table)
-        columns = feature_names(table.column_names)
-        graph = assemble(
-            NODES,
-            edge_index=torch.stack(ends),
-            features=features(table, columns),
-            labels=numbered(labels),
-            time=times(table)[0] if "time" in table.column_names else None,
-            names=columns,
-            weights=weights,
-        )
-    say_edges_unread(EDGES, pairs.column_names)
+    chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
+    graph = graph_of_tables(table, pairs, chosen, paths=(NODES, EDGES))
     graph = graph.to_undirected() if undirected else graph
-    return NamedGraph(graph, names.to_pylist(), _classes(labels))
+    return NamedGraph(graph, names, _classes(table))
 
 
 def arrow_table(table: Any) -> pyarrow.Table:
@@ -95,15 +74,11 @@ def arrow_table(table: Any) -> pyarrow.Table:
     return plainly_typed(found)
 
 
-def _labels(table: pyarrow.Table) -> pyarrow.Array:
-    import pyarrow as pa
-
+def _classes(table: pyarrow.Table) -> list[str] | None:
+    """Return what classes are called, in the order of their numbers; None where they have none."""
     if "label" not in table.column_names:
-        return pa.nulls(table.num_rows, pa.int64())
-    return label_values(column(table, "label"), guess=False)
-
-
-def _classes(labels: pyarrow.Array) -> list[str] | None:
+        return None
+    labels = label_values(column(table, "label"), guess=False)
     if not is_text(labels.type):
         return None
     return sorted(name for name in labels.unique().to_pylist() if name is not None)

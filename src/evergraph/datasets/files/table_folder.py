@@ -65,20 +65,38 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
     with naming(nodes_path):
         nodes = read_table(nodes_path, ("id",), text=texts_of(columns))
-        targeted = target_names(nodes.column_names)
-        if not targeted:
+        if not target_names(nodes.column_names):
             check_columns(nodes.column_names, ("label",))
+    with naming(edges_path):
+        edges = read_table(edges_path, ENDS)
+    return graph_of_tables(nodes, edges, columns, paths=(nodes_path, edges_path))
+
+
+def graph_of_tables(
+    nodes: pyarrow.Table,
+    edges: pyarrow.Table,
+    columns: Columns | Scheme | None,
+    *,
+    paths: tuple[Path, Path],
+) -> Graph:
+    """Return the graph of two tables, edges as listed; without a label nodes have no class.
+
+    paths: of the files that they are from, or what messages call them; texts of a ``.csv`` may be
+    numbers or dates, all others have their kinds.
+    """
+    nodes_path, edges_path = paths
+    with naming(nodes_path):
+        targeted = target_names(nodes.column_names)
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
-        edges = read_table(edges_path, ENDS)
         ends = [positions(edges, column, node_ids) for column in ENDS]
         weights = edge_weights(edges)
         related = edge_relations(edges, torch.stack(ends), weights, nodes=len(node_ids))
     left_out = {*targeted, *([TYPE] if is_typed(nodes) else [])}
     names = [name for name in feature_names(nodes.column_names) if name not in left_out]
     with naming(nodes_path):
-        classes = None if targeted else labels(nodes, nodes_path)
+        classes = None if targeted else _classes(nodes, nodes_path)
         read = node_features(nodes_path, nodes, names, columns or Columns(), labels=classes)
         graph = assemble(
             nodes_path,
@@ -95,6 +113,12 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
         graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_edges_unread(edges_path, edges.column_names, known=(RELATION,))
     return graph.with_relations(related).with_types(types)
+
+
+def _classes(nodes: pyarrow.Table, path: Path) -> Tensor:
+    if "label" in nodes.column_names:
+        return labels(nodes, path)
+    return torch.full((nodes.num_rows,), UNLABELLED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +157,7 @@ def node_features(
         return NodeFeatures(features(table, names, most=most), None)
     scheme = columns
     if isinstance(scheme, Columns):
-        typed = path.suffix == ".parquet"
+        typed = path.suffix != ".csv"
         table = table if typed else read_table(path, (), text=names)
         scheme = fit_scheme(table, names, scheme, typed=typed, labels=known, where=path)
     read = scheme.read(table)

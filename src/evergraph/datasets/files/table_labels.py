@@ -28,7 +28,7 @@ def labels(table: pyarrow.Table, path: Path) -> Tensor:
     path: of the table, for what is said of labels that are missing.
     """
     values = column(table, "label")
-    found = numbered(label_values(values, guess=path.suffix != ".parquet"))
+    found = numbered(label_values(values, guess=path.suffix == ".csv"))
     say_missing(path, spelled_missing(values))
     return found
 

@@ -77,11 +77,16 @@ def label_lists(values: pyarrow.Array) -> list[list[str] | None]:
             f"column {LABELS!r} holds {values.type}: expected texts such as 'art{BETWEEN}law', or "
             "lists of them"
         )
-    return [_parts(text) for text in values.to_pylist()]
+    return [None if text is None else label_parts(text) for text in values.to_pylist()]
 
 
-def _parts(text: str | None) -> list[str] | None:
-    if text is None or text.strip() in ("", *SPELLINGS):
+def label_parts(text: str) -> list[str] | None:
+    """Return the labels in a text, None where it says that they are not known.
+
+    >>> label_parts("law; art"), label_parts(";"), label_parts("NA")
+    (['law', 'art'], [], None)
+    """
+    if text.strip() in ("", *SPELLINGS):
         return None
     return [part.strip() for part in text.split(BETWEEN) if part.strip()]
 

@@ -1,12 +1,18 @@
 """Deltas from lines of JSON, one object a line, in the order in which they come.
 
 {"node": "a", "features": [0.5, 1.0], "label": "x"}     a new node; its label if known
-{"node": "a", "size": 0.5, "age": 1.0}                  the same with columns in place of a list
+{"node": "a", "size": 0.5, "town": "Ulm"}               the same with columns in place of a list
+{"node": "a", "size": 0.5, "type": "author"}            and with what kind of thing it is
 {"edge": ["a", "b"], "weight": 2.0}                     an edge, or another weight of one
+{"edge": ["a", "b"], "relation": "cites"}               and what it stands for
 {"remove_edge": ["a", "b"]}
 {"update": "a", "features": [0.0, 1.0]}                 other features of a known node
 {"label": ["a", "y"]}                                   a label that comes late
 {"forget": "a"}
+
+Columns are numbers; where the learner began with a table they are of any kind and read as its were,
+one that a line leaves out being a gap. A label is a list of them, or a number, where the learner
+has several labels a node, or numbers.
 """
 
 from __future__ import annotations
@@ -14,15 +20,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.datasets.columns.scheme import Scheme
+from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.identifiers import check_id
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # The first that an object has says what it is about: a node may have a label as well.
 OPERATIONS = ("node", "edge", "remove_edge", "update", "forget", "label")
@@ -41,18 +51,28 @@ class Line:
         features: of a node that comes or is updated.
         label: of a node, if it has one.
         weight: of an edge, None where none is given.
+        columns: of a node in place of features, where they are read by a scheme.
+        relation: of an edge, None where none is given.
+        type: of a node, None where it is not known.
+        typed: whether the line says what type a node is, or that it is not known.
     """
 
     number: int
     operation: str
     ids: tuple[NodeId, ...]
     features: tuple[float, ...] = ()
-    label: Label | None = None
+    label: Told | None = None
     weight: float | None = None
+    columns: Mapping[str, Any] | None = None
+    relation: str | None = None
+    type: str | None = None
+    typed: bool = False
 
 
 class LineReader:
     """Reads lines; where features are columns, their order is that of the first such line.
+
+    scheme: how columns are read that are no plain numbers; see ``delta_of_lines``.
 
     >>> reader = LineReader()
     >>> reader.read(b'{"node": "a", "size": 2, "label": "x"}', 1).features
@@ -62,8 +82,9 @@ class LineReader:
     evergraph.core.errors.DataError: line 2: has features age: expected size, as before
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme | None = None) -> None:
         self._columns: tuple[str, ...] | None = None
+        self._known = None if scheme is None else [each.name for each in scheme.columns]
 
     def read(self, text: bytes, number: int) -> Line:
         """Return what a line says; raise, naming its number, unless it says something."""
@@ -80,6 +101,9 @@ class LineReader:
         named = rest.pop(operation)
         label = rest.pop("label", None) if operation == "node" else None
         weight = rest.pop("weight", None) if operation == "edge" else None
+        relation = rest.pop("relation", None) if operation == "edge" else None
+        typed = operation == "node" and self._tells_type(rest)
+        kind = rest.pop("type") if typed else None
         if operation in PAIRS:
             if not isinstance(named, list) or len(named) != 2:
                 raise DataError(f"{operation} must be a list of two, not {named!r}")
@@ -90,13 +114,42 @@ class LineReader:
             ids, label = named[:1], named[1]
         for value in ids:
             check_id("id of a node", value)
-        if label is not None or operation == "label":
+        if operation == "label" and label is None:  # what it may be only the learner knows
             check_id("label", label)
-        features = self._features(rest) if operation in WITH_FEATURES else ()
         if operation not in WITH_FEATURES and rest:
             raise DataError(f"{operation} takes no {next(iter(rest))!r}")
+        columns, features = self._told_features(rest) if operation in WITH_FEATURES else (None, ())
+        if relation is not None and not isinstance(relation, str):
+            raise DataError(f"relation must be a text, not {relation!r}")
         weighed = None if weight is None else _number("weight", weight)
-        return Line(number, operation, tuple(ids), features, label, weighed)
+        told = (columns, relation, kind, typed)
+        return Line(number, operation, tuple(ids), features, label, weighed, *told)
+
+    def _told_features(
+        self, rest: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any] | None, tuple[float, ...]]:
+        """Return columns that a scheme reads, or features."""
+        if self._known is None or "features" in rest:
+            return None, self._features(rest)
+        return self._checked(rest), ()
+
+    def _tells_type(self, rest: Mapping[str, Any]) -> bool:
+        """Whether ``type`` is that of a node, a text; a number is a feature, as in tables."""
+        if "type" not in rest or "type" in (self._known or self._columns or ()):
+            return False
+        return rest["type"] is None or isinstance(rest["type"], str)
+
+    def _checked(self, rest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return columns; raise if one of them is none of the first table's."""
+        for name in rest:
+            if name not in (self._known or ()):
+                raise DataError(
+                    f"has a column {name!r} that the first table had not: expected "
+                    f"{', '.join(self._known or ())}"
+                )
+        if not rest:
+            raise DataError(f"has no features: expected {', '.join(self._known or ())}")
+        return rest
 
     def _features(self, rest: Mapping[str, Any]) -> tuple[float, ...]:
         """Return features: a list under that name, or columns under theirs."""
@@ -145,6 +198,8 @@ class Batch:
     _told: set[tuple[str, NodeId]] = field(default_factory=set)
     _removed: set[frozenset[NodeId]] = field(default_factory=set)
     _weighted: bool | None = None
+    _related: bool | None = None
+    _typed: bool | None = None
 
     def fits(self, line: Line) -> bool:
         """Whether a line can join the others.
@@ -157,11 +212,14 @@ class Batch:
         if any(("forget", node) in self._told for node in line.ids):
             return False
         if line.operation == "node":  # an edge to a node that is yet to come is a mistake
-            return line.ids[0] not in self._named
+            return line.ids[0] not in self._named and self._typed in (None, line.typed)
         if line.operation == "edge":
-            weighted = line.weight is not None
+            weighted, related = line.weight is not None, line.relation is not None
+            if related and self._typed is False:  # first nodes without a type mean no relations
+                return False
             kept = frozenset(line.ids) not in self._removed
-            return kept and self._weighted in (None, weighted)
+            alike = self._weighted in (None, weighted) and self._related in (None, related)
+            return kept and alike
         if line.operation in ("update", "label", "forget"):
             node = line.ids[0]
             return node not in self._new and (line.operation, node) not in self._told
@@ -173,16 +231,19 @@ class Batch:
         self._named.update(line.ids)
         if line.operation == "node":
             self._new.add(line.ids[0])
+            self._typed = line.typed
         elif line.operation == "edge":
-            self._weighted = line.weight is not None
+            self._weighted, self._related = line.weight is not None, line.relation is not None
         elif line.operation == "remove_edge":
             self._removed.add(frozenset(line.ids))
         else:
             self._told.add((line.operation, line.ids[0]))
 
 
-def delta_of_lines(lines: Sequence[Line], *, key: str | None = None) -> Delta:
-    """Return the lines of a batch as one delta.
+def delta_of_lines(
+    lines: Sequence[Line], *, key: str | None = None, scheme: Scheme | None = None
+) -> Delta:
+    """Return the lines of a batch as one delta.  scheme: how columns are read
 
     >>> reader = LineReader()
     >>> delta_of_lines([reader.read(b'{"edge": ["a", "b"], "weight": 2}', 1)])
@@ -194,13 +255,15 @@ def delta_of_lines(lines: Sequence[Line], *, key: str | None = None) -> Delta:
     weights = [line.weight for line in by["edge"] if line.weight is not None]
     return Delta(
         nodes=[line.ids[0] for line in by["node"]],
-        features=_matrix(by["node"]),
+        features=_matrix(by["node"], scheme),
         labels=[line.label for line in by["node"]],
         edges=[_pair(line) for line in by["edge"]],
         weights=weights,
+        relations=[line.relation for line in by["edge"] if line.relation is not None],
+        types=[line.type for line in by["node"] if line.typed],
         removed_edges=[_pair(line) for line in by["remove_edge"]],
         updated=[line.ids[0] for line in by["update"]],
-        updated_features=_matrix(by["update"]),
+        updated_features=_matrix(by["update"], scheme),
         late=[(line.ids[0], line.label) for line in by["label"] if line.label is not None],
         forgotten=[line.ids[0] for line in by["forget"]],
         key=key,
@@ -211,11 +274,37 @@ def _pair(line: Line) -> tuple[NodeId, NodeId]:
     return line.ids[0], line.ids[1]
 
 
-def _matrix(lines: Sequence[Line]) -> Tensor:
+def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
     """Return features, a row a line.  -> float32 [lines, dims]"""
+    if scheme is not None and any(line.columns is not None for line in lines):
+        lines = _encoded(lines, scheme)
     widths = {len(line.features) for line in lines}
     if len(widths) > 1:
         raise DataError(f"features must be as many on every line, not {sorted(widths)}")
     if not lines:
         return torch.zeros(0, 0)
     return torch.tensor([line.features for line in lines], dtype=torch.float64).float()
+
+
+def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
+    """Return lines with the features that their columns become, read together as a table."""
+    import pyarrow as pa
+
+    told = [line.columns for line in lines if line.columns is not None]
+    names = [each.name for each in scheme.columns]
+    table = pa.table({name: _column(name, [row.get(name) for row in told]) for name in names})
+    # A single line is named by its number: more of them are taken apart where one is refused.
+    rows = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
+    return [
+        line if line.columns is None else replace(line, features=tuple(next(rows)))
+        for line in lines
+    ]
+
+
+def _column(name: str, values: Sequence[Any]) -> pyarrow.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise DataError(f"column {name!r} holds values of several kinds: {values!r}") from None

@@ -1,0 +1,161 @@
+"""Tables in memory are read as those in a folder are: columns of any kind, types, relations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import evergraph as eg
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets.columns import Columns
+from evergraph.online.codecs.tables import read_deltas
+from evergraph.online.delta import Delta
+from evergraph.online.learner import OnlineLearner
+
+NODES = pd.DataFrame(
+    {
+        "id": ["a", "b", "c", "d"],
+        "label": ["x", None, "y", "x"],
+        "type": ["paper", "paper", "author", "author"],
+        "age": [30.0, None, 50.0, 20.0],
+        "town": ["Ulm", "Bonn", "Ulm", None],
+        "since": pd.to_datetime(["2020-01-01", "2021-05-01", None, "2019-02-01"]),
+    }
+)
+EDGES = pd.DataFrame(
+    {
+        "source": ["a", "b", "c"],
+        "target": ["b", "c", "d"],
+        "weight": [1.0, 2.0, 0.5],
+        "relation": ["cites", "wrote", "knows"],
+    }
+)
+
+
+def _polars(*tables: pd.DataFrame) -> Any:
+    pl = pytest.importorskip("polars")
+    return tuple(pl.from_arrow(pa.Table.from_pandas(table)) for table in tables)
+
+
+def _arrow(*tables: pd.DataFrame) -> Any:
+    return tuple(pa.Table.from_pandas(table) for table in tables)
+
+
+def _written(folder: Path, nodes: pd.DataFrame, edges: pd.DataFrame) -> Path:
+    for name, table in (("nodes", nodes), ("edges", edges)):
+        pq.write_table(pa.Table.from_pandas(table), folder / f"{name}.parquet")
+    return folder
+
+
+AS = pytest.mark.parametrize("held", [lambda *tables: tables, _arrow, _polars])
+
+
+@AS
+def test_a_pair_is_read_as_a_folder_is(held: Any, tmp_path: Path) -> None:
+    columns = {"town": "category"}
+    there = eg.load(_written(tmp_path, NODES, EDGES), columns=columns)
+    found = eg.load(held(NODES, EDGES), columns=columns)
+    assert found.features.equal(there.features)
+    assert found.features.shape[1] > 3  # flags, a category and a date
+    assert found.labels.equal(there.labels)
+    assert found.weights is not None
+    assert found.weights.equal(there.weights)
+    assert found.types.names == there.types.names == ("paper", "author")
+    assert found.relations.names == there.relations.names == ("cites", "wrote", "knows")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [("labels", ["x;y", None, ";", "y"], "labels"), ("target", [1.5, None, 2.0, 3.0], "numbers")],
+)
+def test_targets_of_a_pair(name: str, values: Any, kind: str, tmp_path: Path) -> None:
+    nodes = NODES.drop(columns=["label", "type"]).assign(**{name: values})
+    edges = EDGES.drop(columns="relation")
+    there = eg.load(_written(tmp_path, nodes, edges))
+    found = eg.load((nodes, edges))
+    assert found.targets.kind == kind
+    torch.testing.assert_close(found.targets.values, there.targets.values, equal_nan=True)
+    assert found.features.equal(there.features)
+
+
+def _ingested(folder: Path, learner: OnlineLearner) -> OnlineLearner:
+    files = (folder / "nodes.parquet", folder / "edges.parquet")
+    for delta in read_deltas(*files, columns=Columns()):
+        assert isinstance(delta, Delta)
+        learner.apply(delta)
+    return learner
+
+
+@AS
+def test_a_model_reads_a_pair_as_ingest_reads_files(held: Any, tmp_path: Path) -> None:
+    model = eg.ContinualNodeClassifier(width=16).partial_fit(held(NODES, EDGES))
+    fresh = eg.ContinualNodeClassifier(width=16).learner_
+    learner = _ingested(_written(tmp_path, NODES, EDGES), fresh)
+    assert (model.embed(["a", "b", "c", "d"]) == learner.embed(["a", "b", "c", "d"]).numpy()).all()
+    assert model.predict(["b"]).tolist() == learner.predict(["b"])
+    read = {row["column"]: row["read as"] for row in model.reading_}
+    assert set(read) == {"age", "town", "since"}
+    assert (read["age"], read["since"]) == ("number", "date")
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_graph_keeps_its_types_and_relations_in_a_model(undirected: bool) -> None:
+    pair, ids = (NODES.assign(label=[0, None, 1, 0]), EDGES), ["a", "b", "c", "d"]
+    graph = eg.load(pair, undirected=undirected)
+    models = [eg.ContinualNodeClassifier(width=16, undirected=undirected) for _ in range(2)]
+    models[0].partial_fit(graph, ids=ids)
+    models[1].partial_fit(pair)
+    one, other = (model.predict_proba(ids) for model in models)
+    assert (one == other).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("labels", ["x;y", None, ";", "y"], "labels"),
+        ("labels", [["x", "y"], None, [], ["y"]], "labels"),
+        ("target", [1.5, None, 2.0, 3.0], "numbers"),
+    ],
+)
+@AS
+def test_a_model_finds_its_targets(
+    held: Any, name: str, values: Any, kind: Any, tmp_path: Path
+) -> None:
+    nodes = NODES.drop(columns=["label", "type"]).assign(**{name: values})
+    edges = EDGES.drop(columns="relation")
+    model = eg.ContinualNodeClassifier(width=16, targets=kind).partial_fit(held(nodes, edges))
+    fresh = eg.ContinualNodeClassifier(width=16, targets=kind).learner_
+    learner = _ingested(_written(tmp_path, nodes, edges), fresh)
+    assert model.status().labelled == 3
+    assert list(model.predict(["a", "b", "c"])) == learner.predict(["a", "b", "c"])
+    with pytest.raises(DataError, match=f"column '{name}', but the model .* targets='class'"):
+        eg.ContinualNodeClassifier(width=16).partial_fit(held(nodes, edges))
+
+
+def test_later_tables_are_read_as_the_first_was() -> None:
+    first, later = NODES.iloc[:3], NODES.iloc[3:]
+    model = eg.ContinualNodeClassifier(width=16).partial_fit((first, EDGES.iloc[:2]))
+    width = model.status().features
+    model.partial_fit((later, EDGES.iloc[2:]))
+    assert (model.status().features, model.status().nodes) == (width, 4)
+    whole = eg.ContinualNodeClassifier(width=16).partial_fit((first, EDGES.iloc[:2]))
+    changed = later.assign(age=99.0)
+    whole.partial_fit((changed, EDGES.iloc[2:]))
+    model.update_features(["d"], changed.drop(columns=["id", "label", "type"]))
+    assert abs(model.embed(["c", "d"]) - whole.embed(["c", "d"])).max() < 1e-5
+    with pytest.raises(DataError, match="has no column 'town'"):
+        model.partial_fit(NODES.drop(columns="town").assign(id=list("efgh")))
+    with pytest.raises(ConfigurationError, match="have a column 'type' as well"):
+        model.partial_fit(NODES.assign(id=list("efgh")), types=["paper"] * 4)
+
+
+def test_columns_are_for_tables() -> None:
+    graph = eg.load((NODES, EDGES))
+    with pytest.raises(ConfigurationError, match="takes nothing beside itself, not 'columns'"):
+        eg.load(graph, columns={"age": "number"})

@@ -1,0 +1,134 @@
+"""The model learns several labels a node, or numbers, as it learns classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.classifier import ContinualNodeClassifier
+from evergraph.online.told import as_told
+
+IDS = ["a", "b", "c", "d"]
+X = np.eye(4, dtype=np.float32)
+EDGES = [("a", "b"), ("c", "d")]
+LABELS = [["x", "y"], ["x", "y"], ["z"], None]
+NUMBERS = [1.0, 1.0, 5.0, None]
+
+
+def model(kind: Any, **parameters: Any) -> ContinualNodeClassifier:
+    return ContinualNodeClassifier(width=48, targets=kind, **parameters)
+
+
+def test_labels_in_and_out() -> None:
+    found = model("labels").partial_fit(IDS, X, LABELS, EDGES)
+    assert found.predict(["a", "c", "d"]) == [["x", "y"], ["z"], ["z"]]
+    assert found.classes_.tolist() == ["x", "y", "z"]
+    shares = found.predict_proba(["a", "d"])
+    assert shares.shape == (2, 3)
+    assert (shares > 0.5).tolist() == [[True, True, False], [False, False, True]]
+    # of three labels x and y are found, w is not, and z is given where there is none
+    assert found.score(["a", "d"], [["x", "w", "y"], []]) == pytest.approx(4 / (4 + 1 + 1))
+    late = found.label(["c", "d"], [["w"], ["w"]])
+    assert late.predict(["d"]) == [["w"]]
+    assert late.forget(["d"]).status().nodes == 3
+
+
+def test_numbers_in_and_out() -> None:
+    found = model("numbers").partial_fit(IDS, X, NUMBERS, EDGES)
+    predicted = found.predict(IDS)
+    assert predicted.dtype == np.float32
+    np.testing.assert_allclose(predicted, [1, 1, 5, predicted[3]], atol=0.1)
+    assert predicted[3] > 3  # its neighbour has 5
+    right = np.array([1.0, 2.0, 6.0])
+    short = 1 - ((predicted[:3] - right) ** 2).sum() / ((right - 3) ** 2).sum()
+    assert found.score(["a", "b", "c"], right) == pytest.approx(short, rel=1e-6)
+    assert found.label(["c", "d"], [-4.0, -4.0]).predict(["d"])[0] < 0
+    assert found.classes_.tolist() == []
+
+
+def test_answers_have_the_type_of_the_question() -> None:
+    pd = pytest.importorskip("pandas")
+    asked = pd.Series(["a", "c"], index=["first", "second"])
+    found = model("labels").partial_fit(IDS, X, pd.Series(LABELS), EDGES)
+    assert found.predict(asked).to_dict() == {"first": ["x", "y"], "second": ["z"]}
+    assert list(found.predict_proba(asked).columns) == ["x", "y", "z"]
+    numbers = model("numbers").partial_fit(torch.arange(4), X, pd.Series(NUMBERS))
+    assert isinstance(numbers.predict(torch.tensor([0, 2])), torch.Tensor)
+    assert numbers.predict(pd.Index([0, 2])).index.tolist() == [0, 2]
+
+
+def test_a_data_object_has_them_in_y() -> None:
+    rows = torch.tensor([[0, 2], [1, 3]])
+    y = torch.tensor([[1.0, 0], [1, 0], [0, 1], [torch.nan, torch.nan]])
+    data = Data(x=torch.eye(4), edge_index=rows, y=y)
+    assert model("labels").partial_fit(data).predict([0, 2, 3]) == [["t0"], ["t1"], ["t1"]]
+    data.y = torch.tensor([1.0, 1.0, 5.0, torch.nan])
+    found = model("numbers").partial_fit(data, ids=IDS)
+    same = model("numbers").partial_fit(IDS, X, NUMBERS, EDGES)
+    np.testing.assert_array_equal(found.predict(IDS), same.predict(IDS))
+
+
+def test_a_folder_keeps_its_kind(tmp_path: Path) -> None:
+    with ContinualNodeClassifier.open(tmp_path, width=48, targets="labels") as kept:
+        kept.partial_fit(IDS, X, LABELS, EDGES)
+    with ContinualNodeClassifier.open(tmp_path) as again:
+        assert again.targets == "labels"
+        assert again.predict(["a"]) == [["x", "y"]]
+    for other in ("class", "numbers"):
+        with pytest.raises(ConfigurationError):
+            ContinualNodeClassifier.open(tmp_path, targets=other)
+    ContinualNodeClassifier.open(tmp_path, targets="labels", width=48).close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "message"),
+    [
+        ("labels", ["x", "y", "z", None], "must be a list of them, not 'x'"),
+        ("labels", np.eye(4, dtype=int), "expected a list of labels a node"),
+        ("labels", [["x"]], "as many as nodes, not 1 for 4"),
+        ("labels", [[1.5], None, None, None], "label must be"),
+        ("numbers", ["x", 1, 2, 3], "must be a finite number, not 'x'"),
+        ("numbers", [float("inf"), 1, 2, 3], "must be a finite number, not inf"),
+        ("numbers", np.ones((4, 2)), "a number a node"),
+        ("class", LABELS, "label must be"),
+    ],
+)
+def test_what_a_kind_is_not(kind: Any, labels: Any, message: str) -> None:
+    found = model(kind)
+    with pytest.raises(DataError, match=message):
+        found.partial_fit(IDS, X, labels)
+    assert found.status().nodes == 0
+
+
+def test_what_does_not_apply_is_said() -> None:
+    numbers = model("numbers").partial_fit(IDS, X, NUMBERS)
+    with pytest.raises(ConfigurationError, match="predict_proba is for classes and labels"):
+        numbers.predict_proba(["a"])
+    with pytest.raises(ConfigurationError, match="balanced is for classes and labels"):
+        numbers.score(["a"], [1.0], balanced=True)
+    with pytest.raises(DataError, match="label of node 'b' is missing"):
+        numbers.label(["a", "b"], [1.0, None])
+    with pytest.raises(ConfigurationError, match="targets"):
+        model("labels", head="replay").partial_fit(IDS, X, LABELS)
+    with pytest.raises(ConfigurationError, match="targets"):
+        model("number").partial_fit(IDS, X, NUMBERS)
+    labels = torch.tensor([0, 1, 0, 1])
+    with pytest.raises(DataError):
+        model("labels").partial_fit(Data(x=torch.eye(4), y=labels, edge_index=None))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.none() | st.lists(st.sampled_from("xyz"), unique=True), max_size=6))
+def test_lists_come_through_as_they_are(rows: list[list[str] | None]) -> None:
+    expected = [None if row is None else sorted(row) for row in rows]
+    for taken in (rows, [None if row is None else tuple(row) for row in rows]):
+        found = as_told("labels", taken, len(rows))
+        assert [None if row is None else sorted(row) for row in found] == expected  # type: ignore[arg-type]
