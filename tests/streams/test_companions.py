@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, Targets
 from evergraph.graphs.relations import NodeTypes
 from evergraph.streams import GraphStream
 from evergraph.streams.companions import with_companions
@@ -44,3 +44,20 @@ def test_a_stream_of_typed_nodes_keeps_them() -> None:
     assert 23 in exam.graph.neighbours(24).tolist()
     typed = graph.with_types(NodeTypes(("paper",), torch.zeros(26).short()))
     assert GraphStream(typed).unlabelled == "along"
+
+
+def test_nodes_with_targets_stay_where_they_are() -> None:
+    values = torch.arange(26.0)[:, None]
+    values[24:] = torch.nan
+    ends = torch.tensor([[*range(23), 24], [*range(1, 24), 0]])  # a chain, so tasks are neighbours
+    graph = Graph.from_edges(
+        ends, features=torch.eye(26), targets=Targets(values, "numbers"), undirected=True
+    )
+    left, along = (
+        GraphStream(graph, tasks=2, unlabelled=way)  # type: ignore[arg-type]
+        for way in ("leave-out", "along")
+    )
+    own = [set(left.open(task).ids.tolist()) for task in (0, 1)]
+    kept = [set(along.open(task).ids.tolist()) for task in (0, 1)]
+    assert [ids - {24} for ids in kept] == own
+    assert [24 in ids for ids in kept] == [0 in ids for ids in own]

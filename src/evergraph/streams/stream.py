@@ -141,8 +141,9 @@ class GraphStream(Shown):
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
         labels = stand_in_labels(whole)
+        shown = whole if whole.targets is None else whole.with_labels(labels)
         arrival = arrange(
-            whole if whole.targets is None else whole.with_labels(labels),
+            shown,
             by=by,
             tasks=tasks,
             blur=blur,
@@ -159,7 +160,7 @@ class GraphStream(Shown):
         )
         self._owner = arrival.owner  # [all nodes]
         if unlabelled == "along":
-            self._owner = with_companions(whole, self._owner)
+            self._owner = with_companions(shown, self._owner)
         self._labels = self._renumber(labels)  # [all nodes]
         self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
         self._targets: Tensor | None = None  # [all nodes, targets]
