@@ -158,7 +158,7 @@ class OnlineLearner:
         if not self.head.takes_relations:
             raise DataError(
                 f"relations and types came with a delta, but head {self.head.name!r} does not look "
-                "at them: leave them out, or use head 'auto'"
+                "at them: leave them out (head 'auto', which learns classes, looks at them)"
             )
         if self._knowledge is not None and self._knowledge.relations is None:
             raise DataError(
