@@ -62,8 +62,11 @@ def test_interleaved_runs_every_contender_every_round(load):
 
 
 def test_extra_peak_sees_what_is_allocated(load):
-    size = 512_000_000  # the system may take idle pages back in the meantime
-    assert load("measure").extra_peak(lambda: torch.ones(size // 4)) > size // 2
+    size = 256_000_000
+    peak = load("measure").extra_peak
+    # The system may take idle pages of this process back in the meantime, but not each time.
+    assert any(peak(lambda: torch.ones(size // 4)) > size // 2 for _ in range(5))
+    assert peak(lambda: None) < size // 2
 
 
 def test_a_process_of_its_own_is_a_child(load):

@@ -22,11 +22,16 @@ def held() -> int:
 
 def test_what_is_held_counts_against_the_limit() -> None:
     limit = held() + 4 * GB
-    before = Resources(memory=limit).left
-    kept = torch.ones(50_000_000)  # 200 MB
-    after = Resources(memory=limit).left
-    assert before - after > 150_000_000
-    assert len(kept) == 50_000_000
+
+    def taken() -> int:
+        before = Resources(memory=limit).left
+        kept = torch.ones(50_000_000)  # 200 MB
+        after = Resources(memory=limit).left
+        assert len(kept) == 50_000_000
+        return before - after
+
+    # The system may take idle pages of this process back in the meantime, but not each time.
+    assert any(taken() > 150_000_000 for _ in range(5))
     assert Resources(memory=1).left == 0
 
 
