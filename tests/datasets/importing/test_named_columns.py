@@ -233,3 +233,12 @@ def test_relations_that_do_not_fit_are_refused(
             import_graph(*paths, tmp_path / "g")
     import_graph(*paths, tmp_path / "g")
     assert open_graph_folder(tmp_path / "g").relations is not None
+
+
+def test_a_feature_may_be_called_as_an_end_of_edges_is(tmp_path: Path, assert_same: Any) -> None:
+    nodes = "id,label,source,target\na,x,1.5,2\nb,y,2.5,3\nc,x,3,4\n"
+    paths = tables(tmp_path, nodes, "source,target\na,b\nb,c\n")
+    import_graph(*paths, tmp_path / "g", undirected=False)
+    graph = open_graph_folder(tmp_path / "g")
+    assert graph.features.tolist() == [[1.5, 2.0], [2.5, 3.0], [3.0, 4.0]]
+    assert_same(graph, read_table_folder(tmp_path))

@@ -52,8 +52,7 @@ SUFFIXES = (".csv", ".parquet")
 RESERVED = ("id", "label", "time")
 ENDS = ("source", "target")
 # Columns of a CSV whose kind depends on all rows, or that stay text.
-TEXT = ("id", "source", "target", "label", "labels", "time")
-NODE_TEXT = tuple(name for name in TEXT if name not in ENDS)
+NODE_TEXT = ("id", "label", "labels", "time")
 
 
 def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> Graph:

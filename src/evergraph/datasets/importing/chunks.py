@@ -12,7 +12,12 @@ from typing import IO, TYPE_CHECKING, Any
 from evergraph.core.errors import DataError
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.table_columns import plainly_typed
-from evergraph.datasets.files.table_folder import TEXT, check_columns, rows_from_one
+from evergraph.datasets.files.table_folder import (
+    ENDS,
+    NODE_TEXT,
+    check_columns,
+    rows_from_one,
+)
 from evergraph.datasets.importing.queries import Query, answered
 
 if TYPE_CHECKING:
@@ -59,7 +64,8 @@ def read_csv(
     """
     import pyarrow as pa
 
-    types = {name: pa.string() for name in (*TEXT, *text)}
+    known = ENDS if set(ENDS) <= set(needed) else NODE_TEXT  # a node may have a feature 'source'
+    types = {name: pa.string() for name in (*known, *text)}
     types |= dict.fromkeys(numbers, pa.float64())
     with path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
