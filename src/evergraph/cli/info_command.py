@@ -65,6 +65,15 @@ def _weights(graph: Graph) -> str:
     return f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
 
 
+def _more_of_edges(graph: Graph) -> dict[str, str]:
+    """Return what edges and nodes have besides their ends and features."""
+    return {
+        "edge_weights": _weights(graph),
+        "relations": _named(() if graph.relations is None else graph.relations.names),
+        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
+    }
+
+
 def _named(names: Sequence[str]) -> str:
     """Return how many names there are, and the first of them.
 
@@ -87,7 +96,7 @@ def _facts_of_targets(dataset: str, graph: Graph, both_ways: int) -> dict[str, A
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "edges_both_ways": both_ways,
-        "edge_weights": _weights(graph),
+        **_more_of_edges(graph),
         "features": graph.num_features,
         "targets": graph.targets.kind,
         "unknown_nodes": int((~graph.targets.known.any(1)).sum()),
@@ -112,9 +121,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "edges_both_ways": both_ways.num_edges,
-        "edge_weights": _weights(graph),
-        "relations": _named(() if graph.relations is None else graph.relations.names),
-        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
+        **_more_of_edges(graph),
         "features": graph.num_features,
         "classes": graph.num_classes,
         "unlabelled_nodes": int((graph.labels < 0).sum()),
