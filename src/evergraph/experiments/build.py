@@ -27,10 +27,12 @@ from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.methods.whole_task import WholeTaskLearner
-from evergraph.nn import Backbone, backbones
+from evergraph.nn import Backbone, ViewFeatures, backbones
+from evergraph.nn.view_features import VIEWS
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology.views import View
 from evergraph.training import Learner, Trainer
 
 # A stream on a device holds the graph, its tasks' and the one of everything seen so far.
@@ -218,6 +220,24 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
 _OF_TARGETS: dict[str, Any] = {
     "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
 }  # fmt: skip
+
+
+def say_unseen(config: RunConfig, graph: Graph) -> None:
+    """Say what of a graph the configured learner does not look at."""
+    backbone = _backbone_of(config)
+    parts: list[Any] = [backbones.resolve(backbone.name)]
+    if "topology" in parts_used(config):
+        parts.append(topologies.resolve(config.topology.name))
+    unseen = []
+    if graph.weights is not None and not all(part.sees_weights for part in parts):
+        unseen.append("weights of edges")
+    views = backbone.parameters.get("views", VIEWS if backbone.name == ViewFeatures.name else ())
+    if not any(view.related for view in map(View.parse, views)):
+        unseen += ["relations"] if graph.relations is not None else []
+        unseen += ["types of nodes"] if graph.types is not None else []
+    if unseen:
+        learner = f"{config.method.name} on backbone {backbone.name}"
+        say(config.dataset.name, f"{' and '.join(unseen)} are not looked at by {learner}")
 
 
 def check(config: RunConfig) -> None:

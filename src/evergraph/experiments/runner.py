@@ -21,6 +21,7 @@ from evergraph.experiments.build import (
     fitted_to,
     load_graph,
     resolved,
+    say_unseen,
 )
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.facts import facts_of
@@ -208,6 +209,7 @@ def open_run(
     resources = Resources() if resources is None else resources
     cut = _first_stream if cut is None else cut
     stream = cut(config, graph, resources)
+    say_unseen(config, graph)
     facts = facts_of(graph, stream, config.device)
     if out is None:
         return OpenedRun(config, graph, stream, None, started, resources, facts=facts)

@@ -39,11 +39,13 @@ class Backbone(Part, nn.Module, ABC):
         hops: how far a score looks.
         recipe: how it is trained by default.
         scores_edges: whether ``edge_scores`` has anything to say.
+        sees_weights: whether it looks at the weights of edges.
     """
 
     name: ClassVar[str]
     recipe: ClassVar[Recipe]
     scores_edges: ClassVar[bool] = False
+    sees_weights: ClassVar[bool] = True
 
     def __init__(self, *, hops: int) -> None:
         super().__init__()

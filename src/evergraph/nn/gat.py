@@ -33,6 +33,7 @@ class GAT(GNN):
     """
 
     name = "gat"
+    sees_weights = False
 
     def __init__(
         self,

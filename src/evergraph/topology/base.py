@@ -28,6 +28,7 @@ class TopologyEncoder(Part, ABC):
 
     name: ClassVar[str]
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
+    sees_weights: ClassVar[bool] = True  # whether they depend on the weights of edges
 
     def __init__(self, *, hops: int = 2, self_loops: bool = True) -> None:
         check_integer("hops", hops, least=0)

@@ -30,6 +30,7 @@ class H2GCN(TopologyEncoder):
     """
 
     name = "h2gcn"
+    sees_weights = False
 
     def __init__(self, *, hops: int = 2, self_loops: bool = False) -> None:
         super().__init__(hops=hops, self_loops=self_loops)
