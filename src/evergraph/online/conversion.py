@@ -28,7 +28,7 @@ from evergraph.graphs.validation import (
 )
 from evergraph.online.delta import Delta, Label, NodeId, Told
 from evergraph.online.identifiers import check_id
-from evergraph.online.plain import of_library, plain_values
+from evergraph.online.plain import plain_values
 from evergraph.online.told import as_labels, told_of_targets, told_of_y
 
 
@@ -385,7 +385,7 @@ def told_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
 
 def rows_like(ids: Any, values: Any) -> Any:
     """Return one value per id as it is, or as a Series for pandas."""
-    if not of_library(ids, "pandas"):
+    if not is_a(ids, "pandas"):
         return values
     import pandas as pd
 
@@ -394,7 +394,7 @@ def rows_like(ids: Any, values: Any) -> Any:
 
 def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None) -> Any:
     """Return rows of numbers: a DataFrame for pandas, a tensor for a tensor, else an array."""
-    if of_library(ids, "pandas"):
+    if is_a(ids, "pandas"):
         import pandas as pd
 
         return pd.DataFrame(matrix.numpy(), index=_index(ids), columns=columns)

@@ -10,10 +10,10 @@ from evergraph.core.extras import require
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import fit_scheme, is_plain
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.doors.recognising import is_a
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.conversion import as_features
-from evergraph.online.plain import of_library
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,7 +24,7 @@ WHERE = "features"  # what messages begin with
 def is_frame(values: object) -> bool:
     """Whether a value is a table with named columns: of pandas, Polars or Arrow."""
     return type(values).__name__ in ("DataFrame", "Table", "RecordBatch") and any(
-        of_library(values, library) for library in ("pandas", "polars", "pyarrow")
+        is_a(values, library) for library in ("pandas", "polars", "pyarrow")
     )
 
 
@@ -66,7 +66,7 @@ def _is_plain(frame: Any, choices: Columns) -> bool:
     """Whether all columns are numbers without gaps, as they have always been taken in."""
     if choices.kinds:
         return False
-    if not of_library(frame, "pandas"):
+    if not is_a(frame, "pandas"):
         table = table_of(frame)
         return is_plain(table, table.column_names, choices)
     if any(getattr(kind, "kind", "") in ("m", "M") for kind in frame.dtypes):
@@ -83,9 +83,9 @@ def table_of(frame: Any) -> pyarrow.Table:
     require("pyarrow", extra="tables", why="reading a DataFrame of columns that are no numbers")
     import pyarrow as pa
 
-    if of_library(frame, "pyarrow"):
+    if is_a(frame, "pyarrow"):
         return pa.table(frame)
-    if of_library(frame, "polars"):
+    if is_a(frame, "polars"):
         return frame.to_arrow()
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):

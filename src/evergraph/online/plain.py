@@ -11,11 +11,6 @@ from evergraph.core.errors import DataError
 from evergraph.datasets.doors.recognising import is_a
 
 
-def of_library(value: object, library: str) -> bool:
-    """Whether a value's class comes from a library, which need not be installed."""
-    return type(value).__module__.split(".")[0] == library
-
-
 def plain_values(values: Any, name: str) -> list[Any]:
     """Return a list of Python's own objects; name: what they are, for messages.
 
