@@ -95,13 +95,23 @@ class Journal:
         before, self._seen = self._seen, version
         return version != before
 
+    def begin_after(self, seq: int) -> None:
+        """Have an empty journal go on after a delta that only a snapshot holds."""
+        with sound(self.path), transaction(self._connection):
+            self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
+
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
-        return self._number("SELECT coalesce(max(seq), 0) FROM deltas")
+        newest = self._number("SELECT coalesce(max(seq), 0) FROM deltas")
+        return newest or self._start()
 
     def first(self) -> int:
-        """Return the number of the first delta that is still here, 0 if there is none."""
-        return self._number("SELECT coalesce(min(seq), 0) FROM deltas")
+        """Return the number of the first delta that is or will be here, 0 if there is none."""
+        oldest = self._number("SELECT coalesce(min(seq), 0) FROM deltas")
+        return oldest or (self._start() + 1 if self._start() else 0)
+
+    def _start(self) -> int:
+        return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._up_to_date else 0
 
     def size_after(self, seq: int) -> int:
         """Return the bytes of the deltas after one."""

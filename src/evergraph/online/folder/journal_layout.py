@@ -1,7 +1,8 @@
 """The tables of a journal, and how those of earlier versions become today's.
 
 Layout 3 has ``batch`` beside a delta, the number of the first of the deltas that it was applied
-with, and ``time`` beside a key, when its delta was written. SQLite keeps the number of the layout
+with, and ``time`` beside a key, when its delta was written. ``start`` holds a number where the
+journal began with a snapshot: that of the last delta of this. SQLite keeps the number of the layout
 (``user_version``); earlier ones have none, and no batches: every delta was applied by itself.
 """
 
@@ -20,6 +21,7 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS keys (
         key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT, time REAL)
         WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
 )
 _LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
