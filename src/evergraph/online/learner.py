@@ -18,6 +18,7 @@ from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
+from evergraph.online.alarms import Alarm, Watch
 from evergraph.online.answers import name_of
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
@@ -116,6 +117,7 @@ class OnlineLearner:
         self._seq = 0
         self._ids = IdTable()
         self._prequential = Prequential()
+        self._watch = Watch(self.head.kind)
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
         self._view = LearnerView(self._ids, self._prequential, self._page())
@@ -259,9 +261,13 @@ class OnlineLearner:
         def write() -> Page:
             self._ids.add(delta.nodes)
             self._ids.remove(delta.forgotten)
+            before = self._prequential.totals_
+            known = 0 if self._knowledge is None else len(self._knowledge.names)
             if guesses is not None:
-                known = 0 if self._knowledge is None else len(self._knowledge.names)
                 counted(len(self._ids), known)
+            asked, fitting = (self._prequential.totals_ - before).tolist()
+            told = labels if self.head.kind == "class" or not len(labels) else self._values(labels)
+            self._watch.see(self._seq, told, answers=(int(asked), fitting), known=known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -273,6 +279,11 @@ class OnlineLearner:
             predicted=0 if guesses is None else len(guesses),
             right=right,
         )
+
+    def _values(self, answers: Tensor) -> Tensor:
+        """Return which labels numbered answers stand for, bool [n, labels], or which numbers."""
+        values = self.head.values(answers)
+        return values == 1 if self.head.kind == "labels" else values
 
     def _compared(
         self, guesses: Tensor | None, labels: Tensor
@@ -298,7 +309,7 @@ class OnlineLearner:
         knowledge = self._knowledge
         if knowledge is None:
             nothing = torch.zeros(0, dtype=torch.bool)
-            return Page(self._status(), (), nothing, None, None, 0)
+            return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
         return Page(
             self._status(),
             knowledge.names,
@@ -307,6 +318,7 @@ class OnlineLearner:
             knowledge.of,
             knowledge.embeddings.dims,
             self.head.kind,
+            self._watch.alarms(knowledge.names),
         )
 
     def _status(self) -> Status:
@@ -370,6 +382,10 @@ class OnlineLearner:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         return self._view.history()
 
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return what is no longer as it was, and the latest of what was so; oldest first."""
+        return self._view.alarms
+
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return why a node is classified as it is; waits for a delta that is being applied.
 
@@ -402,7 +418,11 @@ class OnlineLearner:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
         with self._writing:
             kept = {} if self._knowledge is None else self._knowledge.state()
-            parts = {"ids": self._ids.state(), "prequential": self._prequential.state()}
+            parts = {
+                "ids": self._ids.state(),
+                "prequential": self._prequential.state(),
+                "alarms": self._watch.state(),
+            }
             return kept | {f"{p}.{n}": v for p, part in parts.items() for n, v in part.items()}
 
     def about(self) -> dict[str, Any]:
@@ -425,6 +445,7 @@ class OnlineLearner:
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))
         self._prequential.restore(part_of(state, "prequential."))
+        self._watch.restore(part_of(state, "alarms."))
         return self._page()
 
 

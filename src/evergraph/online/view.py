@@ -13,6 +13,7 @@ from torch import Tensor
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import Kind
 from evergraph.core.predictions import THRESHOLD, likeliest, target_values
+from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
@@ -146,6 +147,7 @@ class Page:
         vectors: looks vectors up where the view keeps no copy; None before the first node.
         dims: of an embedding, which is what a vector begins with.
         kind: what nodes are said to be.
+        alarms: what is no longer as it was, or was so lately.
     """
 
     status: Status
@@ -155,6 +157,7 @@ class Page:
     vectors: Callable[[Tensor], Tensor] | None
     dims: int
     kind: Kind = "class"
+    alarms: tuple[Alarm, ...] = ()
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return probabilities of labels, or numbers.  -> [n, targets]"""
@@ -229,6 +232,11 @@ class LearnerView:
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
         return self._page.classes
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What is no longer as it was, or was so lately; oldest first."""
+        return self._page.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
