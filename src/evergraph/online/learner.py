@@ -30,6 +30,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.prequential import METRICS, Prequential, tally
+from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -396,6 +397,27 @@ class OnlineLearner:
             if self.head.kind != "class":
                 raise DataError(f"explain tells of classes, and this learner has {self.head.kind}")
             return explain(knowledge, self._ids, self._view, node, top=top, limit=limit)
+
+    def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
+        """Return unlabelled nodes worth asking a person about, the first one first.
+
+        Of what is known after the last whole delta: it waits for one that is being applied, and
+        others wait for it. The same learner always gives the same answer.
+
+        n: how many at most; among: which nodes may be asked about, all unless given.
+
+        >>> learner = OnlineLearner(head=FusedHead(width=64))
+        >>> _ = learner.apply(Delta(nodes="abcd", features=torch.eye(4), labels=[None] * 4,
+        ...                         edges=(("a", "b"), ("a", "c"))))
+        >>> [(found.id, found.reach) for found in learner.suggest(2)]
+        [('a', 2), ('d', 0)]
+        """
+        check_integer("n", n, least=1)
+        with self._writing:
+            positions = None if among is None else self._ids.positions(among).numpy()
+            if self._knowledge is None:
+                return ()
+            return suggest(self._knowledge, self._ids, self._view, n, among=positions)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60

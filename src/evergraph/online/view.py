@@ -234,6 +234,11 @@ class LearnerView:
         return self._page.classes
 
     @property
+    def page(self) -> Page:
+        """What the last whole delta left."""
+        return self._page
+
+    @property
     def alarms(self) -> tuple[Alarm, ...]:
         """What is no longer as it was, or was so lately; oldest first."""
         return self._page.alarms

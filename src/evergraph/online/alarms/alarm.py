@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from evergraph.online.delta import Label
+
+log = logging.getLogger(__name__)
 
 KINDS = ("accuracy", "novelty", "fading")
 MOST = 64  # alarms over that are kept
@@ -162,3 +165,17 @@ class AlarmNews:
 
 
 OnAlarm = Callable[[Alarm], object]
+
+
+def tell(alarms: Iterable[Alarm], call: OnAlarm) -> None:
+    """Call a function with each alarm; that it fails is no reason to think that a delta did."""
+    for alarm in alarms:
+        try:
+            call(alarm)
+        except Exception:
+            log.exception("the function that is told of alarms failed with %r", alarm)
+
+
+def warn(alarm: Alarm) -> None:
+    """Write an alarm to the log."""
+    log.warning("alarm (%s): %s", alarm.kind, alarm.message)
