@@ -320,6 +320,7 @@ class OnlineLearner:
             knowledge.embeddings.dims,
             self.head.kind,
             self._watch.alarms(knowledge.names),
+            self._watch.raised,
         )
 
     def _status(self) -> Status:

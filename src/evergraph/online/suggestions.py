@@ -62,11 +62,12 @@ def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
     tensor([0.5000])
     """
     if kind == "labels" and shares.shape[1]:
-        return (1 - (2 * shares - 1).abs()).amax(1)
+        doubts: Tensor = (1 - (2 * shares - 1).abs()).amax(1)
+        return doubts
     if kind != "class" or shares.shape[1] < 2:
         return torch.ones(len(shares))
-    first, second = shares.topk(2, dim=1).values.t()
-    return 1 - (first - second)
+    best = shares.topk(2, dim=1).values
+    return 1 - (best[:, 0] - best[:, 1])
 
 
 def shares_of(graph: GrowingGraph) -> scipy.sparse.csr_matrix:

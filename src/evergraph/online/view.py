@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypedDict
 
@@ -148,6 +148,7 @@ class Page:
         dims: of an embedding, which is what a vector begins with.
         kind: what nodes are said to be.
         alarms: what is no longer as it was, or was so lately.
+        raised: how many alarms of each kind were ever raised.
     """
 
     status: Status
@@ -158,6 +159,7 @@ class Page:
     dims: int
     kind: Kind = "class"
     alarms: tuple[Alarm, ...] = ()
+    raised: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return probabilities of labels, or numbers.  -> [n, targets]"""

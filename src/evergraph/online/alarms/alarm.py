@@ -68,6 +68,7 @@ class AlarmLog:
 
     def __init__(self) -> None:
         self.entries: tuple[Entry, ...] = ()
+        self.totals = (0,) * len(KINDS)  # that were ever raised, by kind
 
     def raised(self, kind: int, about: int = -1) -> bool:
         """Whether there is such an alarm now."""
@@ -87,6 +88,7 @@ class AlarmLog:
         """Raise an alarm unless it is raised, or clear it if it is."""
         if on and not self.raised(kind, about):
             self.entries += (Entry(kind, seq, -1, value, expected, about, labels),)
+            self.totals = tuple(n + (place == kind) for place, n in enumerate(self.totals))
         elif not on:
             self.entries = tuple(
                 replace(e, cleared=seq) if (e.kind, e.about, e.cleared) == (kind, about, -1) else e
@@ -104,16 +106,18 @@ class AlarmLog:
         return tuple(_told(entry, metric, names) for entry in self.entries)
 
     def state(self) -> dict[str, Tensor]:
-        """Return all entries.  float64 [entries, 7]: whole numbers are exact up to 2⁵³"""
+        """Return everything, by name.  float64 [entries, 7]: whole numbers are exact to 2⁵³"""
         rows = [list(vars(entry).values()) for entry in self.entries]
-        return {"log": torch.tensor(rows, dtype=torch.float64).reshape(-1, 7)}
+        entries = torch.tensor(rows, dtype=torch.float64).reshape(-1, 7)
+        return {"entries": entries, "totals": torch.tensor(self.totals)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self.entries = tuple(
             Entry(int(kind), int(seq), int(cleared), value, expected, int(about), int(labels))
-            for kind, seq, cleared, value, expected, about, labels in state["log"].tolist()
+            for kind, seq, cleared, value, expected, about, labels in state["entries"].tolist()
         )
+        self.totals = tuple(state["totals"].tolist())
 
 
 def _told(entry: Entry, metric: str, names: Sequence[Label]) -> Alarm:

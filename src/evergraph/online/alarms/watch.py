@@ -47,7 +47,7 @@ class Watch:
         self._novelty = Measure(rises=True, window=window, level=level)
         self._arrivals = Arrivals(window=window, level=level)
         self._log = AlarmLog()
-        self._parts = {
+        self._parts: dict[str, Measure | Arrivals | AlarmLog] = {
             "accuracy": self._accuracy,
             "novelty": self._novelty,
             "arrivals": self._arrivals,
@@ -94,6 +94,11 @@ class Watch:
         names: of classes.
         """
         return self._log.alarms(METRICS[self.kind], names)
+
+    @property
+    def raised(self) -> dict[str, int]:
+        """How many alarms of each kind were ever raised."""
+        return dict(zip(KINDS, self._log.totals, strict=True))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything seen, by name."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Delta, DeltaResult
 
 
@@ -28,6 +29,10 @@ class StateMachine(Protocol):
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, looking at it first unless it is one that ``check`` returned."""
+        ...
+
+    def alarms(self) -> Sequence[Alarm]:
+        """Return what is no longer as it was."""
         ...
 
     def state(self) -> dict[str, Tensor]:
