@@ -38,10 +38,12 @@ def test_reach_and_coverage_before_any_label_by_hand():
     # a has a quarter of its own sum and half of each leaf's: 1/4 + 3/2.
     assert (first.id, first.gain, first.reach) == ("a", 1.75, 3)
     assert (first.uncertainty, first.classes) == (None, ())
-    # e and f have half of each other's sums; a leaf has 1/4 · 3/4 + 1/2 · 1/2 left.
+    # e and f have half of each other's sums; a leaf has 1/4 · 1/2 + 1/2 · 1/2 left.
     assert (second.id in "ef", second.gain) == (True, 1.0)
     # What is left of the pair after one of them: 1/2 · 1/2 twice.
     assert [found.gain for found in rest if found.id in "ef"] == [0.5]
+    assert rest[0].gain == 0.5
+    assert rest[1].gain == 0.375
     assert sorted(found.id for found in (first, second, *rest)) == list("abcdef")
     gains = [found.gain for found in (first, second, *rest)]
     assert gains == sorted(gains, reverse=True)
@@ -101,7 +103,7 @@ def greedy(shares, candidates, doubts, count):
         gains = {v: float(shares[v] @ left) for v in candidates if v not in dict(found)}
         best = min(gains, key=lambda v: (-round(gains[v], 9), int(v) * SPREAD % 2**32))
         found.append((int(best), gains[best]))
-        left = left * (1 - shares[best])
+        left = left * (1 - np.where(shares[best] > 0, np.maximum(shares[best], 0.5), 0))
     return found
 
 

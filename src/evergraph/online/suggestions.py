@@ -24,6 +24,7 @@ from evergraph.online.view import LearnerView, Page
 Array = npt.NDArray[Any]
 BLOCK = 512  # candidates whose surroundings are scored together
 ROWS = 4096  # nodes that are scored at once
+COVERED = 0.5  # of a node's doubt that counts no more once one of those around it is chosen
 SPREAD = 2_654_435_761  # spreads positions, so that equals are taken from everywhere
 
 
@@ -103,9 +104,10 @@ def chosen(
     A node u has doubt d_u: how uncertain its prediction is, 0 where its class is known. The label
     of v reaches a share S[v, u] of it. The next node is that of the largest gain
 
-        g_v = Σ_u S[v, u] d_u,    and then    d_u <- d_u (1 - S[v, u]) for all u:
+        g_v = Σ_u S[v, u] d_u,    and then    d_u <- d_u (1 - max(S[v, u], 1/2)) where S[v, u] > 0:
 
-    uncertainty times reach, spread out, since what is reached already counts for less. A gain
+    uncertainty times reach, spread out, since who gathers from a chosen node counts for half at
+    most: in a dense graph no share is large, and all would come from one place otherwise. A gain
     never rises, and none is above Σ_u S[v, u] over the u that are not known; so doubts are asked
     for only where a node may still be chosen.
 
@@ -119,7 +121,7 @@ def chosen(
     ...                                          [.25, 0, .5, 0], [.25, 0, 0, .5]]))
     >>> chosen(star, np.arange(3), lambda nodes: np.ones(len(nodes)), 2,
     ...        known=np.array([False, False, False, True]))
-    [(0, 1.25), (2, 0.4375)]
+    [(0, 1.25), (2, 0.375)]
     """
     covering = _Covering(shares, doubts, known)
     bounds = (shares @ (~known).astype(np.float64))[candidates]
@@ -171,7 +173,7 @@ class _Covering:
     def take(self, node: int) -> None:
         """Reach it."""
         near, shares = self._row(node)
-        self._left[near] *= 1 - shares
+        self._left[near] *= 1 - np.maximum(shares, COVERED)
 
 
 def suggest(

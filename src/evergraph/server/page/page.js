@@ -113,7 +113,7 @@ function list(place, columns, rows) {
 
 function showReplicas(replicas) {
   byId("replicas").hidden = !replicas || !replicas.length;
-  if (replicas) list(byId("replica-list"), ["Process", "Number", "Deltas", "Behind by", "State"], replicas.map(one =>
+  if (replicas) list(byId("replica-list"), ["Role", "Process", "Deltas", "Behind by", "State"], replicas.map(one =>
     [String(one.role), String(one.pid ?? "–"), one.seq ?? "–",
       `${whole(one.lag ?? 0)} deltas${one.seconds === undefined || one.seconds === null ? "" : `, ${(+one.seconds).toFixed(1)} s`}`,
       one.alive === false ? "gone" : "answers"]));
@@ -126,7 +126,7 @@ async function suggest() {
     byId("suggested").hidden = !suggestions.length;
     list(byId("suggestions"), ["Node", "Likeliest", "Next", "Uncertainty", "Nodes that look at it", "Gain"], suggestions.map(one =>
       [opener(one.id), likely(one, 0), likely(one, 1), one.uncertainty === undefined ? "–" : percent(one.uncertainty),
-        one.reach, +one.gain.toFixed(2)]));
+        one.reach, +one.gain.toPrecision(3)]));
     byId("suggest-said").textContent = suggestions.length ? "" : "Every node has a label.";
   } catch (error) {
     byId("suggested").hidden = true;
