@@ -402,3 +402,14 @@ def test_first_run_forces_threads_on_small_steps(load, monkeypatch):
         torch.set_num_threads(before)
     assert set(used) == {2}
     assert min(cpu, clock) > 0
+
+
+def test_asking_counts_labels(load):
+    bench, options = load("asking"), load("measure").Options(quick=True)
+    curves, count = bench.main(options)
+    assert [row[0] for row in curves.rows][:2] == ["10", "30"]
+    random, ours, ratio = count.rows
+    assert (random[0], ours[0]) == ("random", "suggest")
+    assert ratio[1] == "" or ratio[1].endswith("x")
+    curve = bench.Curve((10, 20), (0.4, 0.6), (0.0, 0.0))
+    assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]

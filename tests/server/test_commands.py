@@ -297,3 +297,25 @@ def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
     assert err.startswith(f"error: {said}")
     (tmp_path / "ids").write_text("n99\n")
     assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
+
+
+def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
+    call("ingest", "learner", *TABLES)
+    told = json.loads(call("suggest", "learner", "-n", "2", "--json")[0])["suggestions"]
+    with LearnerFolder.of(tmp_path / "learner", readonly=True) as folder:
+        found = folder.learner.suggest(2)
+    assert [row["id"] for row in told] == [one.id for one in found]
+    assert {row["id"] for row in told} < {f"n{i}" for i in range(4, 25, 5)}  # none has a label
+    shown = call("suggest", "learner", "-n", "2")[0]
+    assert all(text in shown for text in (found[0].id, "uncertainty", f"{found[0].gain:.2f}"))
+    call("suggest", "learner", "--out", "ask.csv")
+    lines = (tmp_path / "ask.csv").read_text().splitlines()
+    assert lines[0] == "id,gain,reach,uncertainty,first,second"
+    assert len(lines) == 6
+    assert lines[1].split(",")[::2] == [found[0].id, str(found[0].reach), found[0].classes[0]]
+    url, tokens = service
+    assert json.loads(call("suggest", url, "--token-file", str(tokens), "--json")[0]) == {
+        "suggestions": []
+    }
+    assert "has a label" in call("suggest", url, "--token-file", str(tokens))[0]
+    assert "must end in .csv" in call("suggest", "learner", "--out", "a.txt", expect=2)[1]

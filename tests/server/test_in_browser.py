@@ -145,6 +145,61 @@ def test_a_node_is_looked_up_drawn_and_explained(
     browser.get_log("browser")  # the browser notes the 404
 
 
+def test_what_to_ask_next_is_what_the_learner_suggests(
+    show: Any, wait: Any, folder: LearnerFolder
+) -> None:
+    browser = show()
+    browser.find_element("css selector", "#suggest button").click()
+    wait("document.querySelector('#suggestions td')")
+    found = folder.learner.suggest(10)
+    assert texts(browser, "#suggestions tbody button") == [str(one.id) for one in found]
+    first = texts(browser, "#suggestions tbody tr:first-child td")
+    assert found[0].uncertainty is not None
+    assert first[3:5] == [f"{100 * found[0].uncertainty:.1f} %", str(found[0].reach)]
+    assert float(first[5]) == pytest.approx(found[0].gain, rel=0.01, abs=1e-3)
+    browser.find_element("css selector", "#suggestions tbody button").click()
+    wait(f"document.querySelector('.verdict')?.textContent.startsWith('{found[0].id} ')")
+    assert not browser.find_element("id", "raised").is_displayed()
+    assert not browser.find_element("id", "replicas").is_displayed()
+    assert browser.get_log("browser") == []
+
+
+ALARMS = [
+    {"kind": "accuracy", "seq": 7, "message": "accuracy of <b>all</b> is low", "value": 0.1,
+     "expected": 0.9},
+    {"kind": "fading", "seq": 3, "cleared": 5, "message": "'x' has not come", "value": 1.0,
+     "expected": 0.1, "about": "x"},
+]  # fmt: skip
+REPLICAS = [
+    {"role": "writer", "pid": 11, "seq": 1200, "lag": 0, "seconds": 0.0, "alive": True},
+    {"role": "replica", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
+]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
+def test_alarms_and_replicas_are_shown(width: int, scheme: str, show: Any, wait: Any) -> None:
+    browser = show(width=width, scheme=scheme)
+    browser.execute_script("showAlarms(arguments[0]); showReplicas(arguments[1])", ALARMS, REPLICAS)
+    assert texts(browser, "#raised li") == [
+        "Predictions are worse than they were\nAccuracy of <b>all</b> is low. Since delta 7"
+    ]
+    assert texts(browser, "#over li") == [
+        "A class no longer comes\n'x' has not come. Deltas 3 to 5"
+    ]
+    rows = [text.split() for text in texts(browser, "#replica-list tbody tr")]
+    assert rows[0] == ["writer", "11", "1,200", "0", "deltas,", "0.0", "s", "answers"]
+    assert rows[1][-5:] == ["10", "deltas,", "0.4", "s", "gone"]
+    browser.find_element("css selector", "#suggest button").click()
+    wait("document.querySelector('#suggestions td')")
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.card, .alarms li')]"
+        ".map(box => box.getBoundingClientRect().right)"
+    )
+    assert max(boxes) <= width
+    assert browser.get_log("browser") == []
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_wider_than_the_window(width: int, show: Any, wait: Any) -> None:
     browser = show(width=width)

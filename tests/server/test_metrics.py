@@ -42,5 +42,8 @@ def test_a_service_counts_routes_not_paths(client: TestClient) -> None:
         "evergraph_edges 6",
         "evergraph_seq 1",
         "evergraph_waiting 0",
+        'evergraph_alarm{kind="accuracy"} 0',
+        'evergraph_alarm{kind="novelty"} 0',
+        'evergraph_alarms_total{kind="fading"} 0',
     ):
         assert line in lines

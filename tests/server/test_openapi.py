@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     positive_data_acceptance,
 )
 
-ASKED = {"prefix", "start", "limit"}
+ASKED = {"prefix", "start", "limit", "n"}
 TOKEN = "w" * 20
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
 ROUTES = {
@@ -33,6 +33,8 @@ ROUTES = {
     "/v1/status": "GET",
     "/v1/columns": "GET",
     "/v1/history": "GET",
+    "/v1/alarms": "GET",
+    "/v1/suggestions": "GET",
     "/v1/ids": "GET",
     "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",

@@ -266,3 +266,34 @@ def test_a_field_of_a_record_is_written_once(monkeypatch: pytest.MonkeyPatch) ->
         "Something on scales.",
         ["id", "grams", "extra"],
     )
+
+
+def test_suggestions_and_alarms_are_those_of_the_learner(client: TestClient) -> None:
+    told = client.get("/v1/suggestions?n=1").json()
+    (found,) = client.folder.learner.suggest(1)  # type: ignore[attr-defined]
+    assert told == {"seq": 1, "suggestions": [schema.told(found)]}
+    assert told["suggestions"][0]["id"] in ("c", 3)
+    assert len(client.get("/v1/suggestions").json()["suggestions"]) == 2
+    assert client.get("/v1/suggestions?n=0").status_code == 422
+    assert client.get("/v1/alarms").json() == {"seq": 1, "alarms": []}
+
+
+def test_an_alarm_is_told_and_logged_once(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(11):
+        nodes = [f"{number}-{i}" for i in range(200)]
+        # What is x becomes y with the last delta.
+        rows = [[1.0, 0.0] if i % 2 else [0.0, 1.0] for i in range(200)]
+        labels = ["xy"[(i % 2 == 0) ^ (number == 10)] for i in range(200)]
+        body = {"nodes": nodes, "features": rows, "labels": labels, "key": str(number)}
+        client.post("/v1/deltas", json=body)
+    client.post("/v1/deltas", json=body)  # again, with the same key
+    (alarm,) = client.get("/v1/alarms").json()["alarms"]
+    assert (alarm["kind"], alarm["seq"], alarm["value"]) == ("accuracy", 12, 0.0)
+    assert "cleared" not in alarm
+    warned = [record.message for record in caplog.records if record.message.startswith("alarm")]
+    assert warned == [f"alarm (accuracy): {alarm['message']}"]
+    lines = client.get("/metrics").text.splitlines()
+    assert 'evergraph_alarm{kind="accuracy"} 1' in lines
+    assert 'evergraph_alarms_total{kind="accuracy"} 1' in lines

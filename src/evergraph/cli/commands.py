@@ -24,6 +24,7 @@ COMMANDS = (
     "serve",
     "ingest",
     "predict",
+    "suggest",
 )
 
 

@@ -53,6 +53,10 @@ class Target(Protocol):
         """Return the key of the newest change whose key begins so, if there is one."""
         ...
 
+    def suggest(self, n: int) -> list[dict[str, Any]]:
+        """Return nodes worth asking a person about, and why."""
+        ...
+
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""
         ...
@@ -121,9 +125,19 @@ class InFolder:
         """Return the key of the newest change whose key begins so, if there is one."""
         return self._folder.last_key(prefix)
 
+    def suggest(self, n: int) -> list[dict[str, Any]]:
+        """Return nodes worth asking a person about, and why."""
+        return [_listed(asdict(found)) for found in self._folder.learner.suggest(n)]
+
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""
         return asdict(self._folder.learner.status())
+
+
+def _listed(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record as JSON tells it: lists, and nothing where there is None."""
+    kept = {name: value for name, value in record.items() if value is not None}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
 
 
 def _token(path: Path | None, scope: Scope) -> str | None:

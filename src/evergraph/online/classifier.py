@@ -19,6 +19,8 @@ from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import NodeFeatures
 from evergraph.graphs.hetero import is_hetero
+from evergraph.online.alarms import Alarm, AlarmNews
+from evergraph.online.alarms.alarm import OnAlarm, tell
 from evergraph.online.conversion import (
     as_edges,
     as_features,
@@ -41,6 +43,7 @@ from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.suggestions import Suggestion
 from evergraph.online.told import as_told, told_score
 from evergraph.online.view import Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -72,6 +75,8 @@ class ContinualNodeClassifier(Part, Closing):
             name, or ``Columns``. The first DataFrame decides, later ones are read alike.
         targets: what nodes are said to be: one ``class``, several ``labels`` (a list a node), or
             ``numbers`` (a number a node).
+        on_alarm: called with each ``Alarm`` that a delta raises, once, after the delta is learned
+            and, in a folder, on the disk.
 
     Attributes:
         classes_: classes, or labels, met, in order of arrival: the columns of ``predict_proba``.
@@ -110,6 +115,7 @@ class ContinualNodeClassifier(Part, Closing):
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
         targets: Kind = "class",
+        on_alarm: OnAlarm | None = None,
     ) -> None:
         self.topology = topology
         self.head = head
@@ -120,6 +126,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.seed = seed
         self.columns = columns
         self.targets: Kind = targets
+        self.on_alarm = on_alarm
         self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
@@ -314,7 +321,10 @@ class ContinualNodeClassifier(Part, Closing):
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         _ = self.learner_  # there from now on
         assert self._kept is not None
+        news = AlarmNews(after=self.learner_.status().seq)
         self.applied_ = self._kept.submit(delta)
+        if self.on_alarm is not None:
+            tell(news.of(self.learner_.alarms()), self.on_alarm)
         return self
 
     def refresh(self) -> int:
@@ -358,6 +368,23 @@ class ContinualNodeClassifier(Part, Closing):
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return which nodes speak for which class; see ``Explanation``."""
         return self.learner_.explain(as_ids([node], "ids")[0], top=top, limit=limit)
+
+    def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
+        """Return unlabelled nodes worth asking a person about, and why; see ``Suggestion``.
+
+        n: how many at most; among: ids of nodes that may be asked about, all unless given.
+
+        >>> import torch
+        >>> model = ContinualNodeClassifier(width=64)
+        >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), edges=[("a", "b"), ("a", "c")])
+        >>> [found.id for found in model.suggest(1)]  # two others look at it
+        ['a']
+        """
+        return self.learner_.suggest(n, among=None if among is None else as_ids(among, "among"))
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return what is no longer as it was, and the latest of what was so; see ``Alarm``."""
+        return self.learner_.alarms()
 
     def status(self) -> Status:
         """Return what is known, in numbers."""

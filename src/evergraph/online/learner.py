@@ -18,6 +18,7 @@ from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
+from evergraph.online.alarms import Alarm, Watch
 from evergraph.online.answers import name_of
 from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.checking import CheckedDelta, check_delta
@@ -30,6 +31,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.prequential import METRICS, Prequential, tally
+from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -117,6 +119,7 @@ class OnlineLearner:
         self._seq = 0
         self._ids = IdTable()
         self._prequential = Prequential()
+        self._watch = Watch(self.head.kind)
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
         self._view = LearnerView(self._ids, self._prequential, self._page())
@@ -293,10 +296,14 @@ class OnlineLearner:
 
         def write() -> Page:
             known = 0 if self._knowledge is None else len(self._knowledge.names)
-            for delta, (_, _, count) in zip(parts, told, strict=True):
+            first = self._seq - len(parts) + 1
+            for place, (delta, (_, _, count)) in enumerate(zip(parts, told, strict=True)):
                 self._ids.add(delta.nodes)
                 self._ids.remove(delta.forgotten)
+                before = self._prequential.totals_
                 count(len(self._ids), known)
+                answers = (self._prequential.totals_ - before).tolist()
+                self._look(first + place, labels[owners == place], answers, known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -313,6 +320,17 @@ class OnlineLearner:
                 zip(parts, told, strict=True), self._seq - len(parts) + 1
             )
         ]
+
+    def _look(self, seq: int, labels: Tensor, answers: list[float], known: int) -> None:
+        """Let the watch look at the labels that came with a delta, and how they were predicted."""
+        told = labels if self.head.kind == "class" or not len(labels) else self._values(labels)
+        asked, fitting = answers
+        self._watch.see(seq, told, answers=(int(asked), fitting), known=known)
+
+    def _values(self, answers: Tensor) -> Tensor:
+        """Return which labels numbered answers stand for, bool [n, labels], or which numbers."""
+        values = self.head.values(answers)
+        return values == 1 if self.head.kind == "labels" else values
 
     def _compared(
         self, seq: int, guesses: Tensor | None, labels: Tensor, mine: Tensor
@@ -347,7 +365,7 @@ class OnlineLearner:
         knowledge = self._knowledge
         if knowledge is None:
             nothing = torch.zeros(0, dtype=torch.bool)
-            return Page(self._status(), (), nothing, None, None, 0)
+            return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
         return Page(
             self._status(),
             knowledge.names,
@@ -356,6 +374,8 @@ class OnlineLearner:
             knowledge.of,
             knowledge.embeddings.dims,
             self.head.kind,
+            self._watch.alarms(knowledge.names),
+            self._watch.raised,
         )
 
     def _status(self) -> Status:
@@ -419,6 +439,10 @@ class OnlineLearner:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         return self._view.history()
 
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Return what is no longer as it was, and the latest of what was so; oldest first."""
+        return self._view.alarms
+
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return why a node is classified as it is; waits for a delta that is being applied.
 
@@ -429,6 +453,27 @@ class OnlineLearner:
             if self.head.kind != "class":
                 raise DataError(f"explain tells of classes, and this learner has {self.head.kind}")
             return explain(knowledge, self._ids, self._view, node, top=top, limit=limit)
+
+    def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
+        """Return unlabelled nodes worth asking a person about, the first one first.
+
+        Of what is known after the last whole delta: it waits for one that is being applied, and
+        others wait for it. The same learner always gives the same answer.
+
+        n: how many at most; among: which nodes may be asked about, all unless given.
+
+        >>> learner = OnlineLearner(head=FusedHead(width=64))
+        >>> _ = learner.apply(Delta(nodes="abcd", features=torch.eye(4), labels=[None] * 4,
+        ...                         edges=(("a", "b"), ("a", "c"))))
+        >>> [(found.id, found.reach) for found in learner.suggest(2)]
+        [('a', 2), ('d', 0)]
+        """
+        check_integer("n", n, least=1)
+        with self._writing:
+            positions = None if among is None else self._ids.positions(among).numpy()
+            if self._knowledge is None:
+                return ()
+            return suggest(self._knowledge, self._ids, self._view, n, among=positions)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -451,7 +496,11 @@ class OnlineLearner:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
         with self._writing:
             kept = {} if self._knowledge is None else self._knowledge.state()
-            parts = {"ids": self._ids.state(), "prequential": self._prequential.state()}
+            parts = {
+                "ids": self._ids.state(),
+                "prequential": self._prequential.state(),
+                "alarms": self._watch.state(),
+            }
             return kept | {f"{p}.{n}": v for p, part in parts.items() for n, v in part.items()}
 
     def about(self) -> dict[str, Any]:
@@ -474,6 +523,7 @@ class OnlineLearner:
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))
         self._prequential.restore(part_of(state, "prequential."))
+        self._watch.restore(part_of(state, "alarms."))
         return self._page()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypedDict
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import Kind
 from evergraph.core.predictions import THRESHOLD, likeliest, target_values
+from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import Scorer
@@ -146,6 +147,8 @@ class Page:
         vectors: looks vectors up where the view keeps no copy; None before the first node.
         dims: of an embedding, which is what a vector begins with.
         kind: what nodes are said to be.
+        alarms: what is no longer as it was, or was so lately.
+        raised: how many alarms of each kind were ever raised.
     """
 
     status: Status
@@ -155,6 +158,8 @@ class Page:
     vectors: Callable[[Tensor], Tensor] | None
     dims: int
     kind: Kind = "class"
+    alarms: tuple[Alarm, ...] = ()
+    raised: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return probabilities of labels, or numbers.  -> [n, targets]"""
@@ -229,6 +234,16 @@ class LearnerView:
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
         return self._page.classes
+
+    @property
+    def page(self) -> Page:
+        """What the last whole delta left."""
+        return self._page
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What is no longer as it was, or was so lately; oldest first."""
+        return self._page.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""

@@ -95,6 +95,18 @@ class Client:
         key: str | None = told["key"]
         return key
 
+    def suggest(self, n: int) -> list[dict[str, Any]]:
+        """Return nodes worth asking a person about, and why."""
+        found: list[dict[str, Any]] = self._ask(f"/v1/suggestions?n={n}", None, JSON, {})[
+            "suggestions"
+        ]
+        return found
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Return what is no longer as it was, and the latest of what was so."""
+        found: list[dict[str, Any]] = self._ask("/v1/alarms", None, JSON, {})["alarms"]
+        return found
+
     def status(self) -> dict[str, Any]:
         """Return what the learner knows."""
         return self._ask("/v1/status", None, JSON, {})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from evergraph.online.alarms import KINDS, Alarm
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -66,6 +68,22 @@ class Metrics:
         lines.append(f'evergraph_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}')
         lines.append(f'evergraph_request_seconds_count{{route="{route}"}} {total}')
         return lines
+
+
+def alarm_text(alarms: Sequence[Alarm], raised: Mapping[str, int]) -> str:
+    """Return which alarms are raised, and how many ever were, by kind.
+
+    >>> told = alarm_text([Alarm("novelty", 7, "", 0.5, 0.0)], {"novelty": 2})
+    >>> print("\\n".join(line for line in told.splitlines() if "novelty" in line))
+    evergraph_alarm{kind="novelty"} 1
+    evergraph_alarms_total{kind="novelty"} 2
+    """
+    now = {alarm.kind for alarm in alarms if alarm.cleared is None}
+    lines = [*_head("alarm", "1 while something is not as it was.", "gauge")]
+    lines += [f'evergraph_alarm{{kind="{kind}"}} {int(kind in now)}' for kind in KINDS]
+    lines += _head("alarms_total", "Alarms raised so far.", "counter")
+    lines += [f'evergraph_alarms_total{{kind="{kind}"}} {raised.get(kind, 0)}' for kind in KINDS]
+    return "\n".join(lines) + "\n"
 
 
 def _head(name: str, meaning: str, kind: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from evergraph.server.metrics import KIND
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
+    AlarmsReply,
     ColumnsReply,
     HealthReply,
     HistoryReply,
@@ -24,6 +25,7 @@ from evergraph.server.schema import (
     PredictionsBody,
     PredictionsReply,
     StatusReply,
+    SuggestionsReply,
     accepts,
     answers,
 )
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from evergraph.server.service import Service
 
 MOST_IDS = 10_000  # in one answer
+MOST_SUGGESTIONS = 1_000
 MOST_NEIGHBOURS = 200  # what can still be drawn
 
 
@@ -87,6 +90,20 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Tell how good predictions were before their labels came, over time."""
         return JSONResponse(await service.history())
 
+    @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
+    async def alarms() -> JSONResponse:
+        """Tell what is no longer as it was, and the latest of what was so."""
+        return JSONResponse(service.alarms())
+
+    @router.get(
+        "/v1/suggestions", responses=answers(SuggestionsReply, 401, 403, 422, 429, 503), **may_read
+    )
+    async def suggestions(
+        n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
+    ) -> JSONResponse:
+        """Tell which unlabelled nodes are worth asking a person about, and why."""
+        return JSONResponse(await service.suggestions(n))
+
     @router.get(
         "/v1/nodes/{node:path}",
         responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
@@ -111,7 +128,8 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
-        return PlainTextResponse(metrics.text(service.gauges()), media_type=KIND)
+        told = metrics.text(service.gauges()) + service.alarm_counts()
+        return PlainTextResponse(told, media_type=KIND)
 
     return router
 

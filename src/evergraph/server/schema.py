@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import (
@@ -24,12 +24,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 from torch import Tensor
 
+from evergraph.online.alarms import Alarm
 from evergraph.online.checking import LONGEST_NAME
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.writer import FolderStatus
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.neighbourhood import Neighbourhood
+from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.server.http import JSON, RefusedError
@@ -295,6 +297,34 @@ class Neighbour(BaseModel):
     weight: float | None = Field(description="Its share in the embedding, if that can be told.")
 
 
+@dataclass(frozen=True)
+class Suggestions:
+    """Unlabelled nodes worth asking a person about.
+
+    Attributes:
+        seq: after how many deltas this was found.
+        suggestions: the first one first.
+    """
+
+    seq: int
+    suggestions: tuple[Suggestion, ...]
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """What is no longer as it was, and the latest of what was so.
+
+    Attributes:
+        seq: after how many deltas this is so.
+        alarms: oldest first.
+    """
+
+    seq: int
+    alarms: tuple[Alarm, ...]
+
+
+SuggestionsReply = described(Suggestions, "Suggestions")
+AlarmsReply = described(Alarms, "Alarms")
 AppliedReply = described(DeltaResult, "Applied")
 UpsertedReply = described(DeltaResult, "Upserted", news=(described(News, "News"), ...))
 PredictionsReply = described(Answer, "Predictions")

@@ -14,7 +14,8 @@ import anyio
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import RefusedError, in_thread
-from evergraph.server.schema import OF_THE_FOLDER, node_reply, told
+from evergraph.server.metrics import alarm_text
+from evergraph.server.schema import OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
@@ -163,6 +164,27 @@ class Service:
             "right": ("How many of these predictions were right.", right),
             "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
         }
+
+    def alarms(self) -> dict[str, Any]:
+        """Return what is no longer as it was, and the latest of what was so."""
+        page = self._view.page
+        found: dict[str, Any] = told(Alarms(page.status.seq, page.alarms))
+        return found
+
+    def alarm_counts(self) -> str:
+        """Return alarms as a monitor follows them."""
+        page = self._view.page
+        return alarm_text(page.alarms, page.raised)
+
+    async def suggestions(self, n: int) -> dict[str, Any]:
+        """Return the nodes that are worth asking a person about."""
+        return await in_thread(partial(self._suggest, n), self.limits.seconds)
+
+    def _suggest(self, n: int) -> dict[str, Any]:
+        learner = self.folder.learner
+        with self.folder.lock:  # no delta comes between the two
+            found: dict[str, Any] = told(Suggestions(learner.status().seq, learner.suggest(n)))
+            return found
 
     async def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so."""

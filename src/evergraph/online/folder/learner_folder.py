@@ -21,6 +21,7 @@ from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError, did_you_mean
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.online.alarms.alarm import AlarmNews, tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.columns_file import (
     check_same_columns,
@@ -194,9 +195,13 @@ class LearnerFolder(Closing):
         A delta whose key was used before is not applied again: what it did then is returned. What
         the learner refuses changes nothing. If the disk is full, ``ResourceError`` says so, nothing
         has changed, and the delta can be sent again. If a delta is in the journal and could not be
-        applied, ``StoppedError`` says so, then and ever after.
+        applied, ``StoppedError`` says so, then and ever after. Alarms that it raises are written to
+        the log.
         """
-        return self._writer().submit(delta)
+        writer, news = self._writer(), AlarmNews(after=self.seq)
+        applied = writer.submit(delta)
+        tell(news.of(self.learner.alarms()), warn)  # now that the disk has it
+        return applied
 
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Take deltas in, in order; return what each did, or why it was refused.

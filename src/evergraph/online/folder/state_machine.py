@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from evergraph.online.alarms import Alarm
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, DeltaResult, NodeId
 
@@ -33,6 +34,10 @@ class StateMachine(Protocol):
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Take deltas in as one change, looking first at those that ``check`` did not return."""
+        ...
+
+    def alarms(self) -> Sequence[Alarm]:
+        """Return what is no longer as it was."""
         ...
 
     def state(self) -> dict[str, Tensor]:

@@ -79,6 +79,73 @@ function showStatus(status) {
     element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, more)))));
 }
 
+// ---------------------------------------------------------------- alarms
+
+const ABOUT = { accuracy: "Predictions are worse than they were", novelty: "More labels than before are of new classes",
+  fading: "A class no longer comes" };
+
+function alarmLine(alarm) {
+  const over = alarm.cleared !== undefined && alarm.cleared !== null;
+  const when = over ? `deltas ${whole(alarm.seq)} to ${whole(alarm.cleared)}` : `since delta ${whole(alarm.seq)}`;
+  return element("li", {}, element("strong", {}, ABOUT[alarm.kind] || alarm.kind), `${titled(alarm.message)}. `,
+    element("span", { class: "soft" }, titled(when)));
+}
+
+function showAlarms(alarms) {
+  const over = alarm => alarm.cleared !== undefined && alarm.cleared !== null;
+  const [raised, past] = [alarms.filter(a => !over(a)), alarms.filter(over)];
+  byId("raised").hidden = !raised.length;
+  byId("raised").replaceChildren(...raised.reverse().map(alarmLine));
+  byId("past").hidden = !past.length;
+  byId("over").replaceChildren(...past.reverse().slice(0, 8).map(alarmLine));
+}
+
+// ---------------------------------------------------------------- lists
+
+function list(place, columns, rows) {
+  const numeric = columns.map((_, i) => rows.every(row => typeof row[i] === "number" || row[i] === "–"));
+  const cell = (name, i, value) => element(name, numeric[i] ? { class: "number" } : {},
+    typeof value === "number" ? whole(value) : value);
+  place.replaceChildren(
+    element("thead", {}, element("tr", {}, ...columns.map((name, i) => cell("th", i, name)))),
+    element("tbody", {}, ...rows.map(row => element("tr", {}, ...row.map((value, i) => cell("td", i, value))))));
+}
+
+function showReplicas(replicas) {
+  byId("replicas").hidden = !replicas || !replicas.length;
+  if (replicas) list(byId("replica-list"), ["Role", "Process", "Deltas", "Behind by", "State"], replicas.map(one =>
+    [String(one.role), String(one.pid ?? "–"), one.seq ?? "–",
+      `${whole(one.lag ?? 0)} deltas${one.seconds === undefined || one.seconds === null ? "" : `, ${(+one.seconds).toFixed(1)} s`}`,
+      one.alive === false ? "gone" : "answers"]));
+}
+
+async function suggest() {
+  byId("suggest-said").textContent = "looking…";
+  try {
+    const { suggestions } = await ask("/v1/suggestions?n=10");
+    byId("suggested").hidden = !suggestions.length;
+    list(byId("suggestions"), ["Node", "Likeliest", "Next", "Uncertainty", "Nodes that look at it", "Gain"], suggestions.map(one =>
+      [opener(one.id), likely(one, 0), likely(one, 1), one.uncertainty === undefined ? "–" : percent(one.uncertainty),
+        one.reach, +one.gain.toPrecision(3)]));
+    byId("suggest-said").textContent = suggestions.length ? "" : "Every node has a label.";
+  } catch (error) {
+    byId("suggested").hidden = true;
+    byId("suggest-said").textContent = error.message;
+  }
+}
+
+const likely = (one, place) => place < one.classes.length ?
+  `${short(one.classes[place], 20)} ${percent(one.probabilities[place])}` : "–";
+
+function opener(id) {
+  const button = element("button", { type: "button", title: String(id) }, short(id, 24));
+  button.addEventListener("click", () => {
+    lookUp(id, typeof id === "number");
+    byId("lookup").scrollIntoView();
+  });
+  return button;
+}
+
 // ---------------------------------------------------------------- curves
 
 const WIDTH = 520, HEIGHT = 250, LEFT = 56, RIGHT = 50, TOP = 12, BOTTOM = 34;
@@ -358,7 +425,9 @@ async function keepUp() {
     if (!document.hidden || shown < 0) {
       const status = await ask("/v1/status");
       showStatus(status);
+      showReplicas(status.replicas);
       if (status.seq !== shown) {
+        showAlarms((await ask("/v1/alarms")).alarms);
         const history = await ask("/v1/history");
         showCurves(history.curve, status.metric);
         showConfusion(history.newest, history.confusion);
@@ -385,6 +454,10 @@ byId("token-form").addEventListener("submit", event => {
   sessionStorage.setItem("token", byId("token").value.trim());
   byId("token").value = "";
   shown = -1;
+});
+byId("suggest").addEventListener("submit", event => {
+  event.preventDefault();
+  suggest();
 });
 byId("lookup").addEventListener("submit", event => {
   event.preventDefault();
