@@ -138,8 +138,11 @@ class OnlineLearner:
             "seed": self.seed,
         }
 
-    def check(self, delta: Delta) -> CheckedDelta:
-        """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
+    def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
+        """Return a delta as ``apply`` takes it without another look; raise unless it fits.
+
+        ahead: nodes that come with earlier deltas of the same batch, and their positions.
+        """
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
         self._check_relations(delta)
@@ -150,6 +153,7 @@ class OnlineLearner:
             graph=graph,
             kind=self.head.kind,
             undirected=self.undirected,
+            ahead=ahead or {},
         )
 
     def _check_relations(self, delta: Delta) -> None:

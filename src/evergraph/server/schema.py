@@ -24,8 +24,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 from torch import Tensor
 
-from evergraph.online.checking import LONGEST_NAME
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.delta_parts import LONGEST_NAME
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.writer import FolderStatus
 from evergraph.online.identifiers import LARGEST

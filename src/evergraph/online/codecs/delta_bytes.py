@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.checking import check_weights
 from evergraph.online.delta import Delta
+from evergraph.online.delta_parts import check_weights
 
 PLAIN, VERSION = 1, 2
 DIGEST = slice(1, 33)
