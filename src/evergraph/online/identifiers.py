@@ -17,7 +17,7 @@ from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
 from evergraph.online.number_slots import NumberSlots
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
-MANY = 10_000  # from so many texts on, each that comes often is looked up once
+MANY = 10_000  # from so many on it pays to make a table of what is looked for
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 _NOTHING: Mapping[NodeId, int] = {}
@@ -251,8 +251,18 @@ def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.
 def _fill(found: NDArray[np.int64], names: Column, places: Mapping[NodeId, int]) -> None:
     """Look up the names that have not been found yet, in place."""
     missing = found < 0
+    if len(places) >= MANY and isinstance(names, np.ndarray):
+        found[missing] = _slots_of(places).where(names[missing])
+        missing = found < 0
     if missing.any():
         found[missing] = _looked_up(places, list(compress(listed(names), missing.tolist())))
+
+
+def _slots_of(places: Mapping[NodeId, int]) -> NumberSlots:
+    slots, numbers = NumberSlots(), as_numbers(list(places))
+    if numbers is not None:
+        slots.put(numbers, 0, places=list(places.values()))
+    return slots
 
 
 def _no_bytes() -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.int64]
 SPREAD = 4  # slots for each name at most, so that names far apart take no memory
 LEAST = 1024
 
@@ -30,7 +31,7 @@ class NumberSlots:
         self.outside = 0
         self._slots = np.full(0, -1, dtype=np.int64)
 
-    def put(self, numbers: Sequence[int], start: int, *, places: Any = None) -> None:
+    def put(self, numbers: Sequence[int] | Array, start: int, *, places: Any = None) -> None:
         """Put numbers that stand one behind the other, the first at ``start``, or at ``places``."""
         if not len(numbers):
             return

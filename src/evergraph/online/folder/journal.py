@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.codecs.delta_bytes import digest_of
+from evergraph.online.codecs.delta_bytes import digest_of, is_same
 from evergraph.online.folder.sqlite_file import (
     disk_is_full,
     empty_wal,
@@ -106,7 +106,7 @@ class Journal:
             row = self._connection.execute(query, (_blob(key),)).fetchone()
         if row is None:
             return None
-        if row[1] != digest_of(data):
+        if not is_same(data, row[1]):
             raise KeyReusedError(
                 f"the key {key!r} belongs to delta {row[0]}, which had other contents: "
                 "give every delta a key of its own"

@@ -6,14 +6,15 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
 from evergraph.core.errors import EvergraphError, StoppedError
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.edge_columns import in_columns
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import (
@@ -105,8 +106,10 @@ class FolderWriter:
     def submit(self, delta: Delta) -> DeltaResult:
         """Take a delta in; when this returns, the disk has it and the learner knows it.
 
-        What is applied is what was written, read back: a recovery applies the same.
+        What is applied is the checked delta, whose parts are those that its bytes would be read
+        back as (``check_delta`` sees to that): a recovery applies the same.
         """
+        delta = in_columns(delta)  # once, for the bytes and for the check
         data = delta_to_bytes(delta)
         with self.lock:
             self._check_taking()
@@ -114,8 +117,7 @@ class FolderWriter:
             if known is not None:
                 assert known.result is not None, "results are written before snapshots"
                 return result_of(known.result)
-            checked = self.learner.check(delta)
-            return self._take(replace(checked, **vars(delta_from_bytes(data))), data)
+            return self._take(self.learner.check(delta), data)
 
     def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so, None where there is none."""
