@@ -44,11 +44,21 @@ def column_to_bytes(column: Column, *, refuse: Callable[[object], object]) -> Wr
     numbers = as_numbers(column)
     if numbers is not None:
         return WrittenColumn("numbers", count, numbers.astype("<i8").tobytes())
-    values = listed(column)
-    data = _joined(values)
+    data = _joined_arrow(column) if hasattr(column, "to_pylist") else _joined(listed(column))
     if data is not None:
         return WrittenColumn("texts", count, data)
+    values = listed(column)
     return WrittenColumn("json", count, json.dumps(values, default=refuse).encode())
+
+
+def _joined_arrow(column: Any) -> bytes | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
+    joined = pc.binary_join(whole, BETWEEN)[0]
+    data: bytes = joined.as_buffer().to_pybytes()
+    return data if data.count(b"\0") == max(len(column) - 1, 0) else None
 
 
 def _joined(values: list[Any]) -> bytes | None:
