@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import (
-    DataError,
     DuplicateNodeError,
     LooseEdgeError,
     UnknownEdgeError,
     UnknownNodeError,
 )
 from evergraph.core.label_space import Kind
-from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
-from evergraph.online.answers import check_told
 from evergraph.online.delta import Delta, NodeId
+from evergraph.online.delta_parts import check_parts, late_nodes, plain_names, weight_values
+from evergraph.online.edge_columns import edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable, check_id
+from evergraph.online.identifiers import IdTable
 
-# Squares of embeddings of larger values leave the range of float32.
-LARGEST_FEATURE = 1e12
-LONGEST_NAME = 200  # of a relation or a type
 _NOBODY: Mapping[NodeId, int] = {}
 
 
@@ -67,219 +66,173 @@ def check_delta(
 
     num_features: how wide features are; None before the first node. graph: None before that. kind:
     what nodes are said to be, see ``check_told``. undirected: whether every edge runs both ways.
-    ahead: nodes that come right before it with deltas of the same batch, and their positions.
+    ahead: nodes that come with earlier deltas of the same batch, and their positions; edges and
+    late labels may name them.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
     evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
 graph
     """
+    delta = in_columns(delta)
     check_parts(delta, num_features=num_features, kind=kind)
     _each_once("nodes", delta.nodes)
-    for node in delta.nodes:
-        if node in ids or node in ahead:
-            raise DuplicateNodeError(f"node {node!r} is in the graph already")
-    late = [node for node, _ in delta.late]
+    _check_new(delta.nodes, ids, ahead)
     first = ids.next + len(ahead)
-    own = {node: first + place for place, node in enumerate(delta.nodes)}
-    new: Mapping[NodeId, int] = {**ahead, **own} if ahead else own
-    ends = _ends(delta.edges, ids, new)
-    weighed = torch.tensor(delta.weights, dtype=torch.float32) if len(delta.weights) else None
+    new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
+    ends = _ends(delta.edges, ids, ahead, new)
     return CheckedDelta(
-        **vars(delta),
+        **(vars(delta) | _plain(delta)),
         first=first,
         ends=ends,
-        weighed=weighed,
-        cut=_cut(delta, ids, new, graph, both_ways=undirected)
-        if len(delta.removed_edges)
-        else ends[:, :0],
+        weighed=torch.from_numpy(weight_values(delta.weights)) if len(delta.weights) else None,
+        cut=_cut(delta, ends, ids, (ahead, new), graph, both_ways=undirected),
         renewed=_known("updated", delta.updated, ids),
-        told=_known("late labels", late, ids, ahead),
+        told=_known("late labels", late_nodes(delta.late), ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
 
 
-def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
-    """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
-    _check_features("features", delta.features, len(delta.nodes), num_features)
-    updated = delta.updated_features
-    _check_features("updated_features", updated, len(delta.updated), num_features)
-    _check_labels(delta, kind)
-    _check_pairs("edge", delta.edges)
-    _check_pairs("removed edge", delta.removed_edges)
-    check_weights(delta.weights, len(delta.edges))
-    _check_names("relations", "edges", delta.relations, len(delta.edges))
-    _check_names("types", "nodes", delta.types, len(delta.nodes), gaps=True)
-    for pair in delta.late:
-        if len(pair) != 2:
-            raise DataError(f"a late label must be a node and its label, not {pair!r}")
-        check_told(kind, pair[1])
-    late = [node for node, _ in delta.late]
-    pairs = (*delta.edges, *delta.removed_edges)
-    for part in (delta.nodes, delta.updated, delta.forgotten, *pairs, late):
-        for node in part:
-            check_id("id of a node", node)
-    if delta.key is not None and type(delta.key) is not str:
-        raise DataError(f"key must be text, not {delta.key!r}")
+def _plain(delta: Delta) -> dict[str, Any]:
+    """Return parts of a sound delta as they are when it is read back from its bytes.
 
-
-def _check_pairs(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> None:
-    for place, edge in enumerate(edges):
-        if len(edge) != 2:
-            raise DataError(f"{what} {place} must join two nodes, not {edge!r}")
-
-
-def _check_names(
-    what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
-) -> None:
-    """Raise unless there is a name for each or none at all; gaps: whether some may have none."""
-    if len(names) not in (0, count):
-        raise DataError(
-            f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
-        )
-    for place, name in enumerate(names):
-        if name is None and gaps:
-            continue
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-            raise DataError(
-                f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {place} is "
-                f"{name!r}"
-            )
-
-
-def check_weights(weights: Sequence[float], edges: int) -> None:
-    """Raise unless there is a weight for every edge or none at all, and all are sound.
-
-    >>> check_weights([1.0, -2.0], 2)
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: edge 1 has weight -2.0: expected 0, for no edge, or a number \
-from 1e-18 to 1e+18
+    So what is applied now and what a recovery applies are the same, bit for bit: ids and labels are
+    Python's own, weights are rounded in one place (``weight_values``), features lie row by row.
     """
-    if not len(weights):
+    return {
+        "features": delta.features.detach().cpu().contiguous(),
+        "updated_features": delta.updated_features.detach().cpu().contiguous(),
+        "relations": plain_names(delta.relations),
+        "types": plain_names(delta.types),
+    }
+
+
+def _check_new(nodes: Sequence[NodeId], ids: IdTable, ahead: Mapping[NodeId, int]) -> None:
+    if ids.has_none_of(nodes) and ahead.keys().isdisjoint(nodes):
         return
-    if len(weights) != edges:
-        raise DataError(
-            f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
-        )
-    for place, weight in enumerate(weights):
-        if not is_weight(weight):
-            raise DataError(f"edge {place} has weight {weight!r}: expected {WEIGHT_RULE}")
-
-
-def is_weight(value: object) -> bool:
-    """Whether a value may be the weight of an edge.
-
-    >>> is_weight(2), is_weight(-1.0), is_weight(True)
-    (True, False, False)
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return value == 0 or LEAST_WEIGHT <= value <= MOST_WEIGHT
-
-
-def _check_features(what: str, features: Tensor, nodes: int, width: int | None) -> None:
-    if not nodes:
-        if len(features):
-            named = "new" if what == "features" else "updated"
-            raise DataError(f"{what} have {len(features)} rows, but there are 0 {named} nodes")
-        return
-    if features.dim() != 2 or len(features) != nodes or not features.shape[1]:
-        raise DataError(
-            f"{what} have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
-        )
-    if width is not None and features.shape[1] != width:
-        raise DataError(
-            f"{what} have {features.shape[1]} columns, but those of the graph have {width}"
-        )
-    if features.dtype != torch.float32:
-        raise DataError(f"{what} hold {features.dtype}: expected torch.float32")
-    within = features.abs() <= LARGEST_FEATURE  # False for NaN
-    if not bool(within.all()):
-        row, column = (~within).nonzero()[0].tolist()
-        raise DataError(
-            f"{what} must be finite numbers of at most {LARGEST_FEATURE:g}, but row {row}, "
-            f"column {column} holds {features[row, column].item()!r}"
-        )
-
-
-def _check_labels(delta: Delta, kind: Kind) -> None:
-    if len(delta.labels) not in (0, len(delta.nodes)):
-        raise DataError(
-            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
-            f"{len(delta.nodes)} nodes"
-        )
-    for label in delta.labels:
-        if label is not None:
-            check_told(kind, label)
+    known = next(node for node in nodes if node in ids or node in ahead)
+    raise DuplicateNodeError(f"node {known!r} is in the graph already")
 
 
 def _ends(
-    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, new: Mapping[NodeId, int]
+    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
 ) -> Tensor:
     """Return where the edges of a delta begin and end.  -> int64 [2, edges]"""
-    for place, edge in enumerate(edges):
-        for end in edge:
-            if end not in ids and end not in new:
-                raise LooseEdgeError(
-                    f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {end!r} is not in "
-                    "the graph"
-                )
-    sides = [ids.positions(side, new=new) for side in zip(*edges, strict=True)]
-    return torch.stack(sides) if sides else torch.empty(2, 0, dtype=torch.int64)
+    found = _sides(edges, ids, *new)
+    if found.numel() and int(found.min()) < 0:
+        place = int((found < 0).any(0).nonzero()[0, 0])
+        edge = edges[place]
+        lost = edge[0] if int(found[0, place]) < 0 else edge[1]
+        raise LooseEdgeError(
+            f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
+        )
+    return found
+
+
+def _sides(
+    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
+) -> Tensor:
+    """Return where edges begin and end, -1 where a node is not known.  -> int64 [2, edges]"""
+    columns = edge_columns(edges)
+    assert columns is not None, "edges were looked at before"
+    return torch.stack([ids.where(side, *new) for side in columns.sides])
 
 
 def _cut(
     delta: Delta,
+    ends: Tensor,
     ids: IdTable,
-    new: Mapping[NodeId, int],
+    new: Sequence[Mapping[NodeId, int]],
     graph: GrowingGraph | None,
     *,
     both_ways: bool,
 ) -> Tensor:
     """Return where the edges that go begin and end; raise where there is none.  int64 [2, m]
 
-    An edge that comes with the delta may go with it as well.
+    An edge that comes with the delta may go with it as well, and each goes once.
     """
-    name: Callable[[tuple[NodeId, NodeId]], object] = frozenset if both_ways else tuple
-    there = dict(zip(map(name, delta.edges), _stay(delta), strict=True))
-    sides = [_where(side, ids, new) for side in zip(*delta.removed_edges, strict=True)]
-    kept = torch.zeros(len(sides[0]), dtype=torch.bool)
+    if not len(delta.removed_edges):
+        return ends[:, :0]
+    cut = _sides(delta.removed_edges, ids, *new)
+    kept = torch.zeros(cut.shape[1], dtype=torch.bool)
     if graph is not None:
-        kept = graph.lists(*(side.where(side < graph.num_nodes, -1) for side in sides))
-    for place, (edge, known) in enumerate(zip(delta.removed_edges, kept.tolist(), strict=True)):
-        if not there.get(name(edge), known):
-            raise UnknownEdgeError(
-                f"removed edge {place} joins {edge[0]!r} and {edge[1]!r}, but the graph has no "
-                "such edge"
-            )
-        there[name(edge)] = False  # once
-    return torch.stack(sides)
+        kept = graph.lists(*cut.where(cut < graph.num_nodes, -1))
+    names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
+    came, gone = names[: ends.shape[1]], names[ends.shape[1] :]
+    there = _last_said(came, _stay(delta, ends), gone, kept.numpy()) & first_of_each(gone)
+    if not there.all():
+        place = int((~there).argmax())
+        edge = delta.removed_edges[place]
+        raise UnknownEdgeError(
+            f"removed edge {place} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
+            "edge"
+        )
+    return cut
 
 
-def _stay(delta: Delta) -> list[bool]:
+def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
+    """Return a number for each edge, the same for the same edge.  int64 [2, m] -> int64 [m]
+
+    both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
+
+    >>> edge_names(torch.tensor([[0, 1, 2], [1, 0, 1]]), both_ways=True).tolist()
+    [6, 6, 11]
+    """
+    one, other = (side.numpy() + 1 for side in ends)
+    if both_ways:
+        one, other = np.minimum(one, other), np.maximum(one, other)
+    most = int(ends.max()) + 2 if ends.numel() else 1
+    names: NDArray[np.int64] = one * most + other
+    return names
+
+
+def first_of_each(names: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return where each name comes for the first time.  int64 [m] -> bool [m]
+
+    >>> first_of_each(np.array([3, 3, 1, 3])).tolist()
+    [True, False, True, False]
+    """
+    mask = np.zeros(len(names), dtype=bool)
+    mask[np.unique(names, return_index=True)[1]] = True
+    return mask
+
+
+def _last_said(
+    names: NDArray[np.int64],
+    values: NDArray[np.bool_],
+    asked: NDArray[np.int64],
+    others: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Return the last value that each name was given, or that of ``others`` where none was."""
+    if not len(names):
+        return others
+    order = np.argsort(names, kind="stable")
+    place = np.searchsorted(names[order], asked, side="right") - 1
+    last = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (names[last] == asked), values[last], others)
+
+
+def _stay(delta: Delta, ends: Tensor) -> NDArray[np.bool_]:
     """Return which edges of a delta are edges, being neither loops nor of weight 0."""
-    weights = delta.weights or [1.0] * len(delta.edges)
-    return [a != b and weight > 0 for (a, b), weight in zip(delta.edges, weights, strict=True)]
-
-
-def _where(nodes: Sequence[NodeId], ids: IdTable, new: Mapping[NodeId, int]) -> Tensor:
-    places = ids.where(nodes)
-    fresh = torch.tensor([new.get(node, -1) for node in nodes], dtype=torch.int64)
-    return places.maximum(fresh)
+    joins = (ends[0] != ends[1]).numpy()
+    return joins & (weight_values(delta.weights) > 0) if len(delta.weights) else joins
 
 
 def _known(
-    what: str, nodes: Sequence[NodeId], ids: IdTable, ahead: Mapping[NodeId, int] = _NOBODY
+    what: str, nodes: Sequence[NodeId], ids: IdTable, *ahead: Mapping[NodeId, int]
 ) -> Tensor:
     """Return where nodes are that must be known, each named once.  -> int64 [nodes]"""
     _each_once(what, nodes)
-    for node in nodes:
-        if node not in ids and node not in ahead:
-            raise UnknownNodeError(f"{what} names node {node!r}, which is not in the graph")
-    return ids.positions(nodes, new=ahead)
+    found = ids.where(nodes, *ahead)
+    if len(found) and int(found.min()) < 0:
+        unknown = nodes[int((found < 0).nonzero()[0, 0])]
+        raise UnknownNodeError(f"{what} names node {unknown!r}, which is not in the graph")
+    return found
 
 
 def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
+    if len(set(nodes)) == len(nodes):
+        return
     seen: set[NodeId] = set()
     for node in nodes:
         if node in seen:

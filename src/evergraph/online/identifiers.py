@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, repeat
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.online.delta import NodeId
+from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
+from evergraph.online.number_slots import NumberSlots
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
+MANY = 10_000  # from so many on it pays to make a table of what is looked for
 _GONE, _TEXT, _NUMBER = 0, 1, 2
+_KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 _NOTHING: Mapping[NodeId, int] = {}
 
 
@@ -37,6 +45,48 @@ def check_id(what: str, value: object) -> None:
         raise DataError(f"{what} must be text or an integer, not {value!r}")
 
 
+def check_ids(what: str, *columns: Column) -> None:
+    """Raise unless all values may name nodes or classes, as ``check_id`` does for the first of them
+    that may not: of the first of several columns, row by row where they are as long.
+
+    >>> check_ids("id of a node", ["a", 1.0])
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
+    """
+    if all(map(_are_ids, columns)):
+        return
+    for row in zip(*map(listed, columns), strict=True):
+        for value in row:
+            check_id(what, value)
+
+
+def _are_ids(column: Column) -> bool:
+    """Whether all of a column may be ids, without a step of Python for each."""
+    if hasattr(column, "to_pylist"):
+        return True  # Arrow's strings are UTF-8
+    if isinstance(column, np.ndarray):
+        return column.dtype == np.int64
+    return all(map(_sound, chunks(column)))
+
+
+def _sound(values: Sequence[Any]) -> bool:
+    kinds = set(map(type, values))
+    if kinds == {int, str}:
+        return all(_sound([value for value in values if type(value) is kind]) for kind in kinds)
+    if kinds == {int}:
+        return bool(min(values) >= -LARGEST - 1 and max(values) <= LARGEST)
+    return kinds == {str} and is_utf8("".join(values))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can write a text: half a surrogate pair it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class IdTable:
     """Names in the order in which they came; positions count from 0 and are never used again.
 
@@ -52,6 +102,7 @@ class IdTable:
     def __init__(self) -> None:
         self._positions: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
+        self._slots = NumberSlots()
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -84,25 +135,42 @@ class IdTable:
 
     def position(self, value: NodeId) -> int:
         """Return where a name stands, or raise if nobody has it."""
-        return self._find(value, _NOTHING)
-
-    def positions(
-        self, values: Sequence[NodeId], *, new: Mapping[NodeId, int] = _NOTHING
-    ) -> Tensor:
-        """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
-        return torch.tensor([self._find(value, new) for value in values], dtype=torch.int64)
-
-    def where(self, values: Sequence[NodeId]) -> Tensor:
-        """Return where names stand, -1 where nobody has one.  -> int64 [values]"""
-        return torch.tensor([self._positions.get(value, -1) for value in values], dtype=torch.int64)
-
-    def _find(self, value: NodeId, new: Mapping[NodeId, int]) -> int:
-        position = self._positions.get(value)
-        if position is None:
-            position = new.get(value)
-        if position is None:
+        found = self._positions.get(value)
+        if found is None:
             raise UnknownNodeError(f"node {value!r} is not in the graph")
-        return position
+        return found
+
+    def positions(self, values: Column, *, new: Mapping[NodeId, int] = _NOTHING) -> Tensor:
+        """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
+        found = self.where(values, new)
+        if len(found) and int(found.min()) < 0:
+            unknown = listed(values)[int(found.argmin())]
+            raise UnknownNodeError(f"node {unknown!r} is not in the graph")
+        return found
+
+    def where(self, values: Column, *others: Mapping[NodeId, int]) -> Tensor:
+        """Return where names stand, -1 where nobody has one.  -> int64 [values]
+
+        others: where names stand that are not in the table.
+        """
+        return torch.from_numpy(self._where(values, others))
+
+    def _where(self, values: Column, others: Sequence[Mapping[NodeId, int]]) -> NDArray[np.int64]:
+        if len(values) >= MANY and hasattr(values, "dictionary_encode"):
+            coded = values.dictionary_encode()
+            places = self._where(coded.dictionary.to_pylist(), others)
+            at: NDArray[np.int64] = places[coded.indices.to_numpy(zero_copy_only=False)]
+            return at
+        numbers = as_numbers(values)
+        if numbers is None:
+            found = _looked_up(self._positions, listed(values))
+        else:
+            found = self._slots.where(numbers)
+            if self._slots.outside:
+                _fill(found, values, self._positions)
+        for other in filter(len, others):
+            _fill(found, values if numbers is None else numbers, other)
+        return found
 
     def at(self, position: int) -> NodeId:
         """Return the name at a position that is taken."""
@@ -110,46 +178,91 @@ class IdTable:
         assert value is not None, f"position {position} is free"
         return value
 
+    def has_none_of(self, values: Sequence[NodeId]) -> bool:
+        """Whether nobody has any of some names."""
+        return self._positions.keys().isdisjoint(values)
+
     def add(self, values: Sequence[NodeId]) -> None:
-        """Give new names the next positions."""
+        """Give new names the next positions; nothing is added if one of them is taken."""
+        start = len(self._ids)
+        new = dict(zip(values, range(start, start + len(values)), strict=True))
+        if len(new) < len(values) or not self.has_none_of(values):
+            self._refuse_known(values)
+        self._positions.update(new)
+        self._ids.extend(values)
+        self._give_slots(values, start)
+
+    def _refuse_known(self, values: Sequence[NodeId]) -> None:
+        seen: set[NodeId] = set()
         for value in values:
-            if value in self._positions:
+            if value in self._positions or value in seen:
                 raise DuplicateNodeError(f"node {value!r} is in the graph already")
-            self._positions[value] = len(self._ids)
-            self._ids.append(value)
+            seen.add(value)
+
+    def _give_slots(self, values: Sequence[NodeId | None], start: int) -> None:
+        kinds = set(map(type, values))
+        if kinds == {int}:
+            self._slots.put(values, start)  # type: ignore[arg-type]
+        elif int in kinds:
+            numbers = [type(value) is int for value in values]
+            places = start + np.flatnonzero(numbers)
+            self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
     def remove(self, values: Sequence[NodeId]) -> None:
         """Forget names; nothing of them is left."""
         for value in values:
             self._ids[self._positions.pop(value)] = None
+            if type(value) is int:
+                self._slots.drop(value)
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
-        texts = [b"" if value is None else str(value).encode() for value in self._ids]
-        joined = bytearray(b"".join(texts))
+        kinds = np.fromiter(map(_KINDS.__getitem__, map(type, self._ids)), np.uint8, self.next)
+        texts = list(map(str, self._ids))
+        if len(self) < self.next:
+            texts = [
+                "" if value is None else text for value, text in zip(self._ids, texts, strict=True)
+            ]
+        joined = bytearray("".join(texts).encode())
+        plain = joined.isascii()
+        lengths = map(len, texts if plain else map(str.encode, texts))
         return {
-            "kinds": torch.tensor([_kind(value) for value in self._ids], dtype=torch.uint8),
-            "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int64),
+            "kinds": torch.from_numpy(kinds),
+            "lengths": torch.from_numpy(np.fromiter(lengths, np.int64, self.next)),
             "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
-        joined, start = bytes(state["bytes"].numpy()), 0
-        self._ids, self._positions = [], {}
-        for kind, length in zip(state["kinds"].tolist(), state["lengths"].tolist(), strict=True):
-            text = joined[start : start + length].decode()
-            start += length
-            value = None if kind == _GONE else int(text) if kind == _NUMBER else text
-            if value is not None:
-                self._positions[value] = len(self._ids)
-            self._ids.append(value)
+        data, ends = bytes(state["bytes"].numpy()), state["lengths"].cumsum(0).tolist()
+        self._ids, self._slots = [], NumberSlots()
+        for kind, start, end in zip(state["kinds"].tolist(), [0, *ends], ends, strict=False):
+            text = data[start:end].decode()
+            self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
+        self._positions = {v: place for place, v in enumerate(self._ids) if v is not None}
+        self._give_slots(self._ids, 0)
 
 
-def _kind(value: NodeId | None) -> int:
-    if value is None:
-        return _GONE
-    return _NUMBER if isinstance(value, int) else _TEXT
+def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
+    """Return where names stand, -1 where they do not.  -> int64 [names]"""
+    return np.fromiter(map(places.get, names, repeat(-1)), np.int64, len(names))
+
+
+def _fill(found: NDArray[np.int64], names: Column, places: Mapping[NodeId, int]) -> None:
+    """Look up the names that have not been found yet, in place."""
+    missing = found < 0
+    if len(places) >= MANY and isinstance(names, np.ndarray):
+        found[missing] = _slots_of(places).where(names[missing])
+        missing = found < 0
+    if missing.any():
+        found[missing] = _looked_up(places, list(compress(listed(names), missing.tolist())))
+
+
+def _slots_of(places: Mapping[NodeId, int]) -> NumberSlots:
+    slots, numbers = NumberSlots(), as_numbers(list(places))
+    if numbers is not None:
+        slots.put(numbers, 0, places=list(places.values()))
+    return slots
 
 
 def _no_bytes() -> Tensor:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
-from evergraph.online.checking import check_parts
 from evergraph.online.delta import Delta, DeltaResult, NodeId, Told
+from evergraph.online.delta_parts import check_parts
 from evergraph.online.identifiers import IdTable
 
 if TYPE_CHECKING:

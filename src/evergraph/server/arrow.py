@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -30,80 +29,13 @@ from evergraph.datasets.files.table_relations import (
 )
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, NodeId
+from evergraph.online.edge_columns import Column, EdgeColumns, edge_columns, listed
+from evergraph.server.arrow_stream import tables_in
 from evergraph.server.http import RefusedError
+from evergraph.server.json_delta import LONGEST_ID
 
 if TYPE_CHECKING:
     import pyarrow
-
-MOST_TABLES = 6
-
-
-def tables_in(body: bytes) -> Iterator[pyarrow.Table]:
-    """Yield the tables of a body: Arrow IPC streams, one behind the other.
-
-    Everything is validated before it is looked at: lengths and offsets come from outside.
-    """
-    import pyarrow as pa
-
-    source = pa.BufferReader(body)
-    for _ in range(MOST_TABLES + 1):
-        if source.tell() >= len(body):
-            return
-        _check_plain(body, source.tell())
-        try:
-            table = pa.ipc.open_stream(source).read_all()
-            table.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            said = str(error).split("\n")[0][:200]
-            raise RefusedError(422, f"the body is no Arrow IPC stream ({said})") from None
-        yield table
-    raise RefusedError(
-        422, f"the body must hold at most {MOST_TABLES} Arrow streams, and holds more"
-    )
-
-
-def _check_plain(body: bytes, start: int) -> None:
-    """Refuse packed buffers: a small body could unpack to more than there is memory."""
-    import pyarrow as pa
-
-    source = pa.BufferReader(pa.py_buffer(body).slice(start))
-    try:
-        packed = any(_is_packed(message) for message in pa.ipc.MessageReader.open_stream(source))
-    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
-        said = str(error).split("\n")[0][:200]
-        raise RefusedError(422, f"the body is no Arrow IPC stream ({said})") from None
-    if packed:
-        raise RefusedError(422, "Arrow buffers must be sent as they are, not packed")
-
-
-def _is_packed(message: Any) -> bool:
-    """Whether the buffers of a record batch or dictionary are compressed.
-
-    pyarrow does not tell, so the message's flatbuffer is read: in Message the third field is the
-    header; in DictionaryBatch the second field is a RecordBatch, whose fourth is the compression.
-    """
-    if message.type not in ("record batch", "dictionary"):
-        return False
-    data = bytes(message.metadata)
-    header = _field(data, _offset(data, 0), 2)
-    if header is not None and message.type == "dictionary":
-        header = _field(data, header, 1)
-    return header is not None and _field(data, header, 3) is not None
-
-
-def _field(data: bytes, table: int, place: int) -> int | None:
-    """Return where a table's field points to, None where it is left out."""
-    (back,) = struct.unpack_from("<i", data, table)
-    (size,) = struct.unpack_from("<H", data, table - back)
-    if 4 + 2 * place >= size:
-        return None
-    (shift,) = struct.unpack_from("<H", data, table - back + 4 + 2 * place)
-    return _offset(data, table + shift) if shift else None
-
-
-def _offset(data: bytes, place: int) -> int:
-    (forward,) = struct.unpack_from("<I", data, place)
-    return int(place + forward)
 
 
 def delta_from_arrow(body: bytes, *, key: str | None = None) -> Delta:
@@ -163,8 +95,10 @@ def arrow_from_delta(delta: Delta) -> bytes:
 
 
 def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
-    source, target = zip(*edges, strict=True)
-    return {"source": list(source), "target": list(target)}
+    columns = edge_columns(edges)
+    if columns is None:
+        raise DataError("edges must be pairs of ids to be sent")
+    return {"source": columns.sources, "target": columns.targets}
 
 
 def _wide(features: Tensor) -> pyarrow.Array:
@@ -208,7 +142,7 @@ def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
             "an Arrow table of edges must have the columns source, target and, if you like, "
             f"weight, relation and op, and has {others[0]!r}"
         )
-    ends = tuple(zip(*(_ids(table, name) for name in known[:2]), strict=True))
+    ends = EdgeColumns(*(_column(table, name) for name in known[:2]))
     if op == "remove":
         return {"removed_edges": ends}
     weights, relations = edge_weights(table), relation_names(table)
@@ -257,7 +191,30 @@ def _updates(table: pyarrow.Table) -> dict[str, Any]:
 
 
 def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
-    return tuple(ids(table, name).to_pylist())
+    return tuple(listed(_column(table, name)))
+
+
+def _column(table: pyarrow.Table, name: str) -> Column:
+    """Return ids as they are kept: numbers in NumPy's array, texts in Arrow's."""
+    import pyarrow as pa
+
+    values = ids(table, name)
+    if pa.types.is_integer(values.type):
+        return cast("Column", values.to_numpy(zero_copy_only=False))
+    _check_lengths(values, name)
+    return values
+
+
+def _check_lengths(values: pyarrow.Array, name: str) -> None:
+    """Raise if a text is longer than JSON may have it."""
+    import pyarrow.compute as pc
+
+    long = pc.greater(pc.utf8_length(values), LONGEST_ID).fill_null(False)
+    if pc.any(long).as_py():
+        row = long.index(True).as_py() + 1
+        raise DataError(
+            f"row {row} has a text in column {name!r} that is longer than {LONGEST_ID} characters"
+        )
 
 
 def _labels(table: pyarrow.Table) -> pyarrow.Array:
@@ -273,12 +230,15 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
         return pa.nulls(table.num_rows)
     values = column(table, "label")
     if is_text(values.type):
+        _check_lengths(values, "label")
         return pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
         if pc.any(pc.not_equal(values, pc.floor(values))).as_py():
             return values.cast(pa.float64())
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        if is_text(values.type.value_type):
+            _check_lengths(values.flatten(), "label")
         return values
     return as_integers(values, "label")
 

@@ -25,8 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from torch import Tensor
 
 from evergraph.online.alarms import Alarm
-from evergraph.online.checking import LONGEST_NAME
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.delta_parts import LONGEST_NAME
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.writer import FolderStatus
 from evergraph.online.identifiers import LARGEST
@@ -35,17 +35,18 @@ from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.server.http import JSON, RefusedError
+from evergraph.server.json_delta import LONGEST_ID, LONGEST_KEY
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner
 
-Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
+Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Told = Id | list[Id] | Number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
-Key = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
 Cell = StrictStr | StrictBool | Whole | Number | list[StrictStr | Number] | None

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
+from evergraph.server.json_delta import quick_delta
 from evergraph.server.rows import with_rows
 from evergraph.server.schema import (
     KEY_HEADER,
@@ -50,6 +51,11 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         def parsed() -> tuple[Delta, Scheme | None]:
             if kind == ARROW:
                 return delta_from_arrow(body), None
+            quick = None
+            if issubclass(model, UpsertBody):
+                quick = quick_delta(body, keyed=issubclass(model, DeltaBody))
+            if quick is not None:
+                return quick, None
             found = parse(model, body)
             rows = getattr(found, "rows", ())
             return with_rows(found.delta(), rows, service.folder) if rows else (found.delta(), None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes, digest_of
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta
 
 # Lone surrogates too: JSON can carry them.
@@ -69,20 +69,50 @@ def test_layout_by_hand():
 
 
 def test_layout_of_changes_by_hand():
-    delta = Delta(
-        edges=(("a", "b"),),
-        weights=(0.5,),
-        removed_edges=(("a", "c"),),
-        updated=("a",),
-        updated_features=torch.tensor([[1.0]]),
-    )
+    delta = Delta(updated=("a",), updated_features=torch.tensor([[1.0]]))
     header = (
-        b'{"edges":[["a","b"]],"forgotten":[],"key":null,"labels":[],"late":[],"nodes":[],'
-        b'"removed_edges":[["a","c"]],"shape":[0,0],"updated":["a"],"updated_shape":[1,1],'
+        b'{"edges":[],"forgotten":[],"key":null,"labels":[],"late":[],"nodes":[],'
+        b'"removed_edges":[],"shape":[0,0],"updated":["a"],"updated_shape":[1,1],"weights":0}'
+    )
+    assert delta_to_bytes(delta) == sealed(2, header, bytes.fromhex("0000803f"))
+
+
+def sealed(layout: int, header: bytes, values: bytes) -> bytes:
+    body = len(header).to_bytes(4, "little") + header + values
+    return bytes([layout]) + hashlib.sha256(body).digest() + body
+
+
+CHANGES = Delta(
+    edges=(("a", "b"),),
+    weights=(0.5,),
+    removed_edges=((7, -1),),
+    updated=("a",),
+    updated_features=torch.tensor([[1.0]]),
+    key="k",
+)
+
+
+def test_layout_of_edges_by_hand():
+    header = (
+        b'{"ids":[["updated","texts",1,1],["edges from","texts",1,1],["edges to","texts",1,1],'
+        b'["removed_edges from","numbers",1,8],["removed_edges to","numbers",1,8]],"key":"k",'
+        b'"labels":[],"late":[],"shape":[0,0],"updated_shape":[1,1],"weights":1}'
+    )
+    values = bytes.fromhex("0000803f0000003f") + b"aab"
+    values += (7).to_bytes(8, "little") + b"\xff" * 8
+    assert delta_to_bytes(CHANGES) == sealed(3, header, values)
+
+
+def test_what_an_older_version_wrote_is_read_and_known_again():
+    header = (
+        b'{"edges":[["a","b"]],"forgotten":[],"key":"k","labels":[],"late":[],"nodes":[],'
+        b'"removed_edges":[[7,-1]],"shape":[0,0],"updated":["a"],"updated_shape":[1,1],'
         b'"weights":1}'
     )
-    body = len(header).to_bytes(4, "little") + header + bytes.fromhex("0000803f0000003f")
-    assert delta_to_bytes(delta) == b"\x02" + hashlib.sha256(body).digest() + body
+    older, data = sealed(2, header, bytes.fromhex("0000803f0000003f")), delta_to_bytes(CHANGES)
+    assert delta_to_bytes(delta_from_bytes(older)) == data
+    assert is_same(data, digest_of(older))
+    assert not is_same(data, digest_of(delta_to_bytes(Delta(key="k"))))
 
 
 def test_a_weight_that_cannot_be_one_is_not_written():
@@ -107,8 +137,8 @@ def test_no_shorter_bytes_are_taken(delta, data):
 
 
 def test_another_layout_says_what_to_do():
-    data = b"\x03" + delta_to_bytes(Delta())[1:]
-    with pytest.raises(DataError, match=r"layout 3, this .* reads layouts 1 and 2: open it with"):
+    data = b"\x04" + delta_to_bytes(Delta())[1:]
+    with pytest.raises(DataError, match=r"layout 4, this .* reads layouts 1 to 3: open it with"):
         delta_from_bytes(data)
 
 

@@ -9,7 +9,13 @@ the rest  features, float32, little-endian, row by row
 Layout 2 is that of deltas with weights, relations, types, removed edges or other features of known
 nodes: the header names these too, and behind the features follow the other features, then the
 weights, float32 alike.
-Deltas without any are written in layout 1, as they always were.
+
+Layout 3 is that of deltas with edges that come or go: ids are columns (``id_columns``), which stand
+behind the weights, one after the other, in the order in which the header names them with their kind
+and size. Sources and targets of edges are a column each.
+
+Deltas without edges are written in layout 1 or 2, as they always were, and so were those with edges
+before layout 3: ``is_same`` knows these again.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import hashlib
 import json
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,14 +32,18 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.checking import check_weights
-from evergraph.online.delta import Delta
+from evergraph.online.codecs.id_columns import WrittenColumn, column_from_bytes, column_to_bytes
+from evergraph.online.delta import Delta, NodeId
+from evergraph.online.delta_parts import check_weights, weight_values
+from evergraph.online.edge_columns import EdgeColumns, edge_columns, in_columns, listed
 
-PLAIN, VERSION = 1, 2
+PLAIN, CHANGES, COLUMNS = 1, 2, 3
 DIGEST = slice(1, 33)
 _LISTS = ("nodes", "labels", "edges", "late", "forgotten")
 _MORE_LISTS = ("removed_edges", "updated")
 _NAMES = ("relations", "types")  # told where there are any
+_IDS = ("nodes", "updated", "forgotten")
+_PAIRS = ("edges", "removed_edges")
 _LENGTH = struct.Struct("<I")
 
 
@@ -43,38 +54,94 @@ def delta_to_bytes(delta: Delta) -> bytes:
     >>> data[0], delta_from_bytes(data)
     (1, Delta(1 nodes))
     """
+    delta = in_columns(delta)
+    pairs = (delta.edges, delta.removed_edges)
+    joins = any(map(len, pairs)) and all(isinstance(edges, EdgeColumns) for edges in pairs)
+    return _in_columns(delta) if joins else _in_lists(delta)
+
+
+def _in_lists(delta: Delta) -> bytes:
+    """Return a delta in layout 1 or 2."""
     parts = [_checked(delta.features)]
-    if delta.key is not None and not isinstance(delta.key, str):
-        raise DataError(f"a delta's key must be text, not {delta.key!r}")
-    facts: dict[str, Any] = {name: list(getattr(delta, name)) for name in _LISTS}
-    facts |= {"key": delta.key, "shape": list(delta.features.shape)}
-    named = {name: list(getattr(delta, name)) for name in _NAMES if len(getattr(delta, name))}
+    facts = _facts(delta) | {name: list(getattr(delta, name)) for name in _LISTS}
+    named = _named(delta)
     plain = not (named or any(map(len, (delta.weights, delta.removed_edges, delta.updated))))
     if not plain:
-        check_weights(delta.weights, len(delta.edges))
-        parts += [_checked(delta.updated_features), torch.tensor(delta.weights).float()]
+        parts += _more_numbers(delta)
         facts |= {name: list(getattr(delta, name)) for name in _MORE_LISTS} | named
         facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
+    return _sealed(PLAIN if plain else CHANGES, facts, list(map(_floats, parts)))
+
+
+def _in_columns(delta: Delta) -> bytes:
+    """Return a delta in layout 3."""
+    parts = [_checked(delta.features), *_more_numbers(delta)]
+    columns = {name: getattr(delta, name) for name in _IDS}
+    for name in _PAIRS:
+        columns |= zip((f"{name} from", f"{name} to"), getattr(delta, name).sides, strict=True)
+    written = {
+        name: column_to_bytes(column, refuse=_refuse)
+        for name, column in columns.items()
+        if len(column)
+    }
+    facts = _facts(delta) | _named(delta)
+    facts |= {name: list(getattr(delta, name)) for name in ("labels", "late")}
+    facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
+    facts["ids"] = [[n, each.kind, each.count, len(each.data)] for n, each in written.items()]
+    values = [*map(_floats, parts), *(each.data for each in written.values())]
+    return _sealed(COLUMNS, facts, values)
+
+
+def _facts(delta: Delta) -> dict[str, Any]:
+    if delta.key is not None and not isinstance(delta.key, str):
+        raise DataError(f"a delta's key must be text, not {delta.key!r}")
+    return {"key": delta.key, "shape": list(delta.features.shape)}
+
+
+def _named(delta: Delta) -> dict[str, Any]:
+    return {name: list(getattr(delta, name)) for name in _NAMES if len(getattr(delta, name))}
+
+
+def _more_numbers(delta: Delta) -> list[Tensor]:
+    check_weights(delta.weights, len(delta.edges))
+    return [_checked(delta.updated_features), torch.from_numpy(weight_values(delta.weights))]
+
+
+def _floats(part: Tensor) -> bytes:
+    return part.numpy().astype("<f4").tobytes()
+
+
+def _sealed(layout: int, facts: dict[str, Any], values: list[bytes]) -> bytes:
     header = json.dumps(facts, default=_refuse, sort_keys=True, separators=(",", ":")).encode()
-    values = [part.numpy().astype("<f4").tobytes() for part in parts]
     body = b"".join([_LENGTH.pack(len(header)), header, *values])
-    return bytes([PLAIN if plain else VERSION]) + hashlib.sha256(body).digest() + body
+    return bytes([layout]) + hashlib.sha256(body).digest() + body
 
 
 def delta_from_bytes(data: bytes) -> Delta:
     """Return the delta that some bytes stand for; raise if they are not what was written."""
-    if not data or data[0] not in (PLAIN, VERSION):
+    if not data or data[0] not in (PLAIN, CHANGES, COLUMNS):
         found = data[0] if data else "none"
         raise DataError(
             f"a delta is written in layout {found}, this version of evergraph reads layouts "
-            f"{PLAIN} and {VERSION}: open it with the version that wrote it"
+            f"{PLAIN} to {COLUMNS}: open it with the version that wrote it"
         )
-    body = data[DIGEST.stop :]
+    body = memoryview(data)[DIGEST.stop :]
+    wrong = DataError("a delta's checksum is wrong: its bytes have changed since it was written")
     if hashlib.sha256(body).digest() != data[DIGEST]:
-        raise DataError("a delta's checksum is wrong: its bytes have changed since it was written")
+        raise wrong
     (length,) = _LENGTH.unpack_from(body)
     start = _LENGTH.size + length
-    return _delta(json.loads(body[_LENGTH.size : start]), body[start:])
+    facts = json.loads(bytes(body[_LENGTH.size : start]))
+    if data[0] != _layout(facts):  # the only byte that the checksum does not cover
+        raise wrong
+    return _delta(facts, body[start:])
+
+
+def _layout(facts: dict[str, Any]) -> int:
+    """Return in which layout a header stands."""
+    if "ids" in facts:
+        return COLUMNS
+    return CHANGES if "updated_shape" in facts else PLAIN
 
 
 def digest_of(data: bytes) -> bytes:
@@ -82,7 +149,19 @@ def digest_of(data: bytes) -> bytes:
     return data[DIGEST]
 
 
-def _delta(facts: dict[str, Any], values: bytes) -> Delta:
+def is_same(data: bytes, digest: bytes) -> bool:
+    """Whether some bytes stand for the delta of a checksum, as it was written then or is now.
+
+    >>> data = delta_to_bytes(Delta(edges=(("a", "b"),)))
+    >>> is_same(data, digest_of(data)), is_same(data, digest_of(delta_to_bytes(Delta())))
+    (True, False)
+    """
+    if digest_of(data) == digest:
+        return True
+    return data[0] == COLUMNS and digest_of(_in_lists(delta_from_bytes(data))) == digest
+
+
+def _delta(facts: dict[str, Any], values: memoryview) -> Delta:
     shapes = [facts["shape"], facts.get("updated_shape", [0, 0]), [facts.get("weights", 0)]]
     sizes = [math.prod(shape) for shape in shapes]
     # A copy of our own: the bytes are read-only, and may be of the other byte order.
@@ -90,21 +169,40 @@ def _delta(facts: dict[str, Any], values: bytes) -> Delta:
     features, updated, weights = (
         part.view(shape) for part, shape in zip(numbers.split(sizes), shapes, strict=True)
     )
+    ids = facts | _columns(facts.get("ids", ()), values[4 * sum(sizes) :])
     return Delta(
-        nodes=tuple(facts["nodes"]),
+        nodes=tuple(ids.get("nodes", ())),
         features=features,
         labels=tuple(map(_told, facts["labels"])),
-        edges=tuple((source, target) for source, target in facts["edges"]),
+        edges=_edges(ids, "edges"),
         late=tuple((node, _told(label)) for node, label in facts["late"]),
-        forgotten=tuple(facts["forgotten"]),
+        forgotten=tuple(ids.get("forgotten", ())),
         key=facts["key"],
         weights=tuple(weights.tolist()),
-        removed_edges=tuple((a, b) for a, b in facts.get("removed_edges", ())),
-        updated=tuple(facts.get("updated", ())),
+        removed_edges=_edges(ids, "removed_edges"),
+        updated=tuple(ids.get("updated", ())),
         relations=tuple(facts.get("relations", ())),
         types=tuple(facts.get("types", ())),
         updated_features=updated,
     )
+
+
+def _columns(listed_ids: Sequence[Any], values: memoryview) -> dict[str, Any]:
+    """Return the columns of layout 3 by their names: those of nodes as lists."""
+    found, start = {}, 0
+    for name, kind, count, size in listed_ids:
+        column = column_from_bytes(WrittenColumn(kind, count, bytes(values[start : start + size])))
+        found[name] = listed(column) if name in _IDS else column
+        start += size
+    return found
+
+
+def _edges(ids: dict[str, Any], name: str) -> Sequence[tuple[NodeId, NodeId]]:
+    """Return edges, out of columns or, where an older layout has them so, of pairs."""
+    if f"{name} from" in ids:
+        return EdgeColumns(ids[f"{name} from"], ids[f"{name} to"])
+    pairs = ids.get(name, ())
+    return edge_columns(pairs) or tuple((a, b) for a, b in pairs)
 
 
 def _told(label: Any) -> Any:

@@ -41,17 +41,21 @@ def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArra
     >>> operations(pa.table({"op": ["remove", None]}), ("add", "remove"))["add"].tolist()
     [False, True]
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     values = column(table, "op")
     if not is_text(values.type) and values.null_count < len(values):
         raise DataError(f"column 'op' holds {values.type}: expected {_either(allowed)}")
-    said = np.array([value or allowed[0] for value in values.to_pylist()], dtype=object)
-    strange = ~np.isin(said, allowed)
-    if strange.any():
-        row = int(strange.argmax())
+    said = pc.index_in(values.cast(pa.string()), value_set=pa.array(["", *allowed]))
+    numbers = np.where(values.is_null(), 0, said.fill_null(-1))
+    if (numbers < 0).any():
+        row = int((numbers < 0).argmax())
         raise DataError(
-            f"row {row + 1} has {said[row]!r} in column 'op': expected {_either(allowed)}"
+            f"row {row + 1} has {values[row].as_py()!r} in column 'op': expected {_either(allowed)}"
         )
-    return {op: said == op for op in allowed}
+    numbers = np.maximum(numbers, 1)  # one without a value says the first
+    return {op: numbers == place for place, op in enumerate(allowed, 1)}
 
 
 def _either(choices: Sequence[str]) -> str:

@@ -43,7 +43,6 @@ from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types,
 from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.datasets.files.table_times import times
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
-from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_changes import (
     EDGE_OPS,
     NODE_OPS,
@@ -54,6 +53,7 @@ from evergraph.online.codecs.table_changes import (
     without_gaps,
 )
 from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.delta_parts import LARGEST_FEATURE
 
 if TYPE_CHECKING:
     import pyarrow

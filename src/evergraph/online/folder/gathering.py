@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 
 from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.batch import Batch
 from evergraph.online.checking import CheckedDelta
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, digest_of
+from evergraph.online.codecs.delta_bytes import digest_of, is_same
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder.entries import JournalEntry, batch_of
 from evergraph.online.folder.journal import Journal
@@ -64,8 +63,8 @@ class Gathered:
         checked = self._learner.check(waiting.delta, self._batch.ahead)
         if not self._batch.takes(checked):
             return False
-        # What is applied is what is written, read back: a recovery applies the same.
-        self._batch.add(replace(checked, **vars(delta_from_bytes(waiting.data))))
+        # Its parts are those that its bytes would be read back as: a recovery applies the same.
+        self._batch.add(checked)
         if waiting.delta.key is not None:
             self._keys[waiting.delta.key] = len(self.waiting)
         self.waiting.append(waiting)
@@ -76,7 +75,7 @@ class Gathered:
         if key is None:
             return False
         if (place := self._keys.get(key)) is not None:
-            if digest_of(self.waiting[place].data) != digest_of(waiting.data):
+            if not is_same(waiting.data, digest_of(self.waiting[place].data)):
                 raise key_reused(key, self.seq + place + 1)
             self._again.append((waiting, place))
             return True

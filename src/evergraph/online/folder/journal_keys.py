@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evergraph.core.errors import KeyReusedError
-from evergraph.online.codecs.delta_bytes import digest_of
+from evergraph.online.codecs.delta_bytes import digest_of, is_same
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.sqlite_file import sound, transaction
 
@@ -68,7 +68,7 @@ class JournalKeys:
             row = self._connection.execute(query, (encoded(key),)).fetchone()
         if row is None:
             return None
-        if row[1] != digest_of(data):
+        if not is_same(data, row[1]):
             raise key_reused(key, row[0])
         noted = self._results.get(key, (0, ""))
         return Known(row[0], noted[1] if noted[0] == row[0] else row[2])

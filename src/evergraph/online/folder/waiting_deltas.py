@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.edge_columns import in_columns
 
 
 @dataclass(eq=False)
@@ -28,6 +29,7 @@ class Waiting:
     def of(cls, delta: Delta) -> Waiting:
         """Return a delta that waits, or is refused because it cannot be written."""
         try:
+            delta = in_columns(delta)  # once, for the bytes and for the check
             return cls(delta, delta_to_bytes(delta))
         except Exception as error:
             return cls(delta, answer=error)
