@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -60,8 +60,10 @@ class Counted:
     def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
         self.tolerance = tolerance
         self._parts = tuple(parts)
+        self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, from 1 on; 0: not counted
         self._rows = GrowingArray(sum(parts))
+        self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 where too small
         self._marks = GrowingArray(dtype=np.bool_)  # by slot
         self._free = np.empty(0, np.int64)  # slots that were given back; the last is taken first
 
@@ -72,7 +74,7 @@ class Counted:
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are kept."""
-        yield from (self._slots, self._rows, self._marks)
+        yield from (self._slots, self._rows, self._reaches, self._marks)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return what counted nodes were counted as.  int64 [n] -> float32 [n, dims]"""
@@ -85,14 +87,21 @@ class Counted:
             positions = nodes.numpy()
             fresh = positions[self._slots.array[positions] == 0]
             self._slots.array[fresh] = self._taken(len(fresh)) + 1
-            self._rows.array[self._slots.array[positions] - 1] = vectors.numpy()
+            slots = self._slots.array[positions] - 1
+            self._rows.array[slots] = vectors.numpy()
+            self._reaches.array[slots] = self._reach(vectors.numpy())
+
+    def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
+        lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
+        return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
 
     def _taken(self, count: int) -> NDArray[np.int64]:
         """Return slots that nobody has."""
         known = min(count, len(self._free))
         self._free, reused = np.split(self._free, [len(self._free) - known])
         start = len(self._rows)
-        for array in (self._rows, self._marks):
+        for array in (self._rows, self._reaches, self._marks):
             array.extend(count - known)
         return np.concatenate([reused, np.arange(start, len(self._rows))])
 
@@ -116,30 +125,47 @@ class Counted:
         self._marks.array[:] = False
         return torch.from_numpy(found)
 
-    def moved(self, nodes: Tensor, vectors: Tensor, *, exactly: bool = False) -> Moved:
-        """Return which counted nodes are to be counted again.  int64 [n], float32 [n, dims]
+    def moved(
+        self,
+        nodes: Tensor,
+        vectors: Tensor,
+        *,
+        among: Tensor | None = None,
+        exactly: bool = False,
+    ) -> Moved:
+        """Return which nodes are to be counted again.  int64 [n], float32 [n, dims]
 
-        exactly: all that are not the same, as if τ were 0.
+        among: which of them are counted, all unless given, bool [n]; exactly: all that are not the
+        same, as if τ were 0.
         """
-        tolerance = 0.0 if exactly else self.tolerance
-        slots, now = self._slots.array[nodes.numpy()] - 1, vectors.numpy()
-        places, before, after = [np.empty(0, np.int64)], [now[:0]], [now[:0]]
-        for start in range(0, len(slots), ROWS):
-            was, here = self._rows.array[slots[start : start + ROWS]], now[start : start + ROWS]
-            far = self._far(was, here, tolerance)
+        asked = np.arange(len(nodes)) if among is None else np.flatnonzero(among.numpy())
+        now, positions = vectors.numpy(), nodes.numpy()
+        places, before, after = [asked[:0]], [now[:0]], [now[:0]]
+        for rows in np.split(asked, range(ROWS, len(asked), ROWS)):
+            slots, here = self._slots.array[positions[rows]] - 1, now.take(rows, axis=0)
+            was = self._rows.array.take(slots, axis=0)
+            far = self._far(slots, was, here, exactly or not self.tolerance)
             some = far.any(1)
-            places.append(start + np.flatnonzero(some))
+            places.append(rows[some])
             before.append(was[some])
             which = np.repeat(far[some], self._parts, axis=1)
             after.append(np.where(which, here[some], was[some]))
         found = (torch.from_numpy(np.concatenate(part)) for part in (places, before, after))
         return Moved(*found)
 
-    def _far(self, was: NDArray[Any], now: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
+    def _far(
+        self, slots: NDArray[np.int64], was: NDArray[Any], now: NDArray[Any], exactly: bool
+    ) -> NDArray[np.bool_]:
         """Return which parts of which rows have moved too far.  -> bool [rows, parts]"""
-        ends = accumulate(self._parts, initial=0)
-        columns = (slice(start, stop) for start, stop in pairwise(ends))
-        return np.stack([_far(was[:, part], now[:, part], tolerance) for part in columns], axis=1)
+        far = np.ones((len(slots), len(self._parts)), np.bool_)
+        if not exactly:
+            gaps = now - was
+            gaps *= gaps
+            far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
+        some = far.any(1)
+        differs = np.logical_or.reduceat(was[some] != now[some], self._starts, axis=1)
+        far[some] &= differs  # what is too small to be squared may still be the same
+        return far
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
@@ -151,17 +177,9 @@ class Counted:
         """Take back what ``state`` returned."""
         self._slots.restore(state["slots"])
         self._rows.restore(state["rows"])
+        rows = state["rows"].numpy()
+        self._reaches.extend(len(rows) - len(self._reaches))
+        for start in range(0, len(rows), ROWS):
+            self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
-
-
-def _far(was: NDArray[Any], now: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
-    if not tolerance:
-        differs: NDArray[np.bool_] = (was != now).any(1)
-        return differs
-    gaps = now - was
-    lengths = np.einsum("nd,nd->n", was, was)
-    near = np.einsum("nd,nd->n", gaps, gaps) <= tolerance**2 * lengths
-    far: NDArray[np.bool_] = ~(near & (lengths >= TINY))
-    far[far] = (was[far] != now[far]).any(1)
-    return far

@@ -157,7 +157,7 @@ class Knowledge:
     def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
         self._recomputed = 0
-        self._cut = self._forgotten = self._corrected = False
+        self._cut = self._forgotten = self._urgent = False
 
     @property
     def nbytes(self) -> int:
@@ -293,11 +293,14 @@ class Knowledge:
 
     def _relabel(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Set classes; return whom the head is to learn with another class, or no longer."""
-        moved = nodes
-        self._corrected |= bool((self.labels.of(nodes) != UNLABELLED).any())
-        if self.held is not None:
-            moved = torch.cat([nodes, self.held.change(nodes, self.labels.of(nodes), labels)])
+        moved, before = nodes, self.labels.of(nodes)
+        self._urgent |= bool((before != UNLABELLED).any())  # corrected, or taken back
         self.labels.put(nodes, labels)
+        if self.held is not None:
+            swapped = self.held.change(nodes, before, labels)
+            moved = torch.cat([nodes, swapped])
+            # Each of a few held-back nodes of a class says much about the weights of views.
+            self._urgent |= self.held.few(self.labels.of(swapped))
         self._touched.append(moved)
         distinct: Tensor = moved.unique()
         return distinct
@@ -332,30 +335,30 @@ class Knowledge:
         self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
         self.counted.drop(nodes[gone])
         stay = (old == new) & (old != UNLABELLED)
-        again = self._count_again(nodes[stay], vectors[stay], old[stay])
+        again = self._count_again(nodes, vectors, old, stay)
         come = (old != new) & (new != UNLABELLED)
         self.head.learn(nodes[come], vectors[come], new[come])
         self.counted.put(nodes[come], vectors[come])
         self._learned.put(nodes, new)
         return again + int(come.sum())
 
-    def _count_again(self, nodes: Tensor, vectors: Tensor, labels: Tensor) -> int:
+    def _count_again(self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor) -> int:
         """Have the head follow learned nodes that have moved; return how many have."""
-        moved = self.counted.moved(nodes, vectors, exactly=self._forgotten)
+        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
         there = moved.places
         self.head.move(nodes[there], moved.before, moved.after, labels[there])
         self.counted.put(nodes[there], moved.after)
         if self._cut and not self._forgotten:
-            self.counted.mark(nodes)
+            self.counted.mark(nodes[stay])
         return len(there)
 
     def _solve(self, nodes: Tensor, counted: int) -> None:
         """Bring the scores up to date, unless that can wait."""
         present = self._classes_there()
-        urgent = self._corrected or self._forgotten or not present.equal(self._present)
+        urgent = self._urgent or self._forgotten or not present.equal(self._present)
         self._present = present
-        if self.held is not None:
-            counted += int(self.held.mask(nodes).sum())
+        if self.held is not None:  # they are in no sum, but the weights of views rest on them
+            counted += bool(self.held.mask(nodes).any())
         known = int(self.labels.counts_.sum())
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
-TOLERANCE = 0.01
-PATIENCE = 16
+TOLERANCE = 0.05
+PATIENCE = 8
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:

@@ -95,8 +95,14 @@ class AnalyticHead(OnlineHead):
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are."""
-        self.forget(ids, before, labels)
-        self.learn(ids, after, labels)
+        if len(ids):
+            rows = (len(part) for part in self._exact.blocks(after))
+            told = labels.split(list(rows))
+            for was, now, part in zip(
+                self._expanded(before), self._expanded(after), told, strict=True
+            ):
+                self.statistics_.exchange(was, now, part)
+            self._settled = False
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""

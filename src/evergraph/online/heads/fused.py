@@ -177,17 +177,17 @@ class FusedHead(OnlineHead):
         parts = self._parts
         other = {p: (parts.part(before, p) != parts.part(after, p)).any(1) for p in parts.places}
         earlier = parts.projected(before)
-        same = {part: earlier[part] for part, rows in other.items() if not bool(rows.any())}
-        later = parts.projected(after, same)
+        later = parts.reprojected(earlier, after, other)
         for view, statistics in zip(self.parsed, self.statistics_, strict=True):
-            felt = torch.stack([other[part] for part in parts.needed(view)]).any(0)
-            for projected, sign in ((earlier, -1), (later, 1)):
-                if bool(felt.all()):
-                    features, told = parts.features(view, projected), labels
-                else:
-                    some = {part: projected[part][felt] for part in parts.needed(view)}
-                    features, told = parts.features(view, some), labels[felt]
-                _count(statistics, features, told, sign)
+            needed = parts.needed(view)
+            felt = torch.stack([other[part] for part in needed]).any(0)
+            if bool(felt.any()):
+                some = slice(None) if bool(felt.all()) else felt
+                was, now = (
+                    parts.features(view, {part: projected[part][some] for part in needed})
+                    for projected in (earlier, later)
+                )
+                statistics.exchange(was, now, labels[some])
 
     def _whole(self, vectors: Tensor) -> Tensor:
         """Return vectors with class codes; where they are left out, no label is nearby."""

@@ -92,6 +92,11 @@ class TargetHead(AnalyticHead):
             self.sums_.add(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
             self._settled = False
 
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Take nodes out of the sums as they were, and add them as they are."""
+        self.forget(ids, before, labels)
+        self.learn(ids, after, labels)
+
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""
         if len(ids):
