@@ -15,8 +15,11 @@ classes:
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,12 +27,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.memory import ClassStatistics
 from evergraph.methods.balanced_ridge import balanced_moments, balanced_ridge
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
-from evergraph.online.learner import OnlineLearner
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import FORMAT_FILE
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
+from evergraph.online.learner import TOLERANCE, OnlineLearner
 
 R = 0.01  # the regularisation of both heads
 
@@ -116,3 +122,79 @@ def test_a_tolerance_saves_counting_and_moves_scores() -> None:
     ids = list(range(18))
     assert near.embed(ids).equal(exact.embed(ids))
     assert near.predict_proba(ids)[1].ne(exact.predict_proba(ids)[1]).any()
+
+
+SMALL: dict[str, dict[str, object]] = {
+    "method": {"epochs": 1},
+    "auto": {"width": 16, "codes": 4},
+}
+
+
+def made(name: str, tolerance: float) -> OnlineLearner:
+    head = heads.make(name, **SMALL.get(name, {"width": 8}))
+    return OnlineLearner(head=head, tolerance=tolerance, patience=2)
+
+
+def growth_for(name: str) -> list[Delta]:
+    found = deltas(3, 4)
+    if name == "targets":
+        found = [replace(d, labels=[[str(label)] for label in d.labels]) for d in found]
+    return [*found, Delta(removed_edges=found[1].edges[:1]), Delta(forgotten=(4,))]
+
+
+@pytest.mark.parametrize("name", sorted(heads.names()))
+def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> None:
+    """Nothing is further from what it was counted as than it may be; vectors are never behind."""
+    tolerance = 0.1
+    near, exact = made(name, tolerance), made(name, 0.0)
+    twin = made(name, tolerance)
+    for delta in growth_for(name):
+        done = [each.apply(delta).counted for each in (near, twin, exact)]
+        assert done[0] == done[1] <= done[2]
+        state = {key: value.clone() for key, value in twin.state().items()}
+        twin = made(name, tolerance)
+        twin.restore(state, near.about())
+        knowledge = near._knowledge
+        assert knowledge is not None
+        learned = (knowledge._learned.every >= 0).nonzero().flatten()
+        now, was = knowledge.of(learned), knowledge.counted.of(learned)
+        for part in zip(
+            *(v.split(near.head.parts(v.shape[1]), dim=1) for v in (now, was)), strict=True
+        ):
+            gaps = (part[0] - part[1]).norm(dim=1)
+            assert (gaps <= tolerance * part[1].norm(dim=1) + 1e-6).all()
+    ids = [i for i in range(12) if i != 4]
+    assert near.embed(ids).equal(exact.embed(ids))
+    assert near.predict_proba(ids)[1].equal(twin.predict_proba(ids)[1])
+    assert near.status() == twin.status()
+
+
+def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> None:
+    """Snapshots of earlier versions."""
+    one, twin = (OnlineLearner(head=HEADS["auto"](), tolerance=0.0, patience=1) for _ in range(2))
+    first, *later = deltas(1, 4)
+    one.apply(first)
+    added = ("counted.", "solving.", "head.solved")
+    kept = {key: v.clone() for key, v in one.state().items() if not key.startswith(added)}
+    about = {key: value for key, value in one.about().items() if key != "solved"}
+    twin.restore(kept, about)
+    assert twin.status() == one.status()
+    for delta in later:
+        assert one.apply(delta) == twin.apply(delta)
+    assert all(value.equal(twin.state()[key]) for key, value in one.state().items())
+
+
+def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
+    with LearnerFolder.of(tmp_path) as folder:
+        assert folder.learner.tolerance == TOLERANCE
+        folder.submit(deltas(0, 1)[0])
+    path = tmp_path / FORMAT_FILE
+    content = json.loads(path.read_text())
+    for name in ("tolerance", "patience"):
+        del content["parameters"][name]
+    path.write_text(json.dumps(content))
+    with LearnerFolder.of(tmp_path) as folder:
+        assert (folder.learner.tolerance, folder.learner.patience) == (0.0, 1)
+        assert folder.learner.status().nodes == 3
+    with pytest.raises(ConfigurationError, match=r"tolerance=0\.0, which cannot be opened with"):
+        LearnerFolder.of(tmp_path, {"tolerance": 0.1})
