@@ -285,3 +285,22 @@ def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPat
             with monkeypatch.context() as patch:
                 patch.setattr(class_statistics, "packed", None)
                 assert statistics.usage.bytes == size
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds, st.integers(1, 7))
+def test_exchanged_is_counted_out_and_in(seed: int, panel: int) -> None:
+    """However wide the panels are that G is multiplied in."""
+    (before, labels, _), (after, _, _) = nodes_of(seed), nodes_of(seed + 1)
+    apart, at_once = (ClassStatistics(WIDTH, precise=True) for _ in range(2))
+    ones = torch.ones(len(labels))
+    for statistics in (apart, at_once):
+        statistics.add(before, labels, ones)
+    apart.remove(before, labels, ones)
+    apart.add(after, labels, ones)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(class_statistics, "PANEL", panel)
+        at_once.exchange(before, after, labels)
+    torch.testing.assert_close(at_once.gram_.tril(), apart.gram_.tril(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(at_once.sums_, apart.sums_, atol=1e-12, rtol=0)
+    assert at_once.counts_.equal(apart.counts_)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.seeding import seeded
-from evergraph.online import held_back
+from evergraph.online import held_back, solving
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -104,11 +104,16 @@ HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
 
 
 @pytest.fixture(params=HEADS)
-def learner(request, monkeypatch) -> Callable[[History], OnlineLearner]:
+def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
     """Makes learners; of so few nodes one of two of a class is held back."""
     monkeypatch.setattr(held_back, "SHARE", 2)
-    return lambda history: OnlineLearner(
-        head=HEADS[request.param](width=48), undirected=history.undirected
+    monkeypatch.setattr(solving, "SMALL", 0)  # so few would be solved for at once
+    monkeypatch.setattr(solving, "SHARE", 10.0)
+    return lambda history, tolerance=0.0, patience=1: OnlineLearner(
+        head=HEADS[request.param](width=48),
+        undirected=history.undirected,
+        tolerance=tolerance,
+        patience=patience,
     )
 
 
@@ -119,7 +124,8 @@ fixed = [HealthCheck.function_scoped_fixture]
 @given(history=histories(), data=st.data())
 def test_the_same_deltas_give_the_same_bits(learner, history, data):
     """Whatever was asked, saved, restored and shared in between."""
-    one, twin = learner(history), learner(history)
+    given = data.draw(st.sampled_from([0.0, 0.3])), data.draw(st.sampled_from([1, 3]))
+    one, twin = learner(history, *given), learner(history, *given)
     for delta in history.deltas:
         assert dataclasses.asdict(one.apply(delta)) == dataclasses.asdict(twin.apply(delta))
         if data.draw(st.booleans()):

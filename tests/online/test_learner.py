@@ -28,6 +28,7 @@ def test_what_a_delta_does():
     done = one.apply(first())
     assert dataclasses.asdict(done) == {
         "seq": 1, "new_nodes": 4, "classes": 2, "recomputed": 4, "predicted": 0, "right": 0,
+        "counted": 3,
     }  # fmt: skip
     status = one.status()
     assert (status.seq, status.nodes, status.edges, status.labelled) == (1, 4, 4, 3)

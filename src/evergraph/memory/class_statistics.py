@@ -93,6 +93,31 @@ class ClassStatistics:
         """Count nodes out that were counted in with these features and weights."""
         self._count(features, labels, weights, -1)
 
+    def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Count nodes that weigh 1 out as they were, and in as they are.  [n, m] each; int64 [n]
+
+        ΨᵀΨ - ΦᵀΦ = SᵀD + DᵀS with S = (Φ + Ψ) / 2 and D = Ψ - Φ: half of this is known from the
+        other half, so it takes four fifths of what counting out and in takes.
+
+        >>> statistics, label = ClassStatistics(2), torch.tensor([0])
+        >>> statistics.add(torch.tensor([[1., 2.]]), label, torch.ones(1))
+        >>> statistics.exchange(torch.tensor([[1., 2.]]), torch.tensor([[3., 2.]]), label)
+        >>> statistics.gram_.tril().tolist(), statistics.sums_.tolist()
+        ([[9.0, 0.0], [6.0, 4.0]], [[3.0, 2.0]])
+        """
+        assert self.rank is None, "what was left out of G cannot be counted out"
+        was, now = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
+        change, mean = now - was, (was + now).mul_(0.5)
+        for start in range(0, self.width, PANEL):
+            stop = min(start + PANEL, self.width)
+            panel = slice(start, stop)
+            corner = mean[:, panel].t() @ change[:, panel]
+            self.gram_[panel, panel].add_(corner).add_(corner.t())
+            below = self.gram_[stop:, panel]
+            below.addmm_(mean[:, stop:].t(), change[:, panel])
+            below.addmm_(change[:, stop:].t(), mean[:, panel])
+        self.sums_.index_add_(0, labels, change.double())
+
     def _count(self, features: Features, labels: Tensor, weights: Tensor, sign: int) -> None:
         if not len(labels):
             return

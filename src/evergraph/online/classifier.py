@@ -42,7 +42,7 @@ from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, read_frame
 from evergraph.online.heads import heads
-from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
 from evergraph.online.suggestions import Suggestion
 from evergraph.online.told import as_told, told_score
 from evergraph.online.view import Status
@@ -75,6 +75,9 @@ class ContinualNodeClassifier(Part, Closing):
             name, or ``Columns``. The first DataFrame decides, later ones are read alike.
         targets: what nodes are said to be: one ``class``, several ``labels`` (a list a node), or
             ``numbers`` (a number a node).
+        tolerance: by which share of its length the vector of a labelled node may move before it is
+            counted again; 0: by nothing.
+        patience: how many deltas at most scores may be behind what was counted; 1: never.
         on_alarm: called with each ``Alarm`` that a delta raises, once, after the delta is learned
             and, in a folder, on the disk.
 
@@ -115,6 +118,8 @@ class ContinualNodeClassifier(Part, Closing):
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
         targets: Kind = "class",
+        tolerance: float = TOLERANCE,
+        patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
     ) -> None:
         self.topology = topology
@@ -126,6 +131,8 @@ class ContinualNodeClassifier(Part, Closing):
         self.seed = seed
         self.columns = columns
         self.targets: Kind = targets
+        self.tolerance = tolerance
+        self.patience = patience
         self.on_alarm = on_alarm
         self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
@@ -165,6 +172,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.width, self.head_options = options.pop("width", None), options
         self.scaling, self.undirected = learner.scaling, learner.undirected
         self.seed, self.targets = learner.seed, learner.head.kind
+        self.tolerance, self.patience = learner.tolerance, learner.patience
 
     @property
     def learner_(self) -> OnlineLearner:
@@ -189,6 +197,8 @@ class ContinualNodeClassifier(Part, Closing):
             scaling=self.scaling,
             undirected=self.undirected,
             seed=self.seed,
+            tolerance=self.tolerance,
+            patience=self.patience,
         )
 
     def partial_fit(

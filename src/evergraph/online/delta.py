@@ -79,9 +79,10 @@ class DeltaResult:
         predicted: for how many nodes a class was predicted before their label was learned.
         right: how many of these predictions were right; of several labels all of a node's, and of
             numbers none is counted.
+        counted: how many labelled nodes were counted, or counted again because they have moved.
 
     >>> DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2)
-    DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0)
+    DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0, counted=0)
     """
 
     seq: int
@@ -90,3 +91,4 @@ class DeltaResult:
     recomputed: int = 0
     predicted: int = 0
     right: int = 0
+    counted: int = 0

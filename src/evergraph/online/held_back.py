@@ -16,6 +16,7 @@ from evergraph.online.graph.growing_array import GrowingArray
 
 SHARE = 16  # of so many nodes of a class one is held back
 MOST = 64  # of a class
+FEW = 8  # of a class: one more or less changes what they say together
 
 
 def lot(node: NodeId) -> int:
@@ -89,6 +90,11 @@ class HeldBack:
         self._held.array[sorted(old - new)] = False
         self._held.array[sorted(new - old)] = True
         return torch.tensor(sorted(old ^ new), dtype=torch.int64)
+
+    def few(self, labels: Tensor) -> bool:
+        """Return whether any of these classes has but few nodes held back.  int64 [n]"""
+        classes = set(labels[labels != UNLABELLED].tolist())
+        return any(len(self._members[label]) // SHARE < FEW for label in classes)
 
     def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, list[tuple[int, int]]]:
         found: dict[int, list[tuple[int, int]]] = {}

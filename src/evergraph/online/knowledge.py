@@ -12,17 +12,18 @@ from torch import Tensor
 
 from evergraph.core.predictions import likeliest, target_values
 from evergraph.graphs import UNLABELLED
+from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.earlier import Earlier
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
+from evergraph.online.solving import Solving
 from evergraph.training.learner import part_of
 
 
@@ -90,11 +91,15 @@ class Settled:
             int64 [n], ascending
         vectors: what they are, zeros of those that went.  float32 [n, dims]
         recomputed: how many embeddings were computed anew.
+        counted: how many labelled nodes the head has counted, or counted again.
+        behind: whether something was counted that scores do not know of yet.
     """
 
     nodes: Tensor
     vectors: Tensor
     recomputed: int
+    counted: int
+    behind: bool
 
 
 class Knowledge:
@@ -103,7 +108,9 @@ class Knowledge:
     Nodes are positions here. A node's vector is its embedding and, for heads that look at them,
     the class codes around it. Within a delta a node may move more than once, be labelled and
     forgotten; the head is told once, when the delta ``settles``: where a node was when the head
-    last heard of it, and where it is.
+    last heard of it, and where it is. It does not hear of those that have hardly moved (see
+    ``Counted``), unless something is forgotten: then of all around it. Scores follow what was
+    counted at once or a little later (see ``Solving``).
 
     Heads that are weighed (``OnlineHead.holds_back``) do not learn from the nodes held back, and
     their labels are in no class code.
@@ -114,6 +121,9 @@ class Knowledge:
         head: has begun.
         seed: of class codes.
         related: whether edges have relations, or nodes types, which the head looks at.
+        tolerance: by which share of its length a learned vector may move before it is counted
+            again.
+        patience: how many changes at most scores may be behind.
     """
 
     def __init__(
@@ -124,6 +134,8 @@ class Knowledge:
         *,
         seed: int = 0,
         related: bool = False,
+        tolerance: float = 0.0,
+        patience: int = 1,
     ) -> None:
         self.graph = graph
         self.embeddings = embeddings
@@ -136,14 +148,21 @@ class Knowledge:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
-        self._places = tuple(Earlier(part.dims) for part in self._vectors)
+        dims = sum(part.dims for part in self._vectors)
+        self.counted = Counted(head.parts(dims), tolerance=tolerance)
+        self.solving = Solving(patience=patience)
+        self._present = self._classes_there()
+        self._begin_change()
+
+    def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
         self._recomputed = 0
+        self._cut = self._forgotten = self._urgent = False
 
     @property
     def nbytes(self) -> int:
-        """How many bytes graph, embeddings, codes and head take."""
-        parts = (self.graph, *self._vectors, self.held, self.head)
+        """How many bytes graph, embeddings, codes, what was counted and the head take."""
+        parts = (self.graph, *self._vectors, self.held, self.counted, self.head)
         return sum(part.nbytes for part in parts if part is not None)
 
     @property
@@ -184,6 +203,8 @@ class Knowledge:
         change = self.graph.add(rows, edges, weights)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
+        # An edge that is given weight 0 goes.
+        self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             change = change.then(self.graph.renew(*renewed))
         if self.relations is not None:
@@ -199,10 +220,10 @@ class Knowledge:
     def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         """Follow a change of the graph, and of labels, with embeddings and codes."""
         self._touched.append(change.removed)
-        self._note(self.embeddings, self.embeddings.update(self.graph, change))
+        self._touched.append(self.embeddings.update(self.graph, change).nodes)
         self._recomputed += len(self._touched[-1])
         if self.relations is not None:
-            self._note(self.relations, self.relations.update())
+            self._touched.append(self.relations.update().nodes)
         self._recode(change, relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -212,14 +233,7 @@ class Knowledge:
         if self.codes is not None:
             nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
             moved = self.codes.update(self.graph, change, nodes, self._to_learn(nodes))
-            self._note(self.codes, moved)
-
-    def _note(self, part: object, moved: EmbeddingUpdate) -> None:
-        """Remember what moved in a part of vectors, and of learned nodes from where."""
-        self._touched.append(moved.nodes)
-        learned = self._learned.of(moved.nodes) != UNLABELLED
-        (places,) = (p for p, own in zip(self._places, self._vectors, strict=True) if own is part)
-        places.note(moved.nodes[learned], moved.before[learned])
+            self._touched.append(moved.nodes)
 
     def _show(self) -> None:
         if self.head.needs_graph:
@@ -279,20 +293,21 @@ class Knowledge:
 
     def _relabel(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Set classes; return whom the head is to learn with another class, or no longer."""
-        moved = nodes
-        if self.held is not None:
-            moved = torch.cat([nodes, self.held.change(nodes, self.labels.of(nodes), labels)])
+        moved, before = nodes, self.labels.of(nodes)
+        self._urgent |= bool((before != UNLABELLED).any())  # corrected, or taken back
         self.labels.put(nodes, labels)
+        if self.held is not None:
+            swapped = self.held.change(nodes, before, labels)
+            moved = torch.cat([nodes, swapped])
+            # Each of a few held-back nodes of a class says much about the weights of views.
+            self._urgent |= self.held.few(self.labels.of(swapped))
         self._touched.append(moved)
         distinct: Tensor = moved.unique()
         return distinct
 
     def forget(self, nodes: Tensor) -> None:
         """Take nodes out of what was learned, and out of the graph."""
-        # As they are now, unless they have moved before: the graph will know nothing of them.
-        learned = nodes[self._learned.of(nodes) != UNLABELLED]
-        for places, part in zip(self._places, self._vectors, strict=True):
-            places.note(learned, part.of(learned))
+        self._forgotten = True
         relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
@@ -302,39 +317,60 @@ class Knowledge:
 
     def settle(self) -> Settled:
         """Tell the head all that has changed since it last settled."""
+        if self._forgotten:  # nothing of it may be left in what others are counted as
+            self._touched.append(self.counted.unmarked())
         nodes = torch.cat([torch.empty(0, dtype=torch.int64), *self._touched]).unique()
         vectors = self.of(nodes)
-        self._teach(nodes, vectors)
-        if self.held is not None:
-            held = self.held.nodes
-            self.head.weigh(self.of(held), self.labels.of(held))
-        self.head.settle()
-        done = Settled(nodes, vectors, self._recomputed)
-        for places in self._places:
-            places.clear()
-        self._touched, self._recomputed = [], 0
+        counted = self._teach(nodes, vectors)
+        self._solve(nodes, counted)
+        behind = self.head.lazy and self.solving.behind
+        done = Settled(nodes, vectors, self._recomputed, counted, behind)
+        self._begin_change()
         return done
 
-    def _teach(self, nodes: Tensor, vectors: Tensor) -> None:
+    def _teach(self, nodes: Tensor, vectors: Tensor) -> int:
+        """Have the head forget, move and learn; return how many nodes it has counted (again)."""
         old, new = self._learned.of(nodes), self._to_learn(nodes)
-        before = self._before(nodes, vectors, old != UNLABELLED)
         gone = (old != new) & (old != UNLABELLED)
-        self.head.forget(nodes[gone], before[gone], old[gone])
-        # Some of what is computed anew comes out the same.
+        self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
+        self.counted.drop(nodes[gone])
         stay = (old == new) & (old != UNLABELLED)
-        stay[stay.clone()] = (before[stay] != vectors[stay]).any(1)
-        self.head.move(nodes[stay], before[stay], vectors[stay], old[stay])
+        again = self._count_again(nodes, vectors, old, stay)
         come = (old != new) & (new != UNLABELLED)
         self.head.learn(nodes[come], vectors[come], new[come])
+        self.counted.put(nodes[come], vectors[come])
         self._learned.put(nodes, new)
+        return again + int(come.sum())
 
-    def _before(self, nodes: Tensor, vectors: Tensor, learned: Tensor) -> Tensor:
-        """Return the vectors that the head has learned nodes with; of others, what they are."""
-        if not bool(learned.any()):
-            return vectors
-        parts = vectors.split([part.dims for part in self._vectors], dim=1)
-        found = [places.of(nodes, part) for places, part in zip(self._places, parts, strict=True)]
-        return torch.cat(found, dim=1)
+    def _count_again(self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor) -> int:
+        """Have the head follow learned nodes that have moved; return how many have."""
+        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
+        there = moved.places
+        self.head.move(nodes[there], moved.before, moved.after, labels[there])
+        self.counted.put(nodes[there], moved.after)
+        if self._cut and not self._forgotten:
+            self.counted.mark(nodes[stay])
+        return len(there)
+
+    def _solve(self, nodes: Tensor, counted: int) -> None:
+        """Bring the scores up to date, unless that can wait."""
+        present = self._classes_there()
+        urgent = self._urgent or self._forgotten or not present.equal(self._present)
+        self._present = present
+        if self.held is not None:  # they are in no sum, but the weights of views rest on them
+            counted += bool(self.held.mask(nodes).any())
+        known = int(self.labels.counts_.sum())
+        if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
+            if self.held is not None:
+                held = self.held.nodes
+                self.head.weigh(self.of(held), self.labels.of(held))
+            self.head.settle()
+
+    def _classes_there(self) -> Tensor:
+        """Return which classes have nodes, or how many labels there are, as a mask."""
+        if self.head.kind == "class":
+            return self.met
+        return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, by name."""
@@ -348,7 +384,7 @@ class Knowledge:
             kept = part_of(state, f"{name}.")
             if isinstance(part, HeldBack):
                 part.restore(kept, labels["numbers"])
-            else:
+            elif kept or not isinstance(part, Counted | Solving):  # earlier snapshots have neither
                 part.restore(kept)
         self.head.meet(list(self.classes))
         every = torch.arange(self.graph.num_nodes)
@@ -359,9 +395,14 @@ class Knowledge:
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)
+        if not part_of(state, "counted."):  # every vector was counted as it is
+            there = every[learned != UNLABELLED]
+            self.counted.put(there, self.of(there))
+        self._present = self._classes_there()
         self._show()
 
     def _parts(self) -> dict[str, Any]:
         """Return what keeps a state of its own, by name."""
-        names = ("graph", "embeddings", "relations", "codes", "held", "head", "labels", "classes")
+        vectors = ("graph", "embeddings", "relations", "codes")
+        names = (*vectors, "held", "counted", "solving", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
+
+# Chosen on validation nodes of WordNet, see docs/decisions/0041.
+TOLERANCE = 0.05
+PATIENCE = 8
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
@@ -84,11 +88,15 @@ class OnlineLearner:
         seed: of all that the head draws.
         targets: what nodes are said to be, for good: one ``class``, several ``labels``, or
             ``numbers``; as the head has it unless given.
+        tolerance: a labelled node is counted again when (a part of) its vector has moved by more
+            than this share of its length since it was last counted; 0: whenever it has moved.
+        patience: how many deltas at most scores may be behind what was counted, see ``Solving``;
+            1: never. ``status().solved`` tells.
 
     >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
     ...                     edges=(("a", "c"),)))
-    DeltaResult(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0)
+    DeltaResult(seq=1, new_nodes=3, classes=2, recomputed=3, predicted=0, right=0, counted=2)
     >>> learner.predict(["c"])
     ['x']
     """
@@ -102,9 +110,13 @@ class OnlineLearner:
         undirected: bool = True,
         seed: int = 0,
         targets: Kind | None = None,
+        tolerance: float = TOLERANCE,
+        patience: int = PATIENCE,
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_integer("seed", seed, least=0)
+        check_number("tolerance", tolerance, least=0.0)
+        check_integer("patience", patience, least=1)
         self.head = head if head is not None else _head_for(targets)
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
@@ -115,8 +127,11 @@ class OnlineLearner:
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed
+        self.tolerance = tolerance
+        self.patience = patience
         self._writing = RLock()
         self._seq = 0
+        self._solved = 0
         self._ids = IdTable()
         self._prequential = Prequential()
         self._watch = Watch(self.head.kind)
@@ -140,6 +155,8 @@ class OnlineLearner:
             "scaling": self.scaling,
             "undirected": self.undirected,
             "seed": self.seed,
+            "tolerance": self.tolerance,
+            "patience": self.patience,
         }
 
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
@@ -251,7 +268,15 @@ class OnlineLearner:
             generator=generator,
             related=related,
         )
-        return Knowledge(graph, live, self.head, seed=self.seed, related=related)
+        return Knowledge(
+            graph,
+            live,
+            self.head,
+            seed=self.seed,
+            related=related,
+            tolerance=self.tolerance,
+            patience=self.patience,
+        )
 
     def _apply(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta], knowledge: Knowledge
@@ -293,6 +318,8 @@ class OnlineLearner:
             for place in range(len(parts))
         ]
         self._seq += len(parts)
+        if settled is None or not settled.behind:
+            self._solved = self._seq
 
         def write() -> Page:
             known = 0 if self._knowledge is None else len(self._knowledge.names)
@@ -315,6 +342,7 @@ class OnlineLearner:
                 recomputed=0 if settled is None else settled.recomputed,
                 predicted=predicted,
                 right=right,
+                counted=0 if settled is None else settled.counted,
             )
             for seq, (delta, (predicted, right, _)) in enumerate(
                 zip(parts, told, strict=True), self._seq - len(parts) + 1
@@ -394,6 +422,7 @@ class OnlineLearner:
             metric=METRICS[self.head.kind],
             relations=self.head.takes_relations
             and (knowledge is None or knowledge.relations is not None),
+            solved=self._solved,
         )
 
     def frozen(self) -> LearnerView:
@@ -505,7 +534,8 @@ class OnlineLearner:
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
-        kept = {"seq": self._seq, "num_features": self.status().features}
+        kept = {"seq": self._seq, "solved": self._solved}
+        kept["num_features"] = self.status().features
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | {"related": True} if related else kept
 
@@ -513,6 +543,7 @@ class OnlineLearner:
         """Take back what ``state`` and ``about`` returned."""
         with self._writing:
             self._seq = int(about["seq"])
+            self._solved = int(about.get("solved", self._seq))
             if about["num_features"]:
                 width, related = int(about["num_features"]), bool(about.get("related"))
                 self._knowledge = self._begun(width, related=related)

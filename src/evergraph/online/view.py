@@ -41,6 +41,8 @@ class Status:
             error of numbers; ``predicted`` are then labels that were given or there, or numbers.
         relations: whether it looks at relations of edges and types of nodes, or would from the
             first nodes on.
+        solved: after how many deltas the scores in use were solved: fewer than ``seq`` while what
+            was counted since waits for more.
     """
 
     seq: int
@@ -55,6 +57,7 @@ class Status:
     exact_forgetting: bool
     metric: str = "accuracy"
     relations: bool = False
+    solved: int = 0
 
 
 @dataclass(frozen=True)

@@ -183,10 +183,10 @@ def test_order_does_not_matter_and_forgotten_nodes_were_never_met(
 ) -> None:
     monkeypatch.setattr(held_back, "SHARE", 4)
     whole = ring_of_labels(60)
-    plain = OnlineLearner(head=FusedHead(width=32))
+    plain = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
     plain.apply(whole)
     generator = torch.Generator().manual_seed(seed)
-    other = OnlineLearner(head=FusedHead(width=32))
+    other = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
     met: set[object] = set()
     for part in torch.randperm(60, generator=generator).split(9):
         met |= {whole.nodes[i] for i in part}

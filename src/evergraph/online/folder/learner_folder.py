@@ -30,7 +30,7 @@ from evergraph.online.folder.columns_file import (
 )
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
-from evergraph.online.folder.markers import stored_parameters
+from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.writer import FolderStatus, FolderWriter
@@ -133,7 +133,9 @@ class LearnerFolder(Closing):
         from evergraph.online.learner import OnlineLearner
 
         given, stored = given or {}, stored_parameters(Path(path))
-        known = _defaults(given) if stored is None else OnlineLearner().parameters | stored
+        known = _defaults(given)
+        if stored is not None:
+            known = OnlineLearner().parameters | BEFORE | stored
         make = partial(OnlineLearner.from_parameters, _merged(known, given))
         needed = tuple(encoders)
         if not readonly:

@@ -54,6 +54,8 @@ class FolderLock:
 FORMAT_FILE = "evergraph-learner.json"
 FORMAT = 2  # 1: no deltas were applied together
 FORMATS = (1, FORMAT)
+# What learners were whose folders do not say: they counted all that moved, and solved at once.
+BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
@@ -95,13 +97,14 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise, naming parameter and both values, unless a learner is made as the stored one was.
 
-    What an earlier version did not know is None there.
+    What an earlier version did not know is as it was then (``BEFORE``), or None.
     """
     ours = json.loads(json.dumps(dict(given)))
     for name in sorted(stored.keys() | ours.keys()):
-        if stored.get(name) != ours.get(name):
+        there = stored.get(name, BEFORE.get(name) if name in ours else None)
+        if there != ours.get(name):
             raise ConfigurationError(
-                f"{folder} holds a learner with {name}={stored.get(name)!r}, which cannot be "
+                f"{folder} holds a learner with {name}={there!r}, which cannot be "
                 f"opened with {name}={ours.get(name)!r}"
             )
 

@@ -127,6 +127,6 @@ def result_of(text: str) -> DeltaResult:
     """Return what was written beside a delta's key.
 
     >>> result_of(result_text(DeltaResult(seq=3, new_nodes=1)))
-    DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0)
+    DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0, counted=0)
     """
     return DeltaResult(**json.loads(text))

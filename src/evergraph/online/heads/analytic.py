@@ -45,6 +45,7 @@ class AnalyticHead(OnlineHead):
 
     name = "analytic"
     exact_forgetting = True
+    lazy = True
 
     def __init__(
         self, *, width: int = 1024, regularisation: float = 0.01, activation: Activation = "relu"
@@ -94,8 +95,14 @@ class AnalyticHead(OnlineHead):
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are."""
-        self.forget(ids, before, labels)
-        self.learn(ids, after, labels)
+        if len(ids):
+            rows = (len(part) for part in self._exact.blocks(after))
+            told = labels.split(list(rows))
+            for was, now, part in zip(
+                self._expanded(before), self._expanded(after), told, strict=True
+            ):
+                self.statistics_.exchange(was, now, part)
+            self._settled = False
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""
@@ -128,10 +135,10 @@ class AnalyticHead(OnlineHead):
         return statistics.gram_.nbytes // 2 + statistics.sums_.nbytes + self.weights_.nbytes
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums and V."""
-        self.settle()
+        """Return the seed of φ, the sums, V and whether it is that of the sums."""
         kept = {f"statistics.{name}": value for name, value in self.statistics_.state().items()}
-        return kept | {"seed": self._features.seed, "weights": self.weights_}
+        kept |= {"seed": self._features.seed, "weights": self.weights_}
+        return kept | {"settled": torch.tensor(self._settled)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
@@ -139,7 +146,7 @@ class AnalyticHead(OnlineHead):
         self._exact = self._in_float64()
         self.statistics_.restore(part_of(state, "statistics."))
         self.weights_ = state["weights"]
-        self._settled = True
+        self._settled = bool(state.get("settled", True))
 
 
 @dataclass(frozen=True, eq=False)

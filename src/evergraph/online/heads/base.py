@@ -40,7 +40,8 @@ class OnlineHead(ABC):
     The calls of a delta: ``grow``, then ``forget``, ``move`` and ``learn`` as it has them, then
     ``settle``; ``scorer`` at any time after. Nodes are named by their positions in the graph. A
     node whose label changes is forgotten and learned. Vectors given to ``move`` and ``forget`` are
-    those that were last learned or moved to, so a head may keep sums instead of nodes.
+    those that were last learned or moved to, so a head may keep sums instead of nodes. It does not
+    hear of nodes that have moved less than a tolerance since.
 
     Attributes:
         kind: what nodes are said to be: one ``class``, several ``labels``, or ``numbers``.
@@ -48,6 +49,8 @@ class OnlineHead(ABC):
         needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
             before it is asked and before it settles.
         holds_back: whether some labelled nodes are kept from it to be weighed by, see ``weigh``.
+        lazy: whether ``settle`` may come deltas after what it is for; ``state`` then keeps what is
+            to be settled. Others settle with every delta.
     """
 
     name: ClassVar[str]
@@ -55,6 +58,7 @@ class OnlineHead(ABC):
     exact_forgetting: ClassVar[bool] = False
     needs_graph: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
+    lazy: ClassVar[bool] = False
 
     def default_topology(self) -> TopologyEncoder:
         """Return the f_topo whose embeddings it learns from unless another is given."""
@@ -72,6 +76,13 @@ class OnlineHead(ABC):
     def takes_relations(self) -> bool:
         """Whether it looks at what comes along relations, beside each embedding."""
         return False
+
+    def parts(self, dims: int) -> tuple[int, ...]:
+        """Return how wide the parts of a vector are whose movements are looked at apart.
+
+        One part unless a head has several, see ``Counted``. Known after ``begin``.
+        """
+        return (dims,)
 
     @abstractmethod
     def begin(
@@ -145,7 +156,7 @@ class OnlineHead(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """Return all that later deltas and scores depend on, once it has settled."""
+        """Return all that later deltas and scores depend on."""
 
     @abstractmethod
     def restore(self, state: dict[str, Tensor]) -> None:

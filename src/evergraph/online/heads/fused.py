@@ -57,6 +57,7 @@ class FusedHead(OnlineHead):
     name = "auto"
     exact_forgetting = True
     holds_back = True
+    lazy = True
 
     def __init__(
         self,
@@ -90,6 +91,10 @@ class FusedHead(OnlineHead):
     def code_width(self) -> int:
         """How wide class codes are; 0 where no view has them."""
         return self.codes if any(view.codes for view in self.parsed) else 0
+
+    def parts(self, dims: int) -> tuple[int, ...]:
+        """Return how wide hops, relations and class codes are."""
+        return tuple(stop - start for start, stop in self._parts.places.values())
 
     @property
     def takes_relations(self) -> bool:
@@ -172,17 +177,17 @@ class FusedHead(OnlineHead):
         parts = self._parts
         other = {p: (parts.part(before, p) != parts.part(after, p)).any(1) for p in parts.places}
         earlier = parts.projected(before)
-        same = {part: earlier[part] for part, rows in other.items() if not bool(rows.any())}
-        later = parts.projected(after, same)
+        later = parts.reprojected(earlier, after, other)
         for view, statistics in zip(self.parsed, self.statistics_, strict=True):
-            felt = torch.stack([other[part] for part in parts.needed(view)]).any(0)
-            for projected, sign in ((earlier, -1), (later, 1)):
-                if bool(felt.all()):
-                    features, told = parts.features(view, projected), labels
-                else:
-                    some = {part: projected[part][felt] for part in parts.needed(view)}
-                    features, told = parts.features(view, some), labels[felt]
-                _count(statistics, features, told, sign)
+            needed = parts.needed(view)
+            felt = torch.stack([other[part] for part in needed]).any(0)
+            if bool(felt.any()):
+                some = slice(None) if bool(felt.all()) else felt
+                was, now = (
+                    parts.features(view, {part: projected[part][some] for part in needed})
+                    for projected in (earlier, later)
+                )
+                statistics.exchange(was, now, labels[some])
 
     def _whole(self, vectors: Tensor) -> Tensor:
         """Return vectors with class codes; where they are left out, no label is nearby."""
@@ -250,9 +255,8 @@ class FusedHead(OnlineHead):
         return sums + sum(weights.nbytes for weights in self._weights)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums, a and a_v V_v."""
-        self.settle()
-        kept = {"seed": self.seed, "mixture": self.mixture_}
+        """Return the seed of φ, the sums, a, a_v V_v and whether V is that of the sums."""
+        kept = {"seed": self.seed, "mixture": self.mixture_, "solved": torch.tensor(self._solved)}
         for place, statistics in enumerate(self.statistics_):
             for name, value in statistics.state().items():
                 kept[f"view_{place}.{name}"] = value
@@ -268,7 +272,7 @@ class FusedHead(OnlineHead):
             self._weights[place] = part.pop("weights")
             statistics.restore(part)
         self._heads, self._seen = [], (torch.zeros(0, 0), [])  # made when they are needed
-        self._solved = self._settled = True
+        self._solved, self._settled = bool(state.get("solved", True)), True
 
 
 def _count(statistics: ClassStatistics, features: Tensor, labels: Tensor, sign: int) -> None:

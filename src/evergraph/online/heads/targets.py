@@ -92,6 +92,11 @@ class TargetHead(AnalyticHead):
             self.sums_.add(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
             self._settled = False
 
+    def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
+        """Take nodes out of the sums as they were, and add them as they are."""
+        self.forget(ids, before, labels)
+        self.learn(ids, after, labels)
+
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""
         if len(ids):
@@ -125,11 +130,11 @@ class TargetHead(AnalyticHead):
         return self.sums_.usage.bytes + self.weights_.nbytes
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums and V."""
-        self.settle()
+        """Return the seed of φ, the sums, V and whether it is that of the sums."""
         kept = {f"sums.{name}": value for name, value in self.sums_.state().items()}
         return kept | {
-            "seed": self._features.seed, "weights": self.weights_, "offsets": self.offsets_
+            "seed": self._features.seed, "weights": self.weights_, "offsets": self.offsets_,
+            "settled": torch.tensor(self._settled),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -138,7 +143,7 @@ class TargetHead(AnalyticHead):
         self._exact = self._in_float64()
         self.sums_.restore(part_of(state, "sums."))
         self.weights_, self.offsets_ = state["weights"], state["offsets"]
-        self._settled = True
+        self._settled = bool(state.get("settled", True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,19 +123,31 @@ class ViewParts:
         start, stop = self.places[part]
         return vectors[:, start:stop]
 
-    def projected(
-        self, vectors: Tensor, known: Projected | None = None, *, together: bool = False
-    ) -> Projected:
+    def projected(self, vectors: Tensor, *, together: bool = False) -> Projected:
         """Return x_b R_b of every part.
 
-        known: those that need not be projected again; together: faster for few, where bits may
-        depend on other rows.
+        together: faster for few, where bits may depend on other rows.
         """
-        found = dict(known or {})
+        found = {}
         for part, matrix in self.matrices.items():
-            if part not in found:
-                rows = self.part(vectors, part)
-                found[part] = rows @ matrix if together else block_product(rows, matrix)
+            rows = self.part(vectors, part)
+            found[part] = rows @ matrix if together else block_product(rows, matrix)
+        return found
+
+    def reprojected(
+        self, projected: Projected, vectors: Tensor, other: Mapping[int, Tensor]
+    ) -> Projected:
+        """Return x_b R_b where only some rows are others than those projected before.
+
+        other: of every part, which rows are.  bool [n]
+        """
+        found = dict(projected)
+        for part, rows in other.items():
+            if bool(rows.any()):
+                found[part] = projected[part].clone()
+                found[part][rows] = block_product(
+                    self.part(vectors, part)[rows], self.matrices[part]
+                )
         return found
 
     def scale(self, view: View) -> float:

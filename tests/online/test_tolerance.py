@@ -1,0 +1,200 @@
+"""How far a learner with a tolerance is from the exact one: never further than derived here.
+
+A part of a vector is counted as y_b where it is x_b, with ‖x_b - y_b‖ ≤ τ ‖y_b‖. Parts that a view
+is made of are of unit length, |v| of them, so ‖x - y‖ ≤ τ √|v|. φ_v(x) = √(2/(m|v|)) max(0, x R) is
+Lipschitz and 0 at 0: with L = √(2/m) ‖R‖₂ both ‖φ(x)‖ ≤ L and ‖φ(x) - φ(y)‖ ≤ L τ, for n nodes of C
+classes:
+
+    sums      ‖ΔG‖₂ ≤ 2 n L² τ,  ‖Δs_c‖ ≤ n_c L τ
+    problem   A = C/n (G - Σ n_c μ_c μ_cᵀ) + Σ μ_c μ_cᵀ:  ‖ΔA‖₂ ≤ 6 C L² τ,  ‖ΔM‖_F ≤ √C L τ,
+              λ = r tr(A)/m:  |Δλ| ≤ r ‖ΔA‖₂
+    head      (A' + λ'I) ΔV = ΔM - (ΔA + Δλ I) V and ‖(A' + λ'I)⁻¹‖₂ ≤ 1/λ':
+              ‖ΔV‖_F ≤ (√C L τ + 6 (1 + r) C L² τ ‖V‖_F) / λ'
+    scores    ‖Δs(x)‖ ≤ L ‖ΔV‖_F
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.memory import ClassStatistics
+from evergraph.methods.balanced_ridge import balanced_moments, balanced_ridge
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import FORMAT_FILE
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
+from evergraph.online.learner import TOLERANCE, OnlineLearner
+
+R = 0.01  # the regularisation of both heads
+
+
+def sums_of(head: OnlineHead) -> list[tuple[ClassStatistics, float]]:
+    """Return the sums of every view of a head, and L."""
+    if isinstance(head, AnalyticHead):
+        matrix = head.scorer().expansion.matrix
+        return [(head.statistics_, lipschitz(matrix))]
+    assert isinstance(head, FusedHead)
+    parts = head.scorer().parts
+    matrices = [torch.cat([parts.matrices[p] for p in parts.needed(v)]) for v in head.parsed]
+    return [(s, lipschitz(m)) for s, m in zip(head.statistics_, matrices, strict=True)]
+
+
+def lipschitz(matrix: Tensor) -> float:
+    found = math.sqrt(2 / matrix.shape[1]) * torch.linalg.matrix_norm(matrix.double(), 2)
+    return float(found) * (1 + 1e-6)  # vectors of length 1 are so up to rounding
+
+
+def deltas(seed: int, steps: int) -> list[Delta]:
+    """Nodes with random edges to those before, which pull them a little."""
+    generator = seeded(seed, "growth")
+    found = []
+    for step in range(steps):
+        new = [3 * step + i for i in range(3)]
+        ends = torch.randint(0, new[-1] + 1, (3,), generator=generator).tolist()
+        found.append(
+            Delta(
+                nodes=new,
+                features=torch.randn(3, 2, generator=generator) + 2.0,
+                labels=torch.randint(0, 3, (3,), generator=generator).tolist(),
+                edges=list(zip(new, ends, strict=True)),
+            )
+        )
+    return found
+
+
+HEADS: dict[str, Callable[[], OnlineHead]] = {
+    "analytic": lambda: AnalyticHead(width=16),
+    "auto": lambda: FusedHead(width=16, codes=4),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 50), steps=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.05, 0.3])
+)
+def test_sums_and_scores_stay_within_the_bound(
+    name: str, seed: int, steps: int, tolerance: float
+) -> None:
+    near, exact = (OnlineLearner(head=HEADS[name](), tolerance=t) for t in (tolerance, 0.0))
+    for delta in deltas(seed, steps):
+        near.apply(delta)
+        exact.apply(delta)
+    for (ours, size), (plain, _) in zip(sums_of(near.head), sums_of(exact.head), strict=True):
+        within(ours, plain, size, tolerance)
+
+
+def within(ours: ClassStatistics, plain: ClassStatistics, size: float, tolerance: float) -> None:
+    """Compare sums, V and scores of a learner with a tolerance to those of the exact one."""
+    counts = plain.counts_
+    assert ours.counts_.equal(counts)
+    gram, other = (s.gram_.tril() + s.gram_.tril(-1).t() for s in (ours, plain))
+    nodes, classes, rounding = int(counts.sum()), int((counts > 0).sum()), 1e-9
+    off = torch.linalg.matrix_norm(gram - other, 2)
+    assert off <= 2 * nodes * size**2 * tolerance + rounding
+    sums = (ours.sums_ - plain.sums_).norm(dim=1)
+    assert (sums <= counts * size * tolerance + rounding).all()
+    ridge = R * float(balanced_moments(ours)[0].diagonal().mean())
+    found, right = (balanced_ridge(s, R) for s in (ours, plain))
+    pull = math.sqrt(classes) * size + 6 * (1 + R) * classes * size**2 * float(right.norm())
+    limit = pull * tolerance / ridge
+    assert float((found - right).norm()) <= limit + 1e-6
+
+
+def test_a_tolerance_saves_counting_and_moves_scores() -> None:
+    """Else the bounds above would hold for nothing."""
+    near, exact = (OnlineLearner(head=AnalyticHead(width=16), tolerance=t) for t in (0.3, 0.0))
+    counted = [[each.apply(delta).counted for each in (near, exact)] for delta in deltas(0, 6)]
+    fewer, all_that_moved = map(sum, zip(*counted, strict=True))
+    assert 18 <= fewer < all_that_moved
+    ids = list(range(18))
+    assert near.embed(ids).equal(exact.embed(ids))
+    assert near.predict_proba(ids)[1].ne(exact.predict_proba(ids)[1]).any()
+
+
+SMALL: dict[str, dict[str, object]] = {
+    "method": {"epochs": 1},
+    "auto": {"width": 16, "codes": 4},
+}
+
+
+def made(name: str, tolerance: float) -> OnlineLearner:
+    head = heads.make(name, **SMALL.get(name, {"width": 8}))
+    return OnlineLearner(head=head, tolerance=tolerance, patience=2)
+
+
+def growth_for(name: str) -> list[Delta]:
+    found = deltas(3, 4)
+    if name == "targets":
+        found = [replace(d, labels=[[str(label)] for label in d.labels]) for d in found]
+    return [*found, Delta(removed_edges=found[1].edges[:1]), Delta(forgotten=(4,))]
+
+
+@pytest.mark.parametrize("name", sorted(heads.names()))
+def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> None:
+    """Nothing is further from what it was counted as than it may be; vectors are never behind."""
+    tolerance = 0.1
+    near, exact = made(name, tolerance), made(name, 0.0)
+    twin = made(name, tolerance)
+    for delta in growth_for(name):
+        done = [each.apply(delta).counted for each in (near, twin, exact)]
+        assert done[0] == done[1] <= done[2]
+        state = {key: value.clone() for key, value in twin.state().items()}
+        twin = made(name, tolerance)
+        twin.restore(state, near.about())
+        knowledge = near._knowledge
+        assert knowledge is not None
+        learned = (knowledge._learned.every >= 0).nonzero().flatten()
+        now, was = knowledge.of(learned), knowledge.counted.of(learned)
+        for part in zip(
+            *(v.split(near.head.parts(v.shape[1]), dim=1) for v in (now, was)), strict=True
+        ):
+            gaps = (part[0] - part[1]).norm(dim=1)
+            assert (gaps <= tolerance * part[1].norm(dim=1) + 1e-6).all()
+    ids = [i for i in range(12) if i != 4]
+    assert near.embed(ids).equal(exact.embed(ids))
+    assert near.predict_proba(ids)[1].equal(twin.predict_proba(ids)[1])
+    assert near.status() == twin.status()
+
+
+def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> None:
+    """Snapshots of earlier versions."""
+    one, twin = (OnlineLearner(head=HEADS["auto"](), tolerance=0.0, patience=1) for _ in range(2))
+    first, *later = deltas(1, 4)
+    one.apply(first)
+    added = ("counted.", "solving.", "head.solved")
+    kept = {key: v.clone() for key, v in one.state().items() if not key.startswith(added)}
+    about = {key: value for key, value in one.about().items() if key != "solved"}
+    twin.restore(kept, about)
+    assert twin.status() == one.status()
+    for delta in later:
+        assert one.apply(delta) == twin.apply(delta)
+    assert all(value.equal(twin.state()[key]) for key, value in one.state().items())
+
+
+def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
+    with LearnerFolder.of(tmp_path) as folder:
+        assert folder.learner.tolerance == TOLERANCE
+        folder.submit(deltas(0, 1)[0])
+    path = tmp_path / FORMAT_FILE
+    content = json.loads(path.read_text())
+    for name in ("tolerance", "patience"):
+        del content["parameters"][name]
+    path.write_text(json.dumps(content))
+    with LearnerFolder.of(tmp_path) as folder:
+        assert (folder.learner.tolerance, folder.learner.patience) == (0.0, 1)
+        assert folder.learner.status().nodes == 3
+    with pytest.raises(ConfigurationError, match=r"tolerance=0\.0, which cannot be opened with"):
+        LearnerFolder.of(tmp_path, {"tolerance": 0.1})
