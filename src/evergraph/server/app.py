@@ -14,6 +14,7 @@ from evergraph.server.guard import Guard
 from evergraph.server.http import answer_failures
 from evergraph.server.limits import Limits
 from evergraph.server.metrics import Metrics, Observed
+from evergraph.server.predicting import Predicting
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
 from evergraph.server.writing import writing_routes
@@ -59,7 +60,8 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Observed, metrics=metrics)
+    app.add_middleware(Predicting, service=service, guard=guard)
+    app.add_middleware(Observed, metrics=metrics)  # around the one before
     app.include_router(writing_routes(service, guard))
     app.include_router(reading_routes(service, guard, metrics))
     app.include_router(page_routes())

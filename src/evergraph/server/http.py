@@ -96,6 +96,13 @@ def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> J
 
 
 async def _ours(_: Request, error: Any) -> JSONResponse:
+    return failure(error)
+
+
+def failure(error: EvergraphError | ClientDisconnect) -> JSONResponse:
+    """Return what is answered in place of what failed, as ``answer_failures`` has it."""
+    if isinstance(error, ClientDisconnect):
+        return _say(400, "the request ended before its body did")
     headers = error.headers if isinstance(error, RefusedError) else None
     return _say(status_of(error), str(error), headers)
 
@@ -112,8 +119,8 @@ async def _http(request: Request, error: Any) -> JSONResponse:
     return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
 
 
-async def _gone(_: Request, __: Any) -> JSONResponse:
-    return _say(400, "the request ended before its body did")
+async def _gone(_: Request, error: Any) -> JSONResponse:
+    return failure(error)
 
 
 async def _unforeseen(request: Request, error: Any) -> JSONResponse:

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON, RefusedError, media_type, parse, read_body
+from evergraph.server.http import JSON
 from evergraph.server.metrics import KIND
 from evergraph.server.schema import (
     ERROR,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST_IDS = 10_000  # in one answer
 MOST_NEIGHBOURS = 200  # what can still be drawn
+AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
 
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
@@ -48,14 +49,9 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
         **may_read,
     )
-    async def predictions(request: Request) -> JSONResponse:
+    async def predictions(after: int = AFTER) -> None:
         """Predict the classes of nodes, from what was learned up to the last delta."""
-        media_type(request, JSON)
-        asked = parse(PredictionsBody, await read_body(request, service.limits))
-        most, named = service.limits.nodes, len(asked.ids)
-        if named > most:
-            raise RefusedError(413, f"a request must name at most {most} nodes, not {named}")
-        return JSONResponse(await service.predictions(asked.ids, every_class=asked.all))
+        raise AssertionError("Predicting answers before it comes to this")
 
     @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
     async def status() -> JSONResponse:

@@ -12,8 +12,10 @@ import anyio
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
+from evergraph.online.view import FEW
 from evergraph.server.http import RefusedError, in_thread
-from evergraph.server.schema import OF_THE_FOLDER, node_reply, told
+from evergraph.server.predicting import Together
+from evergraph.server.schema import OF_THE_FOLDER, node_reply
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.online.view import History
+    from evergraph.online.view import Answer, History
     from evergraph.server.limits import Limits
 
 T = TypeVar("T")
+PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
 
 GAUGES = {
     "nodes": "Nodes in the graph.",
@@ -53,6 +56,7 @@ class Service:
         self.limits = limits
         self._view = folder.learner.frozen()
         self._writer = Writer(places=limits.queue)
+        self._together = Together(self._predict)
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -109,13 +113,25 @@ class Service:
         self._view = self.folder.learner.frozen()
         return upserted
 
-    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> dict[str, Any]:
+    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
+        if len(ids) <= FEW:  # cheaper than a thread
+            return await self._together.ask(ids, every_class)
         return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
 
-    def _predict(self, ids: Sequence[NodeId], every_class: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = told(self._view.answer(ids, every_class=every_class))
-        return answer
+    def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
+        return self._view.answer(ids, every_class=every_class)
+
+    async def wait_for(self, seq: int) -> None:
+        """Wait until a delta is known here; refuse where it does not come in time."""
+        loop, most = asyncio.get_running_loop(), min(self.limits.patience, self.limits.seconds)
+        late = loop.time() + most
+        while (known := self._view.status.seq) < seq:
+            if loop.time() >= late:
+                raise RefusedError(
+                    503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
+                )
+            await asyncio.sleep(PAUSE)
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, and how its folder does."""
