@@ -130,9 +130,9 @@ def _token(path: Path | None, scope: Scope) -> str | None:
     """Return the first token of a file that will do."""
     if path is None:
         return None
-    from evergraph.server.tokens import read_tokens
+    from evergraph.server.tokens import RIGHTS, read_tokens
 
-    found = [token for held, token in read_tokens(path).listed if held in (scope, "write")]
+    found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
     if not found:
         raise ConfigurationError(f"{path}: must list a token that may {scope}, and has none")
     return found[0]

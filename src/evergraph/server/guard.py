@@ -10,12 +10,14 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.server.http import RefusedError
+from evergraph.server.tokens import RIGHTS
 
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.server.tokens import Scope, Tokens
 
 MOST = 10_000  # callers remembered at once
+CALLER = "x-evergraph-caller"  # whom a replica passes a request on for
 
 
 class Buckets:
@@ -87,7 +89,10 @@ class Guard:
 
     def admit(self, request: Request, needed: Scope) -> None:
         """Raise unless a caller may do what it asks for."""
-        address = request.client.host if request.client is not None else "?"
+        # Only a replica on this machine comes without an address, through a socket file: it says
+        # whom it speaks for.
+        client = request.client
+        address = client.host if client is not None else request.headers.get(CALLER, "?")
         if self._tokens is None:
             self._slow_down(address)
             self._check_host(request)
@@ -102,8 +107,8 @@ class Guard:
             )
         if held is None:
             raise RefusedError(401, "the token is not one of this service")
-        if needed == "write" and held != "write":
-            raise RefusedError(403, "the token may read, and this needs one that may write")
+        if needed not in RIGHTS[held]:
+            raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
 
     def _slow_down(self, caller: str) -> None:
         wait = self._buckets.take(caller)

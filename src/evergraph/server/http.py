@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -30,6 +31,7 @@ from evergraph.core.errors import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
+    from starlette.types import Message
 
     from evergraph.server.limits import Limits
 
@@ -146,24 +148,39 @@ def media_type(request: Request, *allowed: str) -> str:
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """Read a body, and stop reading where it is larger than allowed."""
+    parts = [part async for part in body_parts(request, limits)]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def body_parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+    """Yield a body as it comes, and stop where it is larger than allowed or too slow."""
     sentence = f"the body must have at most {limits.body} bytes"
     declared = request.headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
         raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
     if int(declared) > limits.body:
         raise RefusedError(413, f"{sentence}, not {int(declared)}")
-    body = bytearray()
+    read, more, late = 0, True, time.monotonic() + limits.seconds
+    while more:
+        message = await _in_time(request, late - time.monotonic(), limits)
+        part, more = message.get("body", b""), message.get("more_body", False)
+        read += len(part)
+        if read > limits.body:
+            raise RefusedError(413, sentence)
+        yield part
+
+
+async def _in_time(request: Request, seconds: float, limits: Limits) -> Message:
     try:
-        with anyio.fail_after(limits.seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > limits.body:
-                    raise RefusedError(413, sentence)
+        with anyio.fail_after(max(seconds, 0.0)):
+            message = await request.receive()
     except TimeoutError:
         raise RefusedError(
             503, f"the body took longer than {limits.seconds:g} s to arrive"
         ) from None
-    return bytes(body)
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message
 
 
 def parse(model: type[Model], body: bytes) -> Model:
