@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import torch
 
 from evergraph.core.errors import DataError
+from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.learner_folder import LearnerFolder
 from waiting import until
 
 
 class StandIn:
-    """A running sum that depends on every bit of every delta and on their order."""
+    """A running sum that depends on every bit of every delta, their order and their batches."""
 
     def __init__(self, *, decay: float = 0.9) -> None:
         self.decay = decay
@@ -25,13 +27,23 @@ class StandIn:
     def parameters(self):
         return {"decay": self.decay}
 
-    def check(self, delta: Delta) -> Delta:
-        if "refused" in delta.nodes or any(node in self.names for node in delta.nodes):
+    def check(self, delta: Delta, ahead=()) -> CheckedDelta:
+        known = [*self.names, *(ahead or ())]
+        if "refused" in delta.nodes or any(node in known for node in delta.nodes):
             raise DataError(f"{delta.nodes[0]!r} is refused")
-        return delta
+        none = torch.empty(0, dtype=torch.int64)
+        places = {"cut": none, "renewed": none, "told": none, "gone": none}
+        ends = torch.empty(2, 0, dtype=torch.int64)
+        return CheckedDelta(**vars(delta), first=len(known), ends=ends, weighed=None, **places)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        self.total.mul_(self.decay)  # in place: a snapshot must not follow
+        return self.apply_batch([delta])[0]
+
+    def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
+        self.total.mul_(self.decay)  # in place: a snapshot must not follow; once for all of them
+        return [self._add(delta) for delta in deltas]
+
+    def _add(self, delta: Delta) -> DeltaResult:
         if "breaks" in delta.nodes:
             raise MemoryError("no more of it")
         self.total += delta.features.sum(0)
@@ -59,9 +71,14 @@ def bits(learner) -> tuple[bytes, str]:
 
 
 def twin(number: int) -> tuple[bytes, str]:
+    return twin_of([[seq] for seq in range(1, number + 1)])
+
+
+def twin_of(batches: Sequence[Sequence[int]]) -> tuple[bytes, str]:
+    """Return the bits of a learner that was given deltas in these batches."""
     learner = StandIn()
-    for seq in range(1, number + 1):
-        learner.apply(delta(seq))
+    for batch in batches:
+        learner.apply_batch([delta(seq) for seq in batch])
     return bits(learner)
 
 

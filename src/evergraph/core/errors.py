@@ -10,7 +10,8 @@
     │   ├── UnknownEdgeError    an edge that the graph does not have
     │   ├── DuplicateNodeError  an id that a node of the graph has already
     │   ├── NothingLearnedError an answer is asked for before any label has come
-    │   └── KeyReusedError      a delta has the key of another one
+    │   ├── KeyReusedError      a delta has the key of another one
+    │   └── DroppedError        deltas are asked for that only a snapshot holds
     ├── ResultsError            a results folder holds something else than expected
     ├── TaskClosedError         a learner reached for a task that is over
     ├── DivergedError           training ended in numbers that are not finite
@@ -108,6 +109,10 @@ class NothingLearnedError(DataError):
 
 class KeyReusedError(DataError):
     """A delta has the key of another one, which was applied before."""
+
+
+class DroppedError(DataError):
+    """Deltas are asked for that a journal has dropped, since a snapshot holds them."""
 
 
 class ResultsError(EvergraphError):

@@ -25,6 +25,7 @@ from evergraph.online.identifiers import IdTable, check_id
 # Squares of embeddings of larger values leave the range of float32.
 LARGEST_FEATURE = 1e12
 LONGEST_NAME = 200  # of a relation or a type
+_NOBODY: Mapping[NodeId, int] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,11 +61,13 @@ def check_delta(
     graph: GrowingGraph | None = None,
     kind: Kind = "class",
     undirected: bool = True,
+    ahead: Mapping[NodeId, int] = _NOBODY,
 ) -> CheckedDelta:
     """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
 
     num_features: how wide features are; None before the first node. graph: None before that. kind:
     what nodes are said to be, see ``check_told``. undirected: whether every edge runs both ways.
+    ahead: nodes that come right before it with deltas of the same batch, and their positions.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
@@ -74,11 +77,12 @@ graph
     check_parts(delta, num_features=num_features, kind=kind)
     _each_once("nodes", delta.nodes)
     for node in delta.nodes:
-        if node in ids:
+        if node in ids or node in ahead:
             raise DuplicateNodeError(f"node {node!r} is in the graph already")
     late = [node for node, _ in delta.late]
-    first = ids.next
-    new = {node: first + place for place, node in enumerate(delta.nodes)}
+    first = ids.next + len(ahead)
+    own = {node: first + place for place, node in enumerate(delta.nodes)}
+    new: Mapping[NodeId, int] = {**ahead, **own} if ahead else own
     ends = _ends(delta.edges, ids, new)
     weighed = torch.tensor(delta.weights, dtype=torch.float32) if len(delta.weights) else None
     return CheckedDelta(
@@ -90,7 +94,7 @@ graph
         if len(delta.removed_edges)
         else ends[:, :0],
         renewed=_known("updated", delta.updated, ids),
-        told=_known("late labels", late, ids),
+        told=_known("late labels", late, ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
 
@@ -264,13 +268,15 @@ def _where(nodes: Sequence[NodeId], ids: IdTable, new: Mapping[NodeId, int]) -> 
     return places.maximum(fresh)
 
 
-def _known(what: str, nodes: Sequence[NodeId], ids: IdTable) -> Tensor:
+def _known(
+    what: str, nodes: Sequence[NodeId], ids: IdTable, ahead: Mapping[NodeId, int] = _NOBODY
+) -> Tensor:
     """Return where nodes are that must be known, each named once.  -> int64 [nodes]"""
     _each_once(what, nodes)
     for node in nodes:
-        if node not in ids:
+        if node not in ids and node not in ahead:
             raise UnknownNodeError(f"{what} names node {node!r}, which is not in the graph")
-    return ids.positions(nodes)
+    return ids.positions(nodes, new=ahead)
 
 
 def _each_once(what: str, nodes: Sequence[NodeId]) -> None:

@@ -19,6 +19,7 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
+from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, explain
@@ -138,8 +139,11 @@ class OnlineLearner:
             "seed": self.seed,
         }
 
-    def check(self, delta: Delta) -> CheckedDelta:
-        """Return a delta as ``apply`` takes it without another look; raise unless it fits."""
+    def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
+        """Return a delta as ``apply`` takes it without another look; raise unless it fits.
+
+        ahead: nodes that come with earlier deltas of the same batch, and their positions.
+        """
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
         self._check_relations(delta)
@@ -150,6 +154,7 @@ class OnlineLearner:
             graph=graph,
             kind=self.head.kind,
             undirected=self.undirected,
+            ahead=ahead or {},
         )
 
     def _check_relations(self, delta: Delta) -> None:
@@ -199,16 +204,37 @@ class OnlineLearner:
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, whole: graph and features, then labels, then what is to be forgotten."""
+        return self.apply_batch([delta])[0]
+
+    def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
+        """Take deltas in as one change; see ``Batch`` for those that can be.
+
+        Each is counted for itself (``seq``, nodes, predictions); classes and what was recomputed
+        are those of all. Labels are predicted before any of the batch is learned. Deltas are looked
+        at first unless they are those that ``check`` returned.
+        """
         with self._writing:
-            checked = delta if isinstance(delta, CheckedDelta) else self.check(delta)
-            assert checked.first == self._ids.next, "something came after the delta was checked"
-            if len(checked.nodes) and self._knowledge is None:
-                related = bool(len(checked.relations) or len(checked.types))
-                self._knowledge = self._begun(checked.features.shape[1], related=related)
+            parts = self._checked(deltas)
+            whole = merged(parts)
+            assert whole.first == self._ids.next, "something came after the delta was checked"
+            if len(whole.nodes) and self._knowledge is None:
+                related = bool(len(whole.relations) or len(whole.types))
+                self._knowledge = self._begun(whole.features.shape[1], related=related)
                 self._share()
-            if self._knowledge is None:  # a delta of nothing, before the first node
-                return self._done(checked, None, None, torch.empty(0, dtype=torch.int64))
-            return self._apply(checked, self._knowledge)
+            if self._knowledge is None:  # deltas of nothing, before the first node
+                nothing = torch.empty(0, dtype=torch.int64)
+                return self._done(parts, None, None, nothing, nothing)
+            return self._apply(whole, parts, self._knowledge)
+
+    def _checked(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
+        batch = Batch()
+        for delta in deltas:
+            known = isinstance(delta, CheckedDelta)
+            checked = delta if isinstance(delta, CheckedDelta) else self.check(delta, batch.ahead)
+            if not known and not batch.takes(checked):
+                raise DataError(f"{delta!r} cannot be applied together with those before it")
+            batch.add(checked)
+        return batch.deltas
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
         """Make what depends on how wide features are, and on whether there are relations."""
@@ -224,7 +250,10 @@ class OnlineLearner:
         )
         return Knowledge(graph, live, self.head, seed=self.seed, related=related)
 
-    def _apply(self, delta: CheckedDelta, knowledge: Knowledge) -> DeltaResult:
+    def _apply(
+        self, delta: CheckedDelta, parts: Sequence[CheckedDelta], knowledge: Knowledge
+    ) -> list[DeltaResult]:
+        """Apply a delta; parts: the deltas that it was merged from."""
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
             knowledge.change(
                 delta.nodes,
@@ -243,55 +272,75 @@ class OnlineLearner:
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
-        return self._done(delta, knowledge.settle(), guesses, labels[unknown])
+        return self._done(
+            parts, knowledge.settle(), guesses, labels[unknown], owners(parts)[unknown]
+        )
 
     def _done(
         self,
-        delta: CheckedDelta,
+        parts: Sequence[CheckedDelta],
         settled: Settled | None,
         guesses: Tensor | None,
         labels: Tensor,
-    ) -> DeltaResult:
-        """Turn the page, and say what was done."""
-        self._seq += 1
-        right, counted = self._compared(guesses, labels)
+        owners: Tensor,
+    ) -> list[DeltaResult]:
+        """Turn the page, and say what was done; owners: of which part each label is."""
+        told = [
+            self._compared(self._seq + place + 1, guesses, labels, owners == place)
+            for place in range(len(parts))
+        ]
+        self._seq += len(parts)
 
         def write() -> Page:
-            self._ids.add(delta.nodes)
-            self._ids.remove(delta.forgotten)
-            if guesses is not None:
-                known = 0 if self._knowledge is None else len(self._knowledge.names)
-                counted(len(self._ids), known)
+            known = 0 if self._knowledge is None else len(self._knowledge.names)
+            for delta, (_, _, count) in zip(parts, told, strict=True):
+                self._ids.add(delta.nodes)
+                self._ids.remove(delta.forgotten)
+                count(len(self._ids), known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
-        return DeltaResult(
-            seq=self._seq,
-            new_nodes=len(delta.nodes),
-            classes=self.status().classes,
-            recomputed=0 if settled is None else settled.recomputed,
-            predicted=0 if guesses is None else len(guesses),
-            right=right,
-        )
+        return [
+            DeltaResult(
+                seq=seq,
+                new_nodes=len(delta.nodes),
+                classes=self.status().classes,
+                recomputed=0 if settled is None else settled.recomputed,
+                predicted=predicted,
+                right=right,
+            )
+            for seq, (delta, (predicted, right, _)) in enumerate(
+                zip(parts, told, strict=True), self._seq - len(parts) + 1
+            )
+        ]
 
     def _compared(
-        self, guesses: Tensor | None, labels: Tensor
-    ) -> tuple[int, Callable[[int, int], object]]:
-        """Return how many guesses were right, and what writes them down."""
-        if guesses is None:
-            return 0, lambda nodes, classes: None
+        self, seq: int, guesses: Tensor | None, labels: Tensor, mine: Tensor
+    ) -> tuple[int, int, Callable[[int, int], object]]:
+        """Return how many guesses there are of a part, how many were right, and what counts them.
+
+        mine: which labels are of this part.  bool [labels]
+        """
+        if guesses is None or not bool(mine.any()):
+            return 0, 0, lambda nodes, classes: None
+        guesses, labels = guesses[mine], labels[mine]
         if self.head.kind == "class":
             write = self._prequential.count
-            told = int((guesses == labels).sum())
-            return told, lambda nodes, classes: write(self._seq, nodes, classes, guesses, labels)
-        right = self.head.values(labels)
+            right = int((guesses == labels).sum())
+            return (
+                len(labels),
+                right,
+                lambda nodes, classes: write(seq, nodes, classes, guesses, labels),
+            )
+        values = self.head.values(labels)
         # Labels that came with this delta were not there to be guessed.
-        guesses = torch.nn.functional.pad(guesses, (0, right.shape[1] - guesses.shape[1]))
-        asked, of_these, whole = tally(guesses, right, self.head.kind)
+        padded = torch.nn.functional.pad(guesses, (0, values.shape[1] - guesses.shape[1]))
+        asked, of_these, whole = tally(padded, values, self.head.kind)
         add = self._prequential.add
         return (
+            len(labels),
             whole,
-            lambda nodes, classes: asked and add(self._seq, nodes, classes, asked, of_these),
+            lambda nodes, classes: asked and add(seq, nodes, classes, asked, of_these),
         )
 
     def _page(self) -> Page:

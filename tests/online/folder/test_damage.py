@@ -117,9 +117,9 @@ def test_a_missing_format_file_is_refused(tmp_path):
 def test_an_unknown_format_says_what_to_do(tmp_path):
     filled(tmp_path, 1)
     content = json.loads((tmp_path / FORMAT_FILE).read_text())
-    content |= {"format": 2, "evergraph": "9.1"}
+    content |= {"format": 3, "evergraph": "9.1"}
     (tmp_path / FORMAT_FILE).write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"is of format 2, .* install evergraph 9.1 or newer"):
+    with pytest.raises(DataError, match=r"is of format 3, .* install evergraph 9.1 or newer"):
         opened(tmp_path)
 
 

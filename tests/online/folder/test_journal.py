@@ -10,6 +10,7 @@ import torch
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
+from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged, acknowledged_in
 
@@ -51,7 +52,8 @@ def test_deltas_come_back_in_order_after_opening_again(path):
     journal.close()
     again = Journal(path)
     assert (again.first(), again.last()) == (1, 5)
-    assert list(again.after(2)) == [(number, data(number)) for number in (3, 4, 5)]
+    expected = [JournalEntry(number, number, None, data(number)) for number in (3, 4, 5)]
+    assert list(again.after(2)) == expected
     assert again.size_after(3) == len(data(4)) + len(data(5))
     again.close()
 
@@ -67,26 +69,26 @@ def test_a_gap_is_named(journal, path):
 def test_a_key_is_known_with_what_came_of_it(path):
     journal = Journal(path)
     journal.append(1, data(1), key="\udc80\0")
-    assert journal.known("other", data(1)) is None
-    assert journal.known("\udc80\0", data(1)).result is None
-    journal.keep_result("\udc80\0", "one")
-    assert journal.known("\udc80\0", data(1)).result == "one"  # before it is written
+    assert journal.keys.known("other", data(1)) is None
+    assert journal.keys.known("\udc80\0", data(1)).result is None
+    journal.keys.keep_result("\udc80\0", 1, "one")
+    assert journal.keys.known("\udc80\0", data(1)).result == "one"  # before it is written
     journal.close()
     again = Journal(path)
-    known = again.known("\udc80\0", data(1))
+    known = again.keys.known("\udc80\0", data(1))
     assert (known.seq, known.result) == (1, "one")
     with pytest.raises(KeyReusedError, match="belongs to delta 1, which had other contents"):
-        again.known("\udc80\0", data(2))
+        again.keys.known("\udc80\0", data(2))
     again.close()
 
 
 def test_a_result_is_written_with_the_next_delta(journal, path):
     journal.append(1, data(1), key="a")
-    journal.keep_result("a", "one")
+    journal.keys.keep_result("a", 1, "one")
     reader = Journal(path, readonly=True)
-    assert reader.known("a", data(1)).result is None
+    assert reader.keys.known("a", data(1)).result is None
     journal.append(2, data(2))
-    assert reader.known("a", data(1)).result == "one"
+    assert reader.keys.known("a", data(1)).result == "one"
     reader.close()
 
 
@@ -98,8 +100,8 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert journal.first() == 4
     assert not journal.drop(4)
     assert not journal.drop(4)
-    assert [seq for seq, _ in journal.after(4)] == [5]
-    assert journal.known("1", data(1, third)).seq == 1
+    assert [entry.seq for entry in journal.after(4)] == [5]
+    assert journal.keys.known("1", data(1, third)).seq == 1
     journal.tidy()
     assert path.with_name(f"{JOURNAL_FILE}-wal").stat().st_size == 0
     assert path.stat().st_size < 1.5 * len(data(5, third))
@@ -114,10 +116,10 @@ def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
     with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
         journal.append(2, data(2, 5000), key="b")
     assert journal.last() == 1
-    assert journal.known("b", data(2, 5000)) is None
+    assert journal.keys.known("b", data(2, 5000)) is None
     journal._connection.execute("PRAGMA max_page_count = 100000")
     journal.append(2, data(2, 5000), key="b")
-    assert [seq for seq, _ in journal.after(0)] == [1, 2]
+    assert [entry.seq for entry in journal.after(0)] == [1, 2]
 
 
 def test_a_file_that_is_no_journal_is_named(path):

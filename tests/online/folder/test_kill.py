@@ -15,8 +15,8 @@ FATAL = [
     ("evergraph.online.folder.snapshot:remove_snapshot", 1),
     ("evergraph.online.folder.journal:Journal.drop", 2),
     ("evergraph.online.folder.journal:Journal.tidy", 2),
-    ("evergraph.online.learner:OnlineLearner.apply", 4),  # in the journal, not in the learner
-    ("evergraph.online.folder.journal:Journal.append", 3),
+    ("evergraph.online.learner:OnlineLearner.apply_batch", 4),  # in the journal, not in the learner
+    ("evergraph.online.folder.journal:Journal.write", 3),
     ("evergraph.online.folder.markers:Acknowledged.note", 3),
     ("evergraph.online.folder.recovery:read_snapshot", 1),
 ]
@@ -57,13 +57,13 @@ def test_a_kill_while_the_folder_is_made(kills, tmp_path):
     ):
         killer = kills.Killer(tmp_path / f"folder-{place}")
         killer.kill_at(function, 1)
-        found = killer.kill_at("evergraph.online.learner:OnlineLearner.apply", 2)
+        found = killer.kill_at("evergraph.online.learner:OnlineLearner.apply_batch", 2)
         assert (found.acknowledged, found.unsaid, found.other_bits) == (1, 1, False)
 
 
 def test_a_lost_delta_would_be_found(kills, tmp_path):
     killer = kills.Killer(tmp_path / "folder")
-    killer.kill_at("evergraph.online.learner:OnlineLearner.apply", 3)
+    killer.kill_at("evergraph.online.learner:OnlineLearner.apply_batch", 3)
     assert killer._look(9).lost == 6
     assert killer._look(1).twice == 1
     killer._twin.apply(kills.delta(4))  # as if the folder had lost it

@@ -43,13 +43,13 @@ def test_a_delta_is_on_the_disk_before_submit_returns(tmp_path):
 
 def test_the_journal_comes_first(tmp_path, monkeypatch):
     seen = []
-    apply = StandIn.apply
+    apply_batch = StandIn.apply_batch
 
-    def look(self, delta):
+    def look(self, deltas):
         seen.append(Journal(tmp_path / JOURNAL, readonly=True).last())
-        return apply(self, delta)
+        return apply_batch(self, deltas)
 
-    monkeypatch.setattr(StandIn, "apply", look)
+    monkeypatch.setattr(StandIn, "apply_batch", look)
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         folder.submit(delta(2))
@@ -108,12 +108,12 @@ def test_a_delta_that_cannot_be_applied_stops_the_folder(tmp_path):
 
 
 def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
-    def interrupted(self, delta):
+    def interrupted(self, deltas):
         raise KeyboardInterrupt
 
     with opened(tmp_path) as folder:
         with monkeypatch.context() as patch:
-            patch.setattr(StandIn, "apply", interrupted)
+            patch.setattr(StandIn, "apply_batch", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 folder.submit(delta(1))
         with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
@@ -147,7 +147,7 @@ def test_an_error_of_the_disk_leaves_no_doubt(tmp_path, monkeypatch):
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         with monkeypatch.context() as patch:
-            patch.setattr(Journal, "append", broken)
+            patch.setattr(Journal, "write", broken)
             with pytest.raises(StoppedError, match="disk I/O error"):
                 folder.submit(delta(2))
         with pytest.raises(StoppedError):

@@ -1,6 +1,6 @@
 """The journal of a learner: every delta it was given, in a SQLite file.
 
-A delta that ``append`` returned for survives the end of the process and of the machine: the file is
+A delta that ``write`` returned for survives the end of the process and of the machine: the file is
 in WAL mode with ``synchronous=FULL``, which waits for the disk at every commit.
 """
 
@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
-from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.codecs.delta_bytes import digest_of
+from evergraph.core.errors import DataError, DroppedError, ResourceError
+from evergraph.online.folder.entries import JournalEntry, named, whole
+from evergraph.online.folder.journal_keys import JournalKeys, decoded
+from evergraph.online.folder.journal_layout import LAYOUT, bring_up_to_date, layout_of
 from evergraph.online.folder.sqlite_file import (
     disk_is_full,
     empty_wal,
@@ -26,33 +29,16 @@ from evergraph.online.folder.sqlite_file import (
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped at a time, while others wait
-_SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS deltas (
-        seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS keys (
-        key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT)
-        WITHOUT ROWID""",
-)
-
-
-@dataclass(frozen=True)
-class Known:
-    """A delta whose key was used before.
-
-    Attributes:
-        seq: which one it was.
-        result: what was noted for it with ``keep_result``, None if nothing was yet.
-    """
-
-    seq: int
-    result: str | None
+_NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
+    LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
+_NEXT_BEFORE = "SELECT seq, seq, NULL, bytes FROM deltas WHERE seq > ? ORDER BY seq LIMIT 1"
 
 
 class Journal:
-    """Deltas numbered 1, 2, ... without a gap, and the keys of all there ever were.
+    """Deltas numbered 1, 2, ... without a gap, which of them were applied together, and their keys.
 
-    Deltas that snapshots hold can be dropped from its start. Keys stay, with what came of them, so
-    that a delta that is sent again is known again.
+    Deltas that snapshots hold can be dropped from its start. Keys stay longer, with what came of
+    them, so that a delta that is sent again is known again.
 
     Args:
         path: the SQLite file.
@@ -64,89 +50,68 @@ class Journal:
     ...     journal.append(1, b"...", key="a")
     ...     journal.last(), list(journal.after(0))
     ...     journal.close()
-    (1, [(1, b'...')])
+    (1, [JournalEntry(delta 1, 3 bytes)])
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.path = path
         self.readonly = readonly
-        self._results: dict[str, str] = {}  # noted, and not yet written
         with sound(path):
             self._connection = open_for_reading(path) if readonly else _writable(path)
+            self._up_to_date = layout_of(self._connection) == LAYOUT
+        self.keys = JournalKeys(path, self._connection)
+        self._seen: int | None = None
 
     def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
-        """Write a delta down; when this returns, the disk has it.
+        """Write a delta down that is applied by itself; when this returns, the disk has it."""
+        self.write([JournalEntry(seq, seq, key, data)])
+
+    def write(self, entries: Sequence[JournalEntry]) -> None:
+        """Write deltas down, all or none; when this returns, the disk has them.
 
         Raises ``ResourceError`` if the disk is full; nothing is written then. After any other error
-        of SQLite it is not known whether the delta was written.
+        of SQLite it is not known whether the deltas were written.
         """
+        now = time.time()
+        rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
+        query = "INSERT INTO deltas (seq, bytes, time, batch) VALUES (?, ?, ?, ?)"
         try:
             with transaction(self._connection):
-                row = (seq, data, time.time())
-                self._connection.execute("INSERT INTO deltas VALUES (?, ?, ?)", row)
-                self._write_key(key, seq, data)
-                self._write_results()
+                self._connection.executemany(query, rows)
+                self.keys.insert(entries)
         except sqlite3.OperationalError as error:
             if not disk_is_full(error):
                 raise
+            verb = "was" if len(entries) == 1 else "were"
             raise ResourceError(
-                f"{self.path}: the disk is full: delta {seq} was not taken in"
+                f"{self.path}: the disk is full: {named(entries)} {verb} not taken in"
             ) from error
-        self._results.clear()
+        self.keys.written()
 
-    def _write_key(self, key: str | None, seq: int, data: bytes) -> None:
-        if key is not None:
-            row = (_blob(key), seq, digest_of(data))
-            self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, NULL)", row)
-
-    def known(self, key: str, data: bytes) -> Known | None:
-        """Return the delta that had a key before; raise if it was another one than ``data``."""
-        query = "SELECT seq, digest, result FROM keys WHERE key = ?"
+    def changed(self) -> bool:
+        """Whether another connection has written since this was last asked; costs microseconds."""
         with sound(self.path):
-            row = self._connection.execute(query, (_blob(key),)).fetchone()
-        if row is None:
-            return None
-        if row[1] != digest_of(data):
-            raise KeyReusedError(
-                f"the key {key!r} belongs to delta {row[0]}, which had other contents: "
-                "give every delta a key of its own"
-            )
-        return Known(row[0], self._results.get(key, row[2]))
+            version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        before, self._seen = self._seen, version
+        return version != before
 
-    def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, None where there is none."""
-        first = _blob(prefix)
-        query = "SELECT key FROM keys WHERE key >= ? AND key < ? ORDER BY seq DESC LIMIT 1"
-        with sound(self.path):
-            row = self._connection.execute(query, (first, first + b"\xff")).fetchone()
-        return None if row is None else bytes(row[0]).decode("utf-8", "surrogatepass")
-
-    def keep_result(self, key: str, result: str) -> None:
-        """Note what came of a delta with a key.
-
-        It is written with the next delta. Until then a recovery finds it by applying the delta
-        again, so that nobody has to wait for the disk twice.
-        """
-        self._results[key] = result
-
-    def flush(self) -> None:
-        """Write down what is noted."""
-        if self._results:
-            with sound(self.path), transaction(self._connection):
-                self._write_results()
-            self._results.clear()
-
-    def _write_results(self) -> None:
-        rows = [(result, _blob(key)) for key, result in self._results.items()]
-        self._connection.executemany("UPDATE keys SET result = ? WHERE key = ?", rows)
+    def begin_after(self, seq: int) -> None:
+        """Have an empty journal go on after a delta that only a snapshot holds."""
+        with sound(self.path), transaction(self._connection):
+            self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
 
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
-        return self._number("SELECT coalesce(max(seq), 0) FROM deltas")
+        newest = self._number("SELECT coalesce(max(seq), 0) FROM deltas")
+        return newest or self._start()
 
     def first(self) -> int:
-        """Return the number of the first delta that is still here, 0 if there is none."""
-        return self._number("SELECT coalesce(min(seq), 0) FROM deltas")
+        """Return the number of the first delta that is or will be here, 0 if there is none."""
+        oldest = self._number("SELECT coalesce(min(seq), 0) FROM deltas")
+        return oldest or (self._start() + 1 if self._start() else 0)
+
+    def _start(self) -> int:
+        return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._up_to_date else 0
 
     def size_after(self, seq: int) -> int:
         """Return the bytes of the deltas after one."""
@@ -156,22 +121,52 @@ class Journal:
         with sound(self.path):
             return int(self._connection.execute(query, values).fetchone()[0])
 
-    def after(self, seq: int) -> Iterator[tuple[int, bytes]]:
-        """Yield number and bytes of the deltas after one; raise where a number is missing."""
-        while (row := self._next(seq)) is not None:
-            if row[0] != seq + 1:
+    def batches_after(self, seq: int) -> Iterator[list[JournalEntry]]:
+        """Yield the deltas after one, in lists of those that were applied together.
+
+        They were written together, so all of a batch are there, or none.
+        """
+        for batch, entries in groupby(self.after(seq), key=attrgetter("batch")):
+            if batch <= seq:
                 raise DataError(
-                    f"{self.path}: delta {seq + 1} is missing, the next one is {row[0]}: "
+                    f"{self.path}: delta {seq + 1} belongs to batch {batch}, so nobody can go on "
+                    f"after delta {seq} alone"
+                )
+            yield whole(entries)
+
+    def after(self, seq: int) -> Iterator[JournalEntry]:
+        """Yield the deltas after one; raise where a number is missing."""
+        while (entry := self._next(seq)) is not None:
+            if entry.seq != seq + 1:
+                raise DataError(
+                    f"{self.path}: delta {seq + 1} is missing, the next one is {entry.seq}: "
                     "put the folder back from a backup"
                 )
-            seq = row[0]
-            yield row
+            seq = entry.seq
+            yield entry
 
-    def _next(self, seq: int) -> tuple[int, bytes] | None:
+    def _next(self, seq: int) -> JournalEntry | None:
         # One at a time: they may be large, and a longer look would keep the WAL from shrinking.
-        query = "SELECT seq, bytes FROM deltas WHERE seq > ? ORDER BY seq LIMIT 1"
         with sound(self.path):
-            row: tuple[int, bytes] | None = self._connection.execute(query, (seq,)).fetchone()
+            row = self._row(seq)
+        if row is None:
+            return None
+        key = None if row[2] is None else decoded(row[2])
+        return JournalEntry(row[0], row[1], key, row[3])
+
+    def _row(self, seq: int) -> tuple[int, int, bytes | None, bytes] | None:
+        row: tuple[int, int, bytes | None, bytes] | None
+        if self._up_to_date:
+            row = self._connection.execute(_NEXT, (seq,)).fetchone()
+            return row
+        # Whoever reads an earlier layout may see it brought up to date by another process.
+        self._connection.execute("BEGIN")
+        try:
+            self._up_to_date = layout_of(self._connection) == LAYOUT
+            query = _NEXT if self._up_to_date else _NEXT_BEFORE
+            row = self._connection.execute(query, (seq,)).fetchone()
+        finally:
+            self._connection.execute("ROLLBACK")
         return row
 
     def drop(self, until: int) -> bool:
@@ -201,19 +196,33 @@ class Journal:
 
     def close(self) -> None:
         """Write down what is noted and close the file."""
-        with contextlib.suppress(DataError, ResourceError):  # a recovery would find it again
-            self.flush()
+        if not self.readonly:
+            with contextlib.suppress(DataError, ResourceError):  # a recovery would find it again
+                self.keys.flush()
         self._connection.close()
 
 
 def _writable(path: Path) -> sqlite3.Connection:
     connection = open_for_writing(path)
-    with transaction(connection):
-        for table in _SCHEMA:
-            connection.execute(table)
+    bring_up_to_date(connection)
     return connection
 
 
-def _blob(key: str) -> bytes:
-    # Bytes: SQLite's text cannot hold a lone surrogate, and a key from JSON may.
-    return key.encode("utf-8", "surrogatepass")
+def entries_after(journal: Journal, seq: int, most_bytes: int) -> list[JournalEntry]:
+    """Return whole batches after a delta, at least one if there is one; see ``LearnerFolder``."""
+    first, last = journal.first(), journal.last()
+    if seq > last:
+        raise DataError(f"{journal.path}: ends with delta {last}, so nothing follows delta {seq}")
+    if first > seq + 1:
+        raise DroppedError(
+            f"{journal.path}: begins with delta {first}, so what follows delta {seq} is in a "
+            "snapshot only"
+        )
+    found: list[JournalEntry] = []
+    size = 0
+    for batch in journal.batches_after(seq):
+        size += sum(len(entry.data) for entry in batch)
+        if found and size > most_bytes:
+            break
+        found += batch
+    return found

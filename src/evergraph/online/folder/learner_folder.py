@@ -11,7 +11,7 @@ FOLDER/lock                    held by the one process that writes
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,13 +27,18 @@ from evergraph.online.folder.columns_file import (
     store_columns,
     stored_columns,
 )
+from evergraph.online.folder.entries import JournalEntry
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import stored_parameters
 from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.writer import FolderStatus, FolderWriter
 from evergraph.online.upsert import Upserted, is_empty
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner
+
+DAY = 24 * 60 * 60.0  # seconds
 
 
 class LearnerFolder(Closing):
@@ -60,6 +65,8 @@ class LearnerFolder(Closing):
         self._closed = False
         self._columns: Scheme | None = None
         self._encoders: tuple[Encoder, ...] = ()
+        self._beside = threading.Lock()
+        self._read: Journal | None = None  # opened when somebody follows
 
     @classmethod
     def open(
@@ -71,6 +78,8 @@ class LearnerFolder(Closing):
         snapshot_every: int = 1000,
         snapshot_bytes: int = 1 << 26,
         retry: float = 30.0,
+        key_age: float = 7.0,
+        keys_kept: int = 10_000,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -81,10 +90,15 @@ class LearnerFolder(Closing):
             snapshot_every: after how many deltas a snapshot is taken in the background.
             snapshot_bytes: after how many bytes of deltas, if that comes first.
             retry: seconds after which a snapshot that failed is tried again.
+            key_age: days for which the key of a delta is known; older ones go with the next
+                snapshot, and a delta that is sent again then counts as new.
+            keys_kept: how many keys are kept however old they are.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
         check_number("retry", retry, least=0)
+        check_number("key_age", key_age, least=0)
+        check_integer("keys_kept", keys_kept, least=0)
         if readonly:
             return cls(FolderReader(Path(path), make))
         return cls(
@@ -94,6 +108,8 @@ class LearnerFolder(Closing):
                 snapshot_every=snapshot_every,
                 snapshot_bytes=snapshot_bytes,
                 retry=retry,
+                key_age=key_age * DAY,
+                keys_kept=keys_kept,
             )
         )
 
@@ -105,12 +121,13 @@ class LearnerFolder(Closing):
         *,
         readonly: bool = False,
         encoders: Iterable[Encoder] = (),
+        key_age: float = 7.0,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none.
+        its tables are read; who only reads the folder needs none. key_age: as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -120,7 +137,7 @@ class LearnerFolder(Closing):
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
-        opened = cls.open(path, make=make, readonly=readonly)
+        opened = cls.open(path, make=make, readonly=readonly, key_age=key_age)
         opened._encoders = needed
         return opened
 
@@ -181,6 +198,42 @@ class LearnerFolder(Closing):
         """
         return self._writer().submit(delta)
 
+    def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
+        """Take deltas in, in order; return what each did, or why it was refused.
+
+        One that is refused is refused by itself. Those that can be are applied together and
+        written with one wait for the disk; see ``Batch``. So are deltas that several threads
+        ``submit`` at the same time.
+        """
+        return self._writer().submit_many(deltas)
+
+    def entries_after(self, seq: int, *, most_bytes: int = 1 << 24) -> list[JournalEntry]:
+        """Return what the journal holds after a delta, for a folder elsewhere that follows.
+
+        Whole batches only: as many as ``most_bytes`` hold, and at least one. None where ``seq`` is
+        the last. Where only a snapshot holds what comes next, ``DroppedError`` says so; see
+        ``newest_snapshot``. Nobody waits: it is read beside what is being written.
+        """
+        check_integer("seq", seq, least=0)
+        check_integer("most_bytes", most_bytes, least=1)
+        with self._beside:
+            if self._read is None:
+                self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
+            return entries_after(self._read, seq, most_bytes)
+
+    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
+        """Take in what ``entries_after`` of another folder returned; return how many deltas.
+
+        They keep their numbers, and are applied in the batches in which they were there: the
+        learner comes out the same, bit for bit. What does not go on where this folder ends, or is
+        not what was written there, is refused, and nothing has changed.
+        """
+        return self._writer().take_entries(entries)
+
+    def newest_snapshot(self) -> Path | None:
+        """Return the folder of the newest snapshot, None if there is none yet."""
+        return next((path for _, path in snapshots_in(self.path)), None)
+
     def upsert(self, delta: Delta) -> Upserted:
         """Take in what is new of a delta and pass over what is known; see ``only_new``.
 
@@ -224,6 +277,9 @@ class LearnerFolder(Closing):
         if not self._closed:
             self._closed = True
             self._files.close()
+            with self._beside:
+                if self._read is not None:
+                    self._read.close()
 
     def _writer(self) -> FolderWriter:
         if isinstance(self._files, FolderReader):

@@ -52,11 +52,17 @@ class FolderLock:
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 1
+FORMAT = 2  # 1: no deltas were applied together
+FORMATS = (1, FORMAT)
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
     """Return what the learner of a folder was made with; None if there is no learner yet."""
+    return (_read_format(folder) or (0, None))[1]
+
+
+def _read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
+    """Return the format of a folder, and its learner's parameters."""
     path = folder / FORMAT_FILE
     if not path.exists():
         return None
@@ -65,13 +71,13 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
         version, parameters = content["format"], content["parameters"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({error!r}): put it back from a backup") from None
-    if version != FORMAT:
+    if version not in FORMATS:
         raise DataError(
             f"{path}: is of format {version!r}, this version of evergraph "
-            f"({own_version()}) reads format {FORMAT}: install evergraph "
+            f"({own_version()}) reads formats up to {FORMAT}: install evergraph "
             f"{content.get('evergraph', '')} or newer, which wrote it"
         )
-    return dict(parameters)
+    return int(version), dict(parameters)
 
 
 def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
@@ -179,14 +185,18 @@ def open_journal(
     """Return the journal of a folder whose learner is made as ``make`` does.
 
     The journal of a new folder is made before its format file: from then on a folder without a
-    journal is one that has lost it.
+    journal is one that has lost it. A folder of an earlier format is brought up to date by whoever
+    writes to it, the format first: earlier versions would not apply together what was.
     """
-    stored = stored_parameters(path)
-    if stored is None:
+    found = _read_format(path)
+    if found is None:
         return _new_journal(path, make, readonly=readonly)
+    version, stored = found
     check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
         raise DataError(f"{path / JOURNAL_FILE}: is missing: put the folder back from a backup")
+    if version < FORMAT and not readonly:
+        store_parameters(path, stored)
     return Journal(path / JOURNAL_FILE, readonly=readonly)
 
 

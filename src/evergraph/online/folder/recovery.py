@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evergraph.core.errors import DataError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder.entries import JournalEntry, named
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.folder.snapshot import read_snapshot, snapshots_in
@@ -75,27 +76,46 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
 
 
 def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
-    """Apply the deltas after one; return the number of the last."""
-    for number, data in journal.after(seq):
-        delta = _read(journal.path, number, data)
-        try:
-            applied = learner.apply(delta)
-        except Exception as error:
-            raise DataError(
-                f"{journal.path}: delta {number} cannot be applied ({error}): another version of "
-                "evergraph may be able to, or put the folder back from a backup"
-            ) from error
-        if delta.key is not None:
-            journal.keep_result(delta.key, result_text(applied))
-        seq = number
+    """Apply the deltas after one, batch by batch as they were; return the number of the last."""
+    for batch in journal.batches_after(seq):
+        apply_entries(learner, journal, batch)
+        seq = batch[-1].seq
     return seq
 
 
-def _read(path: Path, number: int, data: bytes) -> Delta:
+def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
+    """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
+    deltas = [_read(journal.path, entry) for entry in batch]
     try:
-        return delta_from_bytes(data)
+        results = learner.apply_batch(deltas)
+    except Exception as error:
+        raise DataError(
+            f"{journal.path}: {named(batch)} cannot be applied ({error}): another version of "
+            "evergraph may be able to, or put the folder back from a backup"
+        ) from error
+    if not journal.readonly:
+        note_results(journal, deltas, results)
+
+
+def note_results(journal: Journal, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
+    """Note beside the keys of deltas what came of these."""
+    for delta, result in zip(deltas, results, strict=True):
+        if delta.key is not None:
+            journal.keys.keep_result(delta.key, result.seq, result_text(result))
+
+
+def _read(path: Path, entry: JournalEntry) -> Delta:
+    try:
+        return delta_from_bytes(entry.data)
     except DataError as error:
-        raise DataError(f"{path}: delta {number} cannot be read: {error}") from error
+        raise DataError(f"{path}: delta {entry.seq} cannot be read: {error}") from error
+
+
+def check_entry(entry: JournalEntry) -> None:
+    """Raise unless an entry of another journal is what was written there."""
+    delta = delta_from_bytes(entry.data)
+    if entry.key not in (None, delta.key):
+        raise DataError(f"delta {entry.seq} has the key {delta.key!r}, not {entry.key!r}")
 
 
 def result_text(applied: DeltaResult) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.checking import CheckedDelta
+from evergraph.online.delta import Delta, DeltaResult, NodeId
 
 
 class StateMachine(Protocol):
     """A learner whose state follows from its parameters and its deltas, bit for bit.
 
-    The same deltas in the same order give the same state, however often ``state`` was asked for in
-    between, and whether or not ``restore`` took a state back in between.
+    The same deltas in the same batches and order give the same state, however often ``state`` was
+    asked for in between, and whether or not ``restore`` took a state back in between.
     """
 
     @property
@@ -22,12 +23,16 @@ class StateMachine(Protocol):
         """What it was constructed with, as JSON can hold it."""
         ...
 
-    def check(self, delta: Delta) -> Delta:
-        """Return a delta as ``apply`` takes it; raise unless that will succeed; change nothing."""
+    def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
+        """Return a delta as ``apply_batch`` takes it; raise unless that will succeed; change
+        nothing.
+
+        ahead: nodes that come with earlier deltas of the same batch, and their positions.
+        """
         ...
 
-    def apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, looking at it first unless it is one that ``check`` returned."""
+    def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
+        """Take deltas in as one change, looking first at those that ``check`` did not return."""
         ...
 
     def state(self) -> dict[str, Tensor]:

@@ -1,20 +1,23 @@
-"""How a learner's folder is doing."""
+"""The one process that writes to a learner's folder, and how the folder is doing."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
 from evergraph.core.errors import EvergraphError, StoppedError
-from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.compactor import Compactor
+from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
+from evergraph.online.folder.gathering import Gathered
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
@@ -23,9 +26,10 @@ from evergraph.online.folder.markers import (
     make_folder,
     open_journal,
 )
-from evergraph.online.folder.recovery import recover, result_of, result_text
+from evergraph.online.folder.recovery import apply_entries, check_entry, note_results, recover
 from evergraph.online.folder.snapshot import SnapshotShelf, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class FolderStatus:
         snapshot: how many deltas the newest snapshot holds.
         deltas_since: how many deltas came after it; a recovery applies these again.
         bytes_since: their size in the journal.
+        keys: how many keys of deltas are kept.
         stopped: why no more deltas are taken; None while they are.
         snapshot_error: why the last attempt at a snapshot failed; None if it did not.
     """
@@ -49,6 +54,7 @@ class FolderStatus:
     snapshot: int
     deltas_since: int
     bytes_since: int
+    keys: int = 0
     stopped: str | None = None
     snapshot_error: str | None = None
 
@@ -60,6 +66,8 @@ class FolderWriter:
         path: the folder; made if there is none.
         make: returns a learner that has seen nothing.
         snapshot_every, snapshot_bytes, retry: as in ``Compactor``.
+        key_age: seconds that a key is kept for, at least.
+        keys_kept: how many keys are kept however old they are.
     """
 
     def __init__(
@@ -70,9 +78,14 @@ class FolderWriter:
         snapshot_every: int,
         snapshot_bytes: int,
         retry: float,
+        key_age: float,
+        keys_kept: int,
     ) -> None:
         self.path = path
+        self.key_age = key_age
+        self.keys_kept = keys_kept
         self.lock = threading.RLock()
+        self._waiting = WaitingDeltas(self.lock, self._take_all)
         self.stopped: str | None = None
         self.snapshot_error: str | None = None
         self._one_snapshot = threading.Lock()
@@ -99,60 +112,115 @@ class FolderWriter:
             self._journal.close()
             raise
         self.learner, self.seq = found.learner, found.seq
+        self._keys = self._journal.keys.count()
         self._acknowledged.note(self.seq)
         self._shelf = SnapshotShelf(self.path, found.snapshot)
 
     def submit(self, delta: Delta) -> DeltaResult:
-        """Take a delta in; when this returns, the disk has it and the learner knows it.
+        """Take a delta in; when this returns, the disk has it and the learner knows it."""
+        (answer,) = self.submit_many([delta])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-        What is applied is what was written, read back: a recovery applies the same.
+    def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
+        """Take deltas in, in order, and return what became of each; one is refused by itself.
+
+        Those that can be applied together, and those that other threads wait for, are written with
+        one wait for the disk.
         """
-        data = delta_to_bytes(delta)
-        with self.lock:
-            self._check_taking()
-            known = None if delta.key is None else self._journal.known(delta.key, data)
-            if known is not None:
-                assert known.result is not None, "results are written before snapshots"
-                return result_of(known.result)
-            checked = self.learner.check(delta)
-            return self._take(replace(checked, **vars(delta_from_bytes(data))), data)
+        return self._waiting.submit(deltas)
 
     def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so, None where there is none."""
         with self.lock:
-            return self._journal.last_key(prefix)
+            return self._journal.keys.last(prefix)
 
-    def _take(self, delta: Delta, data: bytes) -> DeltaResult:
-        seq = self.seq + 1
+    def _take_all(self, waiting: Sequence[Waiting]) -> None:
+        """Take deltas in, batch by batch; the lock is held."""
+        left = deque(each for each in waiting if each.answer is None)
         try:
-            self._journal.append(seq, data, key=delta.key)
-            applied = self.learner.apply(delta)
-            if delta.key is not None:
-                self._journal.keep_result(delta.key, result_text(applied))
-            self.seq = seq
-        except BaseException as error:  # an interrupt too may leave a delta half applied
-            self._stop_unless_refused(seq, error)
-            raise
-        self._acknowledged.note(seq)
-        self._compactor.count(len(data))
-        return applied
+            while left:
+                self._check_taking()
+                gathered = Gathered(self.learner, self._journal, self.seq)
+                gathered.gather(left)
+                self._take(gathered)
+        except BaseException as error:  # what stops one stops all
+            reason = self.stopped or f"{type(error).__name__}: {error}"
+            for each in waiting:
+                each.answer = each.answer or StoppedError(reason)
+            if not isinstance(error, Exception):
+                raise
 
-    def _stop_unless_refused(self, seq: int, error: BaseException) -> None:
-        """Stop if a delta is, or may be, in the journal and is not in the learner."""
+    def _take(self, gathered: Gathered) -> None:
+        """Write a batch down and apply it; what is applied is what a recovery would."""
+        if not gathered.waiting:
+            return
+        entries = gathered.entries()
+        try:
+            self._journal.write(entries)
+            results = self.learner.apply_batch(gathered.deltas)
+            note_results(self._journal, gathered.deltas, results)
+            self.seq = entries[-1].seq
+        except BaseException as error:  # an interrupt too may leave a delta half applied
+            gathered.refuse(self._failure(entries, error))
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._taken(entries)
+        gathered.answer(results)
+
+    def _taken(self, entries: Sequence[JournalEntry]) -> None:
+        self._acknowledged.note(self.seq)
+        self._keys += sum(entry.key is not None for entry in entries)
+        self._compactor.count(sum(len(entry.data) for entry in entries), deltas=len(entries))
+
+    def _failure(self, entries: Sequence[JournalEntry], error: BaseException) -> Exception:
+        """Return what to say; stop if deltas are, or may be, in the journal and not learned."""
         try:
             # After an error of SQLite other than a full disk, what the next one to open the file
             # will find is not certain.
-            unsure = isinstance(error, sqlite3.Error) or self._journal.last() >= seq
+            unsure = isinstance(error, sqlite3.Error) or self._journal.last() >= entries[0].seq
         except EvergraphError:
             unsure = True
-        if not unsure:
-            return
-        self.stopped = (
-            f"{self.path}: delta {seq} could not be taken in whole "
-            f"({type(error).__name__}: {error}): no more are taken, open the folder again"
-        )
-        if isinstance(error, Exception):
-            raise StoppedError(self.stopped) from error
+        if not unsure and isinstance(error, Exception):
+            return error
+        if unsure:
+            self.stopped = (
+                f"{self.path}: {named(entries)} could not be taken in whole "
+                f"({type(error).__name__}: {error}): no more are taken, open the folder again"
+            )
+        stopped = StoppedError(self.stopped or f"{self.path}: {type(error).__name__}")
+        stopped.__cause__ = error
+        return stopped
+
+    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
+        """Take in what the journal of another folder holds next, as a recovery would.
+
+        Returns how many deltas that were. Entries that are no whole batches, or do not go on where
+        this folder ends, are refused.
+        """
+        with self.lock:
+            self._check_taking()
+            check_entries(entries, self.seq)
+            for entry in entries:
+                check_entry(entry)
+            if entries:
+                self._follow(entries)
+            return len(entries)
+
+    def _follow(self, entries: Sequence[JournalEntry]) -> None:
+        try:
+            self._journal.write(entries)
+            for batch in batches(entries):
+                apply_entries(self.learner, self._journal, batch)
+                self.seq = batch[-1].seq
+        except BaseException as error:
+            failure = self._failure(entries, error)
+            if isinstance(error, Exception):
+                raise failure from error
+            raise
+        self._taken(entries)
 
     def _check_taking(self) -> None:
         if self.stopped is not None:
@@ -187,7 +255,7 @@ class FolderWriter:
             raise
 
     def _copied(self) -> tuple[int, dict[str, Tensor], bytes]:
-        self._journal.flush()  # a recovery will not apply these deltas to find what they did
+        self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
         state = {
             name: value.detach().clone().contiguous()
             for name, value in self.learner.state().items()
@@ -200,9 +268,20 @@ class FolderWriter:
             with self.lock:
                 self._check_taking()
                 more = self._journal.drop(self._shelf.safe_to_drop)
+        more = True
+        while more:
+            with self.lock:
+                self._check_taking()
+                more = self._drop_keys()
         with self.lock:
             self._check_taking()
             self._journal.tidy()
+
+    def _drop_keys(self) -> bool:
+        """Drop a few keys that are old; return whether more are."""
+        more = self._journal.keys.drop(time.time() - self.key_age, keep=self.keys_kept)
+        self._keys = self._journal.keys.count()
+        return more
 
     def status(self) -> FolderStatus:
         """Return how the folder is doing."""
@@ -213,6 +292,7 @@ class FolderWriter:
             snapshot=self._shelf.newest,
             deltas_since=self._compactor.deltas,
             bytes_since=self._compactor.bytes,
+            keys=self._keys,
             stopped=self.stopped,
             snapshot_error=self.snapshot_error,
         )
