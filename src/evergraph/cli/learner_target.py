@@ -69,7 +69,7 @@ def opened(
     from evergraph.server.client import Client, is_url
 
     if is_url(target):
-        yield Client(target, token=_token(token_file, scope))
+        yield Client(target, token=token_for(token_file, scope))
         return
     if token_file is not None:
         raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
@@ -126,7 +126,7 @@ class InFolder:
         return asdict(self._folder.learner.status())
 
 
-def _token(path: Path | None, scope: Scope) -> str | None:
+def token_for(path: Path | None, scope: Scope) -> str | None:
     """Return the first token of a file that will do."""
     if path is None:
         return None

@@ -10,10 +10,14 @@ import anyio
 from fastapi import FastAPI
 
 from evergraph.core.versions import own_version
+from evergraph.server.following import Following, JournalSteps
 from evergraph.server.guard import Guard
+from evergraph.server.handing_on import handing_on_routes
 from evergraph.server.http import answer_failures
+from evergraph.server.leader import Leader, LeaderSteps
 from evergraph.server.limits import Limits
 from evergraph.server.metrics import Metrics, Observed
+from evergraph.server.passing import WRITERS, WRITES, Passing, Target
 from evergraph.server.predicting import Predicting
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
@@ -21,6 +25,7 @@ from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.server.place import Place
     from evergraph.server.tokens import Tokens
 
 ABOUT = """A classifier for the nodes of a graph that grows.
@@ -29,7 +34,12 @@ A request that is refused changes nothing, and is answered with `{"error": "one 
 
 
 def create_app(
-    folder: LearnerFolder, *, tokens: Tokens | None = None, limits: Limits | None = None
+    folder: LearnerFolder,
+    *,
+    tokens: Tokens | None = None,
+    limits: Limits | None = None,
+    place: Place | None = None,
+    leader: Leader | None = None,
 ) -> FastAPI:
     """Return the service for a learner's folder.
 
@@ -37,19 +47,26 @@ def create_app(
     and the folder is closed.
 
     Args:
-        folder: open for writing.
+        folder: open for writing; to read, if it is that of a replica.
         tokens: who may read and write; None lets this machine do both.
         limits: how much one request may ask for.
+        place: which of several processes this is; None where it is the only one.
+        leader: the service somewhere else that the folder follows; changes are passed on to it.
     """
     limits = Limits() if limits is None else limits
-    metrics, guard = Metrics(), Guard(tokens, limits)
-    service = Service(folder, limits)
+    metrics, guard = Metrics() if place is None else place.counted(), Guard(tokens, limits)
+    service = Service(folder, limits, place=place, leader=leader)
+    following = _following(service, place, leader, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if following is not None:
+            following.start()
         try:
             yield
         finally:
+            if following is not None:
+                await anyio.to_thread.run_sync(following.close)
             await anyio.to_thread.run_sync(service.close)
 
     app = FastAPI(
@@ -60,10 +77,27 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
+    app.state.following = following
     app.add_middleware(Predicting, service=service, guard=guard)
+    if folder.readonly and place is not None:
+        target, routes = place.writer, {**WRITES, **WRITERS}
+        app.add_middleware(Passing, target=target, routes=routes, guard=guard, limits=limits)
+    elif leader is not None:
+        target = Target(leader.url)
+        app.add_middleware(Passing, target=target, routes=WRITES, guard=guard, limits=limits)
     app.add_middleware(Observed, metrics=metrics)  # around the one before
     app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics))
+    app.include_router(reading_routes(service, guard, metrics, place))
+    app.include_router(handing_on_routes(service, guard))
     app.include_router(page_routes())
     answer_failures(app)
     return app
+
+
+def _following(
+    service: Service, place: Place | None, leader: Leader | None, metrics: Metrics
+) -> Following | None:
+    """Return the thread that keeps a process up to date, None for one that is sent changes."""
+    if place is not None and service.folder.readonly:
+        return Following(JournalSteps(service, place, metrics))
+    return None if leader is None else Following(LeaderSteps(service, leader))

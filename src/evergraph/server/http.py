@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from evergraph.core.errors import (
+    DroppedError,
     DuplicateNodeError,
     EvergraphError,
     KeyReusedError,
@@ -66,6 +67,7 @@ STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (UnknownEdgeError, 404),
     (DuplicateNodeError, 409),
     (KeyReusedError, 409),
+    (DroppedError, 410),
     (NothingLearnedError, 409),
     (StoppedError, 503),
     (ResourceError, 507),
@@ -154,20 +156,26 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 async def body_parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
     """Yield a body as it comes, and stop where it is larger than allowed or too slow."""
-    sentence = f"the body must have at most {limits.body} bytes"
-    declared = request.headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
-    if int(declared) > limits.body:
-        raise RefusedError(413, f"{sentence}, not {int(declared)}")
+    declared_length(request, limits)
     read, more, late = 0, True, time.monotonic() + limits.seconds
     while more:
         message = await _in_time(request, late - time.monotonic(), limits)
         part, more = message.get("body", b""), message.get("more_body", False)
         read += len(part)
         if read > limits.body:
-            raise RefusedError(413, sentence)
+            raise RefusedError(413, f"the body must have at most {limits.body} bytes")
         yield part
+
+
+def declared_length(request: Request, limits: Limits) -> int:
+    """Return how long a body is said to be, 0 where it is not; refuse one that is too long."""
+    declared = request.headers.get("content-length", "0")
+    if not (declared.isascii() and declared.isdigit()):
+        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
+    length = int(declared)
+    if length > limits.body:
+        raise RefusedError(413, f"the body must have at most {limits.body} bytes, not {length}")
+    return length
 
 
 async def _in_time(request: Request, seconds: float, limits: Limits) -> Message:

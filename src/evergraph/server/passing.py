@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -14,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from evergraph.core.errors import EvergraphError
 from evergraph.server.guard import CALLER
-from evergraph.server.http import RefusedError, body_parts, failure, read_body
+from evergraph.server.http import RefusedError, body_parts, declared_length, failure, read_body
 from evergraph.server.metrics import HEADERS
 
 if TYPE_CHECKING:
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.server.tokens import Scope as Right
 
-WRITES: Mapping[tuple[str, str], Right] = {
+Routes = Mapping[tuple[str, str], "Right"]
+WRITES: Routes = {
     ("POST", f"/v1/{name}"): "write" for name in ("deltas", "upsert", "labels", "forget")
 }
 # What only the writer knows: keys, what waits, how its folder and the other processes do.
-WRITERS: Mapping[tuple[str, str], Right] = {
-    ("GET", path): "read" for path in ("/v1/keys", "/v1/status", "/metrics")
-} | {("GET", path): "follow" for path in ("/v1/journal", "/v1/snapshot")}
+WRITERS: Routes = {
+    ("GET", "/v1/keys"): "read",
+    ("GET", "/v1/status"): "read",
+    ("GET", "/metrics"): "read",
+    ("GET", "/v1/journal"): "follow",
+    ("GET", "/v1/snapshot"): "follow",
+}
 # These are between two neighbours, or are written anew here.
 OWN = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}
 OWN |= {b"server", b"trailer", b"proxy-authorization", b"proxy-authenticate", CALLER.encode()}
@@ -82,7 +88,7 @@ class Passing:
         app: ASGIApp,
         *,
         target: Target,
-        routes: Mapping[tuple[str, str], Right],
+        routes: Routes,
         guard: Guard,
         limits: Limits,
     ) -> None:
@@ -107,28 +113,33 @@ class Passing:
             await failure(error)(scope, receive, send)
 
     async def _pass(self, request: Request, send: Send) -> None:
-        parts = await _with_length(request, self._limits)
-        head = _head(request, self._target, parts[0])
-        begun = False
-        try:
+        length, parts = await _with_length(request, self._limits)
+        head = _head(request, self._target, length)
+        async with AsyncExitStack() as line:
             # Longer than the writer itself waits: what it says of a late change is worth more.
-            with anyio.fail_after(2 * self._limits.seconds + 5):
+            with _answering(2 * self._limits.seconds + 5):
                 reader, writer = await self._target.connect()
-                sending = asyncio.ensure_future(_send(writer, head, parts[1]))
-                try:
-                    async for message in _messages(reader):
-                        await send(message)
-                        begun = True
-                finally:
-                    sending.cancel()
-                    writer.close()
-        except (OSError, ValueError, EOFError, TimeoutError) as error:
-            if begun:
-                raise
-            said = str(error) or type(error).__name__
-            raise RefusedError(
-                503, f"the process that writes does not answer ({said})", retry_after=1
-            ) from None
+                line.callback(writer.close)
+                sending = asyncio.ensure_future(_send(writer, head, parts))
+                line.callback(sending.cancel)
+                start = await _start(reader, sending)
+            await send(start)
+            while part := await reader.read(PIECE):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+@contextmanager
+def _answering(seconds: float) -> Iterator[None]:
+    """Say in one sentence that nobody answers."""
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except (OSError, ValueError, EOFError, TimeoutError) as error:
+        said = str(error) or type(error).__name__
+        raise RefusedError(
+            503, f"the process that writes does not answer ({said})", retry_after=1
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -141,8 +152,7 @@ class _Route:
 async def _with_length(request: Request, limits: Limits) -> tuple[int, Parts]:
     """Return how long a body is, and its parts as they come; without a length it is read first."""
     if "content-length" in request.headers or "transfer-encoding" not in request.headers:
-        parts = body_parts(request, limits)
-        return int(request.headers.get("content-length", "0")), parts
+        return declared_length(request, limits), body_parts(request, limits)
     body = await read_body(request, limits)
 
     async def whole() -> Parts:
@@ -152,7 +162,7 @@ async def _with_length(request: Request, limits: Limits) -> tuple[int, Parts]:
 
 
 def _head(request: Request, target: Target, length: int) -> bytes:
-    """Return the request's first lines; as HTTP/1.0, so that the answer ends where the line does."""
+    """Return the request's first lines; as HTTP/1.0, so the answer ends where the line does."""
     scope = request.scope
     path = scope.get("raw_path") or scope["path"].encode()
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
@@ -169,23 +179,28 @@ def _head(request: Request, target: Target, length: int) -> bytes:
 
 
 async def _send(writer: asyncio.StreamWriter, head: bytes, parts: Parts) -> None:
-    """Send a request; where the other side hangs up, its answer says why."""
-    try:
+    """Send a request."""
+    with suppress(OSError):  # where the other side hangs up, its answer says why
         writer.write(head)
-        async for part in parts:
-            writer.write(part)
-            await writer.drain()
-    except OSError:
-        pass
+        try:
+            async for part in parts:
+                writer.write(part)
+                await writer.drain()
+        except (EvergraphError, ClientDisconnect):
+            writer.transport.abort()  # what is not whole must not be taken for it
+            raise
 
 
-async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, object]]:
-    """Yield an answer as ASGI has it."""
-    first, *lines = (await reader.readuntil(b"\r\n\r\n")).rstrip().split(b"\r\n")
+async def _start(reader: asyncio.StreamReader, sending: asyncio.Future[None]) -> dict[str, Any]:
+    """Return the beginning of an answer as ASGI has it; raise what is wrong with the request."""
+    try:
+        read = await reader.readuntil(b"\r\n\r\n")
+    except (OSError, EOFError):
+        if sending.done():
+            sending.result()
+        raise
+    first, *lines = read.rstrip().split(b"\r\n")
     pairs = [line.split(b":", 1) for line in lines]
     headers = [(name.strip().lower(), value.strip()) for name, value in pairs]
     kept = [(name, value) for name, value in headers if name not in OWN]
-    yield {"type": "http.response.start", "status": int(first.split()[1]), "headers": kept}
-    while part := await reader.read(PIECE):
-        yield {"type": "http.response.body", "body": part, "more_body": True}
-    yield {"type": "http.response.body", "body": b""}
+    return {"type": "http.response.start", "status": int(first.split()[1]), "headers": kept}

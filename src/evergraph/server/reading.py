@@ -31,6 +31,7 @@ from evergraph.server.schema import (
 if TYPE_CHECKING:
     from evergraph.server.guard import Guard
     from evergraph.server.metrics import Metrics
+    from evergraph.server.place import Place
     from evergraph.server.service import Service
 
 MOST_IDS = 10_000  # in one answer
@@ -38,10 +39,20 @@ MOST_NEIGHBOURS = 200  # what can still be drawn
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
 
 
-def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
-    """Return the routes for callers that may read, and those that anyone may call."""
+def reading_routes(
+    service: Service, guard: Guard, metrics: Metrics, place: Place | None = None
+) -> APIRouter:
+    """Return the routes for callers that may read, and those that anyone may call.
+
+    metrics: of this process; place: which of several it is.
+    """
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
+
+    async def caught_up(after: int = AFTER) -> None:
+        await service.wait_for(after)
+
+    in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
 
     @router.post(
         "/v1/predictions",
@@ -63,7 +74,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Tell how columns of rows and tables are read, as the first of them settled it."""
         return JSONResponse(service.columns())
 
-    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **may_read)
+    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
@@ -78,7 +89,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Tell the key of the newest delta whose key begins so: how far a stream has come."""
         return JSONResponse({"key": await service.last_key(prefix)})
 
-    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 429, 503), **may_read)
+    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 422, 429, 503), **in_time)
     async def history() -> JSONResponse:
         """Tell how good predictions were before their labels came, over time."""
         return JSONResponse(await service.history())
@@ -86,7 +97,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get(
         "/v1/nodes/{node:path}",
         responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
-        **may_read,
+        **in_time,
     )
     async def node(
         node: str,
@@ -107,7 +118,8 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
-        return PlainTextResponse(metrics.text(service.gauges()), media_type=KIND)
+        counted = metrics if place is None else metrics.plus(place.others())
+        return PlainTextResponse(counted.text(service.gauges()), media_type=KIND)
 
     return router
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import anyio
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
+from evergraph.server.board import Process
 from evergraph.server.http import RefusedError, in_thread
 from evergraph.server.predicting import Together
 from evergraph.server.schema import OF_THE_FOLDER, node_reply
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.online.view import Answer, History
+    from evergraph.server.leader import Leader
     from evergraph.server.limits import Limits
+    from evergraph.server.metrics import Gauges
+    from evergraph.server.place import Place
 
 T = TypeVar("T")
 PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
@@ -41,6 +46,12 @@ GAUGES = {
     "deltas_since": "Deltas since the last snapshot.",
     "bytes_since": "Their bytes in the journal.",
 }
+OF_PROCESSES = {
+    "seq": "Deltas that a process answers from.",
+    "lag": "Deltas that it is behind whom it follows.",
+    "seconds": "For how long it has been behind.",
+    "alive": "1 if it answers.",
+}
 
 
 class Service:
@@ -49,12 +60,23 @@ class Service:
     Args:
         folder: open for writing; closed with the service.
         limits: how much one request may ask for.
+        place: which of several processes this is; None where it is the only one.
+        leader: the service somewhere else that it follows; None where it is sent changes.
     """
 
-    def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
+    def __init__(
+        self,
+        folder: LearnerFolder,
+        limits: Limits,
+        *,
+        place: Place | None = None,
+        leader: Leader | None = None,
+    ) -> None:
         self.folder = folder
         self.limits = limits
-        self._view = folder.learner.frozen()
+        self._place = place
+        self._leader = leader
+        self.turn()
         self._writer = Writer(places=limits.queue)
         self._together = Together(self._predict)
 
@@ -104,14 +126,29 @@ class Service:
     def _submit(self, delta: Delta, scheme: Scheme | None) -> DeltaResult:
         self._keep(delta, scheme)
         applied = self.folder.submit(delta)
-        self._view = self.folder.learner.frozen()  # shared from the first node on
+        self.turn()
         return applied
 
     def _upsert(self, delta: Delta, scheme: Scheme | None) -> Upserted:
         self._keep(delta, scheme)
         upserted = self.folder.upsert(delta)
-        self._view = self.folder.learner.frozen()
+        self.turn()
         return upserted
+
+    def turn(self) -> None:
+        """Answer from what the folder knows now, and tell other processes how far that is."""
+        self._view = self.folder.learner.frozen()  # shared from the first node on
+        if self._place is not None:
+            self._place.note(self.folder.seq)
+
+    def processes(self) -> list[Process]:
+        """Return all that answer for this folder, the writer first."""
+        own = Process("writer", os.getpid(), self.folder.seq, 0, 0.0, True)
+        first, *others = [own] if self._place is None else self._place.processes()
+        if self._leader is not None:
+            lag, seconds = self._leader.behind(first.seq)
+            first = replace(first, role="follower", lag=lag, seconds=seconds)
+        return [first, *others]
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
@@ -139,16 +176,26 @@ class Service:
         kept = {name: folder[name] for name in OF_THE_FOLDER}
         known = asdict(self._view.status)
         names = list(self._view.classes)
-        return known | {"names": names, "waiting": self._writer.waiting} | kept
+        processes = [asdict(process) for process in self.processes()]
+        told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
+        return known | told | kept
 
-    def gauges(self) -> dict[str, tuple[str, float]]:
+    def gauges(self) -> Gauges:
         """Return the numbers that a monitor follows."""
         values = asdict(self.folder.status()) | self.status()
-        told = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
+        told: Gauges = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
         right = round((values["accuracy"] or 0.0) * values["predicted"])
-        return told | {
+        told |= {
             "right": ("How many of these predictions were right.", right),
             "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
+        }
+        every = values["replicas"]
+        return told | {
+            f"process_{name}": (
+                meaning,
+                {_labels(place, one): float(one[name]) for place, one in enumerate(every)},
+            )
+            for name, meaning in OF_PROCESSES.items()
         }
 
     async def last_key(self, prefix: str) -> str | None:
@@ -199,3 +246,12 @@ def _whole(text: str) -> int | None:
     except ValueError:
         return None
     return number if str(number) == text and -LARGEST - 1 <= number <= LARGEST else None
+
+
+def _labels(place: int, process: Mapping[str, Any]) -> str:
+    """Return what tells the processes apart: not their pids, since one that died is replaced.
+
+    >>> _labels(1, {"role": "replica"})
+    'process="1",role="replica"'
+    """
+    return f'process="{place}",role="{process["role"]}"'
