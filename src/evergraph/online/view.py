@@ -181,9 +181,12 @@ class Page:
     ) -> npt.NDArray[np.float32]:
         """Return the same for a handful of nodes, up to rounding; some class has nodes."""
         assert self.scorer is not None
-        known = self.scorer.few(positions, vectors)[:, : len(self.met)]
-        scores = np.full((len(positions), len(self.met)), -np.inf, np.float32)
-        np.copyto(scores[:, : known.shape[1]], known, where=self._met[: known.shape[1]])
+        met, known = self._met, self.scorer.few(positions, vectors)
+        if known.shape[1] == len(met) and met.all():
+            return known
+        known = known[:, : len(met)]  # a class may be too new for the scorer, or have no nodes
+        scores = np.full((len(positions), len(met)), -np.inf, np.float32)
+        np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
         return scores
 
     @cached_property

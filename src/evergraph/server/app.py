@@ -24,6 +24,8 @@ from evergraph.server.service import Service
 from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.place import Place
     from evergraph.server.tokens import Tokens
@@ -33,6 +35,24 @@ ABOUT = """A classifier for the nodes of a graph that grows.
 A request that is refused changes nothing, and is answered with `{"error": "one sentence"}`."""
 
 
+class Application(FastAPI):
+    """FastAPI behind what is answered before it, or passed on.
+
+    Attributes:
+        front: what requests come to first; at its end is FastAPI itself (``behind``).
+    """
+
+    front: ASGIApp
+
+    async def behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as FastAPI does."""
+        await super().__call__(scope, receive, send)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self.front(scope, receive, send)
+
+
 def create_app(
     folder: LearnerFolder,
     *,
@@ -40,7 +60,7 @@ def create_app(
     limits: Limits | None = None,
     place: Place | None = None,
     leader: Leader | None = None,
-) -> FastAPI:
+) -> Application:
     """Return the service for a learner's folder.
 
     It owns the folder from here on: when the application stops, changes that wait are finished
@@ -69,7 +89,7 @@ def create_app(
                 await anyio.to_thread.run_sync(following.close)
             await anyio.to_thread.run_sync(service.close)
 
-    app = FastAPI(
+    app = Application(
         title="evergraph",
         version=own_version(),
         description=ABOUT,
@@ -78,14 +98,14 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.following = following
-    app.add_middleware(Predicting, service=service, guard=guard)
+    front: ASGIApp = Predicting(app.behind, service=service, guard=guard)
     if folder.readonly and place is not None:
-        target, routes = place.writer, {**WRITES, **WRITERS}
-        app.add_middleware(Passing, target=target, routes=routes, guard=guard, limits=limits)
+        routes = {**WRITES, **WRITERS}
+        front = Passing(front, target=place.writer, routes=routes, guard=guard, limits=limits)
     elif leader is not None:
         target = Target(leader.url)
-        app.add_middleware(Passing, target=target, routes=WRITES, guard=guard, limits=limits)
-    app.add_middleware(Observed, metrics=metrics)  # around the one before
+        front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
+    app.front = Observed(front, metrics=metrics)
     app.include_router(writing_routes(service, guard))
     app.include_router(reading_routes(service, guard, metrics, place))
     app.include_router(handing_on_routes(service, guard))

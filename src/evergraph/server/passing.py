@@ -110,7 +110,7 @@ class Passing:
             self._guard.admit(request, right)
             await self._pass(request, send)
         except (EvergraphError, ClientDisconnect) as error:
-            await failure(error)(scope, receive, send)
+            await failure(error, scope)(scope, receive, send)
 
     async def _pass(self, request: Request, send: Send) -> None:
         length, parts = await _with_length(request, self._limits)

@@ -133,9 +133,11 @@ class Predicting:
         scope["route"] = self
         try:
             told = await self._answered(Request(scope, receive))
-        except (EvergraphError, ClientDisconnect) as error:
-            await failure(error)(scope, receive, send)
-            return
+        except Exception as error:
+            await failure(error, scope)(scope, receive, send)
+            if isinstance(error, (EvergraphError, ClientDisconnect)):
+                return
+            raise  # as it would come from the framework
         head = [(b"content-length", b"%d" % len(told)), (b"content-type", JSON.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": head})
         await send({"type": "http.response.body", "body": told})
