@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -50,6 +50,26 @@ def delta(number: int) -> Delta:
     )
 
 
+def plain(number: int) -> Delta:
+    """Return delta 1, 2, ... without what begins a batch of its own."""
+    whole = delta(number)
+    return Delta(
+        nodes=whole.nodes,
+        features=whole.features,
+        labels=whole.labels,
+        edges=whole.edges,
+        late=[(f"{number - 4}-1", f"class {number % 4}")] if number > 4 else [],
+        key=whole.key,
+    )
+
+
+def given(number: int, together: int) -> list[Delta]:
+    """Return the deltas from a number on that are submitted at once."""
+    if together == 1:
+        return [delta(number)]
+    return [plain(each) for each in range(number, number + together)]
+
+
 def digest(learner: OnlineLearner, seq: int) -> str:
     """Return a checksum of every bit of a learner after ``seq`` deltas, and of its predictions."""
     total = hashlib.sha256(json.dumps(learner.about(), sort_keys=True).encode())
@@ -62,11 +82,18 @@ def digest(learner: OnlineLearner, seq: int) -> str:
     return total.hexdigest()
 
 
-def write(path: Path, first: int, told: Connection, every: int, fatal: tuple[str, int]) -> None:
+def write(
+    path: Path,
+    first: int,
+    told: Connection,
+    every: int,
+    fatal: tuple[str, int],
+    together: int = 1,
+) -> None:
     """Submit deltas from ``first`` on, for ever, and tell the number of each that is safe.
 
     every: deltas between snapshots. fatal: a function and the call of it that is the last thing
-    this process does; none if the name is empty.
+    this process does; none if the name is empty. together: how many are submitted at once.
     """
     torch.set_num_threads(1)
     if fatal[0]:
@@ -75,10 +102,11 @@ def write(path: Path, first: int, told: Connection, every: int, fatal: tuple[str
     folder = LearnerFolder.open(path, make=make, snapshot_every=every)
     number = first
     while True:
-        applied = folder.submit(delta(number))
-        assert applied.seq == number, f"delta {number} came out as {applied.seq}"
-        told.send_bytes(b"%d" % number)
-        number += 1
+        for applied in folder.submit_many(given(number, together)):
+            assert isinstance(applied, DeltaResult), f"delta {number} was refused: {applied}"
+            assert applied.seq == number, f"delta {number} came out as {applied.seq}"
+            number += 1
+        told.send_bytes(b"%d" % (number - 1))
 
 
 def _die_at(name: str, call: int) -> None:

@@ -20,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.kill_writer import BEGUN, delta, digest, make, write
+from benchmarks.kill_writer import BEGUN, digest, given, make, write
 from benchmarks.measure import Options, Table, run
 
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -29,6 +29,7 @@ NOBODY = ("", 0)
 KILLS, QUICK = 200, 20
 EVERY = 5  # deltas between snapshots: many kills fall into one
 MOST = 8  # deltas that a process acknowledges before its last moment is drawn
+TOGETHER = 4  # deltas that are submitted at once, in the second table
 LONGEST = 0.05  # seconds from then on: some deltas, or a part of opening the folder
 
 
@@ -64,11 +65,13 @@ class Killer:
     Args:
         path: the folder.
         every: deltas between snapshots.
+        together: how many deltas are submitted at once, to be applied as one batch.
     """
 
-    def __init__(self, path: Path, *, every: int = EVERY) -> None:
+    def __init__(self, path: Path, *, every: int = EVERY, together: int = 1) -> None:
         self.path = path
         self.every = every
+        self.together = together
         self.acknowledged = 0
         self._twin, self._twin_seq = make(), 0
         self._context = multiprocessing.get_context("forkserver")
@@ -89,7 +92,8 @@ class Killer:
 
     def _started(self, fatal: tuple[str, int]) -> tuple[Connection, BaseProcess]:
         here, there = self._context.Pipe(duplex=False)
-        values = (self.path, self.acknowledged + 1, there, self.every, fatal)
+        first = self.acknowledged + 1
+        values = (self.path, first, there, self.every, fatal, self.together)
         process: BaseProcess = self._context.Process(target=write, args=values)
         process.start()
         there.close()
@@ -110,16 +114,16 @@ class Killer:
         with LearnerFolder.open(self.path, make=make, readonly=True) as folder:
             seq = folder.seq
             while self._twin_seq < seq:
-                self._twin_seq += 1
-                self._twin.apply(delta(self._twin_seq))
+                self._twin.apply_batch(given(self._twin_seq + 1, self.together))
+                self._twin_seq += self.together
             same = digest(folder.learner, seq) == digest(self._twin, seq)
         return Found(
             opening=acknowledged == before,
             snapshot=aside,
             acknowledged=acknowledged - before,
-            unsaid=min(max(seq - acknowledged, 0), 1),
+            unsaid=min(max(seq - acknowledged, 0), self.together),
             lost=max(acknowledged - seq, 0),
-            twice=max(seq - acknowledged - 1, 0),
+            twice=max(seq - acknowledged - self.together, 0),
             other_bits=not same,
         )
 
@@ -133,14 +137,14 @@ def _last(told: Connection, before: int) -> int:
         return before
 
 
-def kill_often(path: Path, kills: int, *, seed: int = 0) -> list[Found]:
+def kill_often(path: Path, kills: int, *, seed: int = 0, together: int = 1) -> list[Found]:
     """Kill a writer so many times, each at a random moment of its life."""
-    moments, killer = random.Random(seed), Killer(path)
+    moments, killer = random.Random(seed), Killer(path, together=together)
     drawn = [(moments.randint(0, MOST), moments.uniform(0, LONGEST)) for _ in range(kills)]
     return [killer.kill_after(deltas, seconds) for deltas, seconds in drawn]
 
 
-def table(found: Sequence[Found]) -> Table:
+def table(found: Sequence[Found], together: int = 1) -> Table:
     """Sum up."""
     totals = {
         field.name: sum(int(getattr(f, field.name)) for f in found) for field in fields(Found)
@@ -160,15 +164,18 @@ def table(found: Sequence[Found]) -> Table:
         f"has acknowledged 0 to {MOST} of them.",
         "After every kill the folder is opened and compared with a twin that nobody killed.",
     )
-    return Table("A writer killed with SIGKILL", ("", "number"), rows, notes)
+    batches = "" if together == 1 else f", {together} deltas at once"
+    return Table(f"A writer killed with SIGKILL{batches}", ("", "number"), rows, notes)
 
 
 def tables(options: Options) -> list[Table]:
     """Kill, and count."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
-        found = kill_often(Path(place, "folder"), QUICK if options.quick else KILLS)
-    return [table(found)]
+        kills = QUICK if options.quick else KILLS
+        alone = kill_often(Path(place, "alone"), kills)
+        together = kill_often(Path(place, "together"), kills, together=TOGETHER)
+    return [table(alone), table(together, TOGETHER)]
 
 
 if __name__ == "__main__":

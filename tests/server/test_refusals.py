@@ -211,7 +211,7 @@ def test_a_full_disk_is_507(
         raise ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in")
 
     with monkeypatch.context() as patch:
-        patch.setattr(client.folder, "submit", full)
+        patch.setattr(client.folder, "submit_many", full)
         refused(client.post("/v1/deltas", json=NEW), 507, "the disk is full")
     assert fingerprint(client) == before
 
@@ -220,15 +220,15 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = serve(queue=1, seconds=2)
-    begun, gate, submit = Event(), Event(), service.folder.submit
+    begun, gate, submit = Event(), Event(), service.folder.submit_many
     answers: dict[str, Any] = {}
 
-    def slow(delta: Any) -> Any:
+    def slow(deltas: Any) -> Any:
         begun.set()
         assert gate.wait(20)
-        return submit(delta)
+        return submit(deltas)
 
-    monkeypatch.setattr(service.folder, "submit", slow)
+    monkeypatch.setattr(service.folder, "submit_many", slow)
 
     def send(name: str) -> None:
         body = {"nodes": [name], "features": [[1.0]], "key": name}
@@ -253,6 +253,42 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
         "seq": 1, "new_nodes": 1, "classes": 0, "recomputed": 1, "predicted": 0, "right": 0,
     }  # fmt: skip
     assert service.get("/v1/status").json()["nodes"] == 1
+
+
+def test_deltas_that_wait_are_taken_in_together_and_refused_alone(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = serve(queue=9, seconds=20)
+    begun, gate, learn = Event(), Event(), service.folder.learner.apply_batch
+    answers: dict[str, Any] = {}
+    sizes: list[int] = []
+
+    def slow(deltas: Any) -> Any:
+        begun.set()
+        assert gate.wait(20)
+        sizes.append(len(deltas))
+        return learn(deltas)
+
+    monkeypatch.setattr(service.folder.learner, "apply_batch", slow)
+
+    def send(name: str, width: int) -> None:
+        body = {"nodes": [name], "features": [[1.0] * width], "key": name}
+        answers[name] = service.post("/v1/deltas", json=body)
+
+    widths = {"first": 1, "a": 1, "b": 1, "wide": 2, "c": 1}
+    threads = {name: Thread(target=send, args=(name, width)) for name, width in widths.items()}
+    threads.pop("first").start()
+    assert begun.wait(20)
+    for thread in threads.values():
+        thread.start()
+    until(lambda: service.get("/v1/status").json()["waiting"] == 4)
+    gate.set()
+    for thread in threads.values():
+        thread.join()
+    refused(answers["wide"], 422, "2 columns, but those of the graph have 1")
+    assert sizes == [1, 3]
+    assert {answers[name].json()["seq"] for name in "abc"} == {2, 3, 4}
+    assert service.get("/v1/status").json()["keys"] == 4
 
 
 def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch) -> None:

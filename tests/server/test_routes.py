@@ -190,14 +190,14 @@ def test_predictions_answer_while_a_delta_is_being_learned(
 ) -> None:
     before = fingerprint(client)
     begun, gate, answers = Event(), Event(), []
-    learn = client.folder.learner.apply
+    learn = client.folder.learner.apply_batch
 
-    def slow(delta: Delta) -> Any:
+    def slow(deltas: list[Delta]) -> Any:
         begun.set()
         assert gate.wait(20)
-        return learn(delta)
+        return learn(deltas)
 
-    monkeypatch.setattr(client.folder.learner, "apply", slow)
+    monkeypatch.setattr(client.folder.learner, "apply_batch", slow)
     body = {"nodes": ["new"], "features": [[0.0, 1.0]], "labels": ["z"]}
     sender = Thread(target=lambda: answers.append(client.post("/v1/deltas", json=body)))
     sender.start()

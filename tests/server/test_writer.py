@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Event
 
 import pytest
@@ -66,3 +67,52 @@ def test_an_error_reaches_who_waits_and_the_thread_goes_on() -> None:
         writer.call(lambda: 1 // 0).result()
     assert writer.call(lambda: 5).result() == 5
     writer.close()
+
+
+def test_calls_that_wait_one_behind_the_other_are_made_as_one() -> None:
+    writer, gate, begun, done = Writer(places=20), Event(), Event(), []
+
+    def first() -> None:
+        begun.set()
+        gate.wait()
+
+    def together(items: Sequence[int]) -> list[int | Exception]:
+        done.append(list(items))
+        return [ValueError("odd") if item % 2 else 10 * item for item in items]
+
+    running = writer.call(first)
+    begun.wait()
+    joined = [writer.join(together, item) for item in range(4)]
+    alone = writer.call(lambda: done.append("alone"))
+    later = [writer.join(together, item) for item in (4, 5)]
+    other = writer.join(lambda items: [len(items)], 6)
+    assert joined[2].cancel()
+    gate.set()
+    assert (running.result(), joined[0].result(), later[0].result()) == (None, 0, 40)
+    for odd in (joined[1], joined[3], later[1]):
+        with pytest.raises(ValueError, match="odd"):
+            odd.result()
+    alone.result()
+    assert other.result() == 1
+    writer.close()
+    assert done == [[0, 1, 3], "alone", [4, 5]]
+
+
+def test_joined_calls_before_the_end_are_made_and_an_error_reaches_all() -> None:
+    writer, gate, begun = Writer(places=20), Event(), Event()
+
+    def first() -> None:
+        begun.set()
+        gate.wait()
+
+    def broken(items: Sequence[int]) -> list[int]:
+        raise ZeroDivisionError(len(items))
+
+    writer.call(first)
+    begun.wait()
+    joined = [writer.join(broken, item) for item in range(2)]
+    gate.set()
+    writer.close()
+    for each in joined:
+        with pytest.raises(ZeroDivisionError, match="2"):
+            each.result()

@@ -48,6 +48,9 @@ def serve_command(
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     rate: float = typer.Option(1000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
+    key_age: float = typer.Option(
+        7.0, help="Days for which the key of a delta is known, at least.", min=0
+    ),
     threads: int = typer.Option(
         1, help="Threads for learning; other cores answer requests.", min=1
     ),
@@ -92,7 +95,11 @@ def serve_command(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
-        folder = LearnerFolder.of(path, given) if leader is None else follower_folder(path, leader)
+        folder = (
+            LearnerFolder.of(path, given, key_age=key_age)
+            if leader is None
+            else follower_folder(path, leader, key_age=key_age)
+        )
         make = partial(create_app, folder, tokens=tokens, limits=limits, leader=leader)
     if not replicas:
         _run(make(), bound, threads)

@@ -153,13 +153,14 @@ class LeaderSteps:
         return 0.0
 
 
-def follower_folder(path: Path, leader: Leader) -> LearnerFolder:
+def follower_folder(path: Path, leader: Leader, *, key_age: float = 7.0) -> LearnerFolder:
     """Open the folder of a follower; where there is none, begin with the leader's snapshot.
 
-    A folder that is there is opened even where the leader does not answer.
+    A folder that is there is opened even where the leader does not answer. key_age: as in
+    ``LearnerFolder.open``.
     """
     if stored_parameters(path) is None:
-        return _begun(path, leader)
+        return LearnerFolder.of(path, _begun(path, leader), key_age=key_age)
     try:
         given = leader.parameters()
         if not (path / COLUMNS_FILE).exists() and (scheme := leader.columns()) is not None:
@@ -167,10 +168,11 @@ def follower_folder(path: Path, leader: Leader) -> LearnerFolder:
     except ResourceError as error:
         leader.miss(error)
         given = {}
-    return LearnerFolder.of(path, given)
+    return LearnerFolder.of(path, given, key_age=key_age)
 
 
-def _begun(path: Path, leader: Leader) -> LearnerFolder:
+def _begun(path: Path, leader: Leader) -> dict[str, Any]:
+    """Fetch a snapshot into a new folder; return what the learner is made with."""
     aside = path.with_name(f".{path.name}-fetched")
     shutil.rmtree(aside, ignore_errors=True)  # what a killed process left
     try:
@@ -182,7 +184,7 @@ def _begun(path: Path, leader: Leader) -> LearnerFolder:
                 store_columns(path, scheme)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return LearnerFolder.of(path, parameters)
+    return parameters
 
 
 @contextmanager

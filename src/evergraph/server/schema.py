@@ -177,7 +177,7 @@ TOLD_AS: dict[type, dict[str, str]] = {
     Voice: {"node": "id"},
     Explanation: {"node": "id", "label": "known"},
 }
-OF_THE_FOLDER = ("snapshot", "stopped", "snapshot_error")
+OF_THE_FOLDER = ("snapshot", "keys", "stopped", "snapshot_error")
 CLASSES = 5  # that are compared
 
 

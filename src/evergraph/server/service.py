@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,6 +46,7 @@ GAUGES = {
     "waiting": "Changes that wait to be learned.",
     "deltas_since": "Deltas since the last snapshot.",
     "bytes_since": "Their bytes in the journal.",
+    "keys": "Keys of deltas that are kept.",
 }
 OF_PROCESSES = {
     "seq": "Deltas that a process answers from.",
@@ -88,14 +90,24 @@ class Service:
         Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
         even if nobody waits for the answer any more.
         """
-        return await self._written(partial(self._submit, delta, scheme), again="with the same key ")
+        return await self._written(
+            partial(self._waiting_to_submit, delta, scheme), again="with the same key "
+        )
 
     async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
         """Have what is new of a delta learned, in the same way."""
-        return await self._written(partial(self._upsert, delta, scheme), again="")
+        return await self._written(
+            partial(self._writer.call, partial(self._upsert, delta, scheme)), again=""
+        )
 
-    async def _written(self, write: Callable[[], T], *, again: str) -> T:
-        future = self._writer.call(write)
+    def _waiting_to_submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
+        """Have a delta wait for its turn: with others, unless it is the first that is read so."""
+        if scheme is not None and not self.folder.learner.status().features:
+            return self._writer.call(partial(self._submit, delta, scheme))
+        return self._writer.join(self._submit_many, (delta, scheme))
+
+    async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
+        future = wait()
         try:
             with anyio.fail_after(self.limits.seconds):
                 return await asyncio.wrap_future(future)
@@ -128,6 +140,23 @@ class Service:
         applied = self.folder.submit(delta)
         self.turn()
         return applied
+
+    def _submit_many(
+        self, changes: Sequence[tuple[Delta, Scheme | None]]
+    ) -> list[DeltaResult | Exception]:
+        """Take in what waits; one that is not read as the others are is refused by itself."""
+        refused: dict[int, Exception] = {}
+        for place, (delta, scheme) in enumerate(changes):
+            try:
+                self._keep(delta, scheme)
+            except Exception as error:
+                refused[place] = error
+        kept = [delta for place, (delta, _) in enumerate(changes) if place not in refused]
+        taken = iter(self.folder.submit_many(kept))
+        self.turn()
+        return [
+            refused[place] if place in refused else next(taken) for place in range(len(changes))
+        ]
 
     def _upsert(self, delta: Delta, scheme: Scheme | None) -> Upserted:
         self._keep(delta, scheme)

@@ -90,7 +90,7 @@ def test_bytes_that_changed_on_their_way_are_refused():
     for place in range(len(sent)):
         damaged = bytearray(sent)
         damaged[place] ^= 1
-        with pytest.raises(DataError, match="checksum of entry|no whole entry"):
+        with pytest.raises(DataError, match=r"checksum of entry|no whole entry"):
             entries_from_bytes(bytes(damaged))
     with pytest.raises(DataError, match=r"checksum of entry 2|no whole entry"):
         entries_from_bytes(sent[:-1])

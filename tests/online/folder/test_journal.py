@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 import pytest
 import torch
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta
-from evergraph.online.folder.entries import JournalEntry
+from evergraph.online.folder import journal_keys
+from evergraph.online.folder.entries import JournalEntry, batch_of
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged, acknowledged_in
 
@@ -107,6 +109,88 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert path.stat().st_size < 1.5 * len(data(5, third))
     assert data(5, third)[-1000:] in path.read_bytes()
     assert data(4, third)[-1000:] not in path.read_bytes()
+
+
+def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch):
+    for seq in range(1, 6):
+        monkeypatch.setattr(time, "time", lambda seq=seq: 100.0 * seq)
+        journal.append(seq, data(seq), key=str(seq))
+    assert not journal.keys.drop(350.0, keep=4)  # 1 to 3 are older, 2 to 5 the newest four
+    assert [journal.keys.known(str(seq), data(seq)) is None for seq in (1, 2, 3)] == [
+        True,
+        False,
+        False,
+    ]
+    assert not journal.keys.drop(350.0, keep=1)
+    assert journal.keys.count() == 2
+    assert not journal.keys.drop(1e9, keep=9)
+    assert journal.keys.last("") == "5"
+    monkeypatch.setattr(journal_keys, "AT_A_TIME", 1)
+    assert journal.keys.drop(1e9, keep=0)  # a few at a time
+    assert journal.keys.drop(1e9, keep=0)
+    assert not journal.keys.drop(1e9, keep=0)
+    assert journal.keys.count() == 0
+
+
+def test_a_key_that_comes_again_belongs_to_the_later_delta(journal):
+    journal.append(1, data(1), key="a")
+    journal.keys.keep_result("a", 1, "one")
+    journal.append(2, data(2), key="a")  # as a follower is told after the key was dropped elsewhere
+    assert journal.keys.known("a", data(2)).result is None
+    journal.keys.keep_result("a", 2, "two")
+    journal.keys.keep_result("b", 1, "of a key that is not kept")
+    journal.keys.flush()
+    assert journal.keys.known("a", data(2)).result == "two"
+
+
+BEFORE = """
+CREATE TABLE deltas (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL);
+CREATE TABLE keys (key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT)
+    WITHOUT ROWID;
+"""
+
+
+def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
+    with sqlite3.connect(path) as before:
+        before.executescript(f"PRAGMA journal_mode = WAL; {BEFORE}")
+        for seq in (1, 2):
+            before.execute("INSERT INTO deltas VALUES (?, ?, 0)", (seq, data(seq)))
+        before.execute("INSERT INTO keys VALUES (?, 1, ?, 'one')", (b"a", digest_of(data(1))))
+    before.close()
+    reader = Journal(path, readonly=True)
+    alone = [[JournalEntry(seq, seq, None, data(seq))] for seq in (1, 2)]
+    assert (list(reader.batches_after(0)), reader.first(), reader.last()) == (alone, 1, 2)
+    journal = Journal(path)
+    journal.write(batch_of(3, [(data(3), "b"), (data(4), None)]))
+    for each in (reader, journal):  # the reader sees that the layout is another now
+        found = [[(e.seq, e.batch, e.key) for e in batch] for batch in each.batches_after(0)]
+        assert found == [[(1, 1, "a")], [(2, 2, None)], [(3, 3, "b"), (4, 3, None)]]
+        assert each.keys.known("a", data(1)).result == "one"
+    assert not journal.keys.drop(time.time() - 60, keep=0)  # as if written when it was opened
+    assert journal.keys.count() == 2
+    reader.close()
+    journal.close()
+    Journal(path).close()
+
+
+def test_a_layout_of_the_future_is_refused(path):
+    Journal(path).close()
+    with sqlite3.connect(path) as later:
+        later.execute("PRAGMA user_version = 4")
+    later.close()
+    for readonly in (True, False):
+        with pytest.raises(DataError, match="of layout 4, this version of evergraph reads 3"):
+            Journal(path, readonly=readonly)
+
+
+def test_asking_whether_another_wrote(journal, path):
+    reader = Journal(path, readonly=True)
+    assert reader.changed()  # nothing was seen yet
+    assert not reader.changed()
+    journal.append(1, data(1))
+    assert reader.changed()
+    assert not reader.changed()
+    reader.close()
 
 
 def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):

@@ -47,6 +47,26 @@ def test_kills_at_every_step(kills, tmp_path):
     assert killer.acknowledged > len(FATAL)
 
 
+# What of the third batch is done: journaled; half of it applied; nothing; all but the note of it.
+FATAL_IN_A_BATCH = [
+    ("evergraph.online.learner:OnlineLearner.apply_batch", 3, 4),
+    ("evergraph.online.knowledge:Knowledge.settle", 3, 4),
+    ("evergraph.online.folder.journal_keys:JournalKeys.insert", 3, 0),
+    ("evergraph.online.folder.markers:Acknowledged.note", 3, 4),
+    ("evergraph.online.folder.snapshot:sync", 2, 0),
+]
+
+
+def test_kills_within_batches(kills, tmp_path):
+    killer = kills.Killer(tmp_path / "folder", every=6, together=4)
+    for function, call, unsaid in FATAL_IN_A_BATCH:
+        found = killer.kill_at(function, call)
+        assert (found.lost, found.twice, found.other_bits) == (0, 0, False), (function, call)
+        if unsaid:
+            assert found.unsaid == unsaid, function
+    assert killer.acknowledged > 4 * len(FATAL_IN_A_BATCH)
+
+
 def test_a_kill_while_the_folder_is_made(kills, tmp_path):
     for place, function in enumerate(
         (
@@ -66,5 +86,5 @@ def test_a_lost_delta_would_be_found(kills, tmp_path):
     killer.kill_at("evergraph.online.learner:OnlineLearner.apply_batch", 3)
     assert killer._look(9).lost == 6
     assert killer._look(1).twice == 1
-    killer._twin.apply(kills.delta(4))  # as if the folder had lost it
+    killer._twin.apply(kills.given(4, 1)[0])  # as if the folder had lost it
     assert killer._look(3).other_bits

@@ -1,0 +1,120 @@
+"""Recovery, readers and followers apply the very batches: the same bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.online.delta import Delta
+from evergraph.online.folder import reader as reader_module
+from evergraph.online.folder.journal import JOURNAL_FILE
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import FORMAT_FILE
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from stand_in import bits, delta, filled, opened, twin, twin_of
+
+
+def real(path: Path, *, readonly: bool = False) -> LearnerFolder:
+    return LearnerFolder.open(
+        path, make=lambda: OnlineLearner(head=AnalyticHead(width=16)), readonly=readonly
+    )
+
+
+def numbered(number: int) -> Delta:
+    """Return a node with a label and two edges, now and then with a late label or without one."""
+    near = {max(number - 1, 0), number // 2} - {number}
+    return Delta(
+        nodes=(number,),
+        features=torch.randn(1, 3, generator=torch.Generator().manual_seed(number)),
+        labels=(None if number % 4 == 3 else f"class {number % 3}",),
+        edges=[(number, other) for other in near],
+        late=[(number - 5, "class 1")] if number % 5 == 3 and number > 5 else [],
+        forgotten=[number - 6] if number == 9 else [],
+        key=f"{number}",
+    )
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=3, max_size=4),
+    compact=st.sets(st.integers(0, 3)),
+    look=st.sets(st.integers(0, 3)),
+)
+def test_the_same_bits_wherever_the_batches_are_applied(tmp_path_factory, sizes, compact, look):
+    """After a recovery, in a reader that looks in between, in a folder that follows."""
+    place = tmp_path_factory.mktemp("followed")
+    number = 0
+    with real(place / "one") as one, real(place / "two") as two:
+        reader = real(place / "one", readonly=True)
+        for turn, size in enumerate(sizes):
+            one.submit_many([numbered(each) for each in range(number, number + size)])
+            number += size
+            two.take_entries(one.entries_after(two.seq))
+            if turn in look:
+                reader.refresh()
+            if turn in compact:
+                one.compact()
+        reader.refresh()
+        shutil.copytree(place / "one", place / "crashed")  # as a kill would leave it
+        state = one.learner.state()
+        with real(place / "crashed") as crashed:
+            for other in (two, reader, crashed):
+                theirs = other.learner.state()
+                assert state.keys() == theirs.keys()
+                assert all(state[name].equal(theirs[name]) for name in state)
+                assert other.learner.history() == one.learner.history()
+                assert other.learner.about() == one.learner.about()
+        reader.close()
+
+
+def test_a_reader_that_polls_does_not_read_what_it_knows(tmp_path, monkeypatch):
+    asked, replay = [], reader_module.replay
+
+    def counted(*given):
+        asked.append(given)
+        return replay(*given)
+
+    with opened(tmp_path) as writer, opened(tmp_path, readonly=True) as reader:
+        monkeypatch.setattr(reader_module, "replay", counted)
+        reader.refresh()
+        before = len(asked)
+        assert [reader.refresh() for _ in range(5)] == [0] * 5
+        assert len(asked) == before
+        writer.submit_many([delta(1), delta(2)])
+        assert [reader.refresh() for _ in range(3)] == [2, 0, 0]
+        assert len(asked) == before + 1
+        assert bits(reader.learner) == twin_of([[1, 2]])
+
+
+def test_a_folder_of_the_format_before_is_read_and_brought_up_to_date(tmp_path):
+    filled(tmp_path, 3, compact_at=(2,))
+    _as_it_was_before(tmp_path)
+    with opened(tmp_path, readonly=True) as folder:
+        assert bits(folder.learner) == twin(3)
+        assert json.loads((tmp_path / FORMAT_FILE).read_text())["format"] == 1
+        with opened(tmp_path) as writer:
+            assert writer.submit(delta(2, key="k2")).seq == 2
+            writer.submit_many([delta(4), delta(5)])
+        assert folder.refresh() == 2
+        assert bits(folder.learner) == twin_of([[1], [2], [3], [4, 5]])
+    # Earlier versions would apply 4 and 5 one by one: they refuse the format.
+    assert json.loads((tmp_path / FORMAT_FILE).read_text())["format"] == 2
+
+
+def _as_it_was_before(path: Path) -> None:
+    """Take from a folder what the version before did not write."""
+    content = json.loads((path / FORMAT_FILE).read_text())
+    (path / FORMAT_FILE).write_text(json.dumps(content | {"format": 1}))
+    connection = sqlite3.connect(path / JOURNAL_FILE)
+    connection.executescript(
+        """DROP INDEX keys_by_seq; DROP TABLE start; ALTER TABLE deltas DROP COLUMN batch;
+        ALTER TABLE keys DROP COLUMN time; PRAGMA user_version = 0"""
+    )
+    connection.close()

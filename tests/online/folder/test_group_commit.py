@@ -1,0 +1,182 @@
+"""Deltas that wait are written together, and each is answered for itself."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError, KeyReusedError, ResourceError, StoppedError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.journal import Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from stand_in import StandIn, bits, delta, opened, twin, twin_of
+from waiting import until
+
+
+@pytest.fixture
+def commits(monkeypatch):
+    """The numbers of the deltas of every commit."""
+    found, write = [], Journal.write
+
+    def counted(self, entries):
+        found.append([entry.seq for entry in entries])
+        write(self, entries)
+
+    monkeypatch.setattr(Journal, "write", counted)
+    return found
+
+
+def test_many_are_written_with_one_commit(tmp_path, commits):
+    with opened(tmp_path) as folder:
+        results = folder.submit_many([delta(seq) for seq in (1, 2, 3)])
+        assert [result.seq for result in results] == [1, 2, 3]
+        assert commits == [[1, 2, 3]]
+        assert folder.submit_many([]) == []
+        assert (folder.seq, bits(folder.learner)) == (3, twin_of([[1, 2, 3]]))
+    for readonly in (True, False):
+        with opened(tmp_path, readonly=readonly) as folder:
+            assert bits(folder.learner) == twin_of([[1, 2, 3]]) != twin(3)
+
+
+def test_one_that_is_refused_is_refused_alone(tmp_path, commits):
+    refused = Delta(nodes=("refused",), features=torch.zeros(1, 3))
+    unwritable = Delta(nodes=(object(),), features=torch.zeros(1, 3))
+    with opened(tmp_path) as folder:
+        given = [delta(1), refused, delta(2), unwritable, delta(2), delta(3)]
+        first, second, third, fourth, fifth, sixth = folder.submit_many(given)
+        assert [first.seq, third.seq, sixth.seq] == [1, 2, 3]
+        assert all(isinstance(error, DataError) for error in (second, fourth, fifth))
+        assert "'n2' is refused" in str(fifth)  # it came with the same batch
+        assert commits == [[1, 2, 3]]
+        assert bits(folder.learner) == twin_of([[1, 2, 3]])
+
+
+def test_the_same_key_twice_in_a_batch_counts_once(tmp_path):
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1, key="a"))
+        again, first, same, other = folder.submit_many(
+            [delta(1, key="a"), delta(2, key="b"), delta(2, key="b"), delta(3, key="b")]
+        )
+        assert (again.seq, first.seq, same) == (1, 2, first)
+        assert isinstance(other, KeyReusedError)
+        assert "'b' belongs to delta 2" in str(other)
+        assert folder.status().keys == 2
+        assert bits(folder.learner) == twin(2)
+
+
+def test_a_full_disk_refuses_the_batch_and_tells_each(tmp_path):
+    large = [
+        Delta(
+            nodes=[f"{n}{i:099}" for i in range(99)], features=torch.ones(99, 3), key=f"large {n}"
+        )
+        for n in (1, 2)
+    ]
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        connection = folder._files._journal._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        answers = folder.submit_many([*large, large[0]])
+        assert all(isinstance(answer, ResourceError) for answer in answers)
+        assert "the disk is full: deltas 2 to 3 were not taken in" in str(answers[2])
+        assert len({id(answer) for answer in answers}) == 3
+        assert (folder.status().stopped, folder.status().keys) == (None, 0)
+        connection.execute("PRAGMA max_page_count = 100000")
+        assert [result.seq for result in folder.submit_many([delta(2), delta(3)])] == [2, 3]
+        assert bits(folder.learner) == twin_of([[1], [2, 3]])
+
+
+def test_a_batch_that_cannot_be_applied_stops_the_folder(tmp_path):
+    broken = Delta(nodes=("breaks",), features=torch.zeros(1, 3))
+    with opened(tmp_path) as folder:
+        answers = folder.submit_many([delta(1), broken])
+        assert all(isinstance(answer, StoppedError) for answer in answers)
+        assert "deltas 1 to 2 could not be taken in whole (MemoryError" in str(answers[0])
+        (answer,) = folder.submit_many([delta(3)])
+        assert isinstance(answer, StoppedError)
+
+
+def test_threads_that_come_meanwhile_are_served_together(tmp_path, commits, monkeypatch):
+    """One is at work; four wait; one of the four has all written at once."""
+    gate, apply_batch = threading.Event(), StandIn.apply_batch
+
+    def slow(self, deltas):
+        gate.wait()
+        return apply_batch(self, deltas)
+
+    monkeypatch.setattr(StandIn, "apply_batch", slow)
+    answers = {}
+    with opened(tmp_path) as folder:
+
+        def write(number: int) -> None:
+            answers[number] = folder.submit(delta(number)).seq
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 6)]
+        threads[0].start()
+        until(lambda: commits)
+        for thread in threads[1:]:
+            thread.start()
+        until(lambda: len(folder._files._waiting._queue) == 4)
+        gate.set()
+        for thread in threads:
+            thread.join()
+    assert commits == [[1], [2, 3, 4, 5]]
+    assert answers[1] == 1
+    assert sorted(answers.values()) == [1, 2, 3, 4, 5]
+
+
+def test_who_holds_the_lock_is_served_first(tmp_path, commits):
+    """An upsert looks and changes under the lock: nothing may come between."""
+    with opened(tmp_path) as folder:
+        answers = []
+
+        def write() -> None:
+            answers.append(folder.submit(delta(1)).seq)
+
+        threads = [threading.Thread(target=write)]
+        with folder.lock:
+            threads[0].start()
+            until(lambda: folder._files._waiting._queue)
+            assert folder.submit(delta(2)).seq == 1
+        threads[0].join()
+    assert answers == [2]
+    assert commits == [[1, 2]]
+
+
+def test_an_interrupt_of_one_that_waits_leaves_nobody_behind(tmp_path, monkeypatch):
+    with opened(tmp_path) as folder:
+        waiting, answers = folder._files._waiting, []
+
+        behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
+        is_to_lead = waiting._is_to_lead
+
+        def look(group, first):
+            if first and not behind.ident:  # the first one, before it has the lock
+                folder.lock.acquire()  # as if another were at work
+                behind.start()
+                until(lambda: len(waiting._queue) == 2)
+                folder.lock.release()
+                raise KeyboardInterrupt
+            return is_to_lead(group, first)
+
+        monkeypatch.setattr(waiting, "_is_to_lead", look)
+        with pytest.raises(KeyboardInterrupt):
+            folder.submit(delta(1))
+        behind.join()
+        assert answers == [1]
+
+
+def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):
+    path = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), edges=(("a", "b"),))
+    third = Delta(nodes=("c",), features=torch.ones(1, 2), labels=("x",), edges=(("c", "a"),))
+    given = [path, third, Delta(removed_edges=(("c", "a"),)), Delta(late=(("b", "x"),))]
+    with LearnerFolder.open(
+        tmp_path, make=lambda: OnlineLearner(head=AnalyticHead(width=8))
+    ) as folder:
+        assert [result.seq for result in folder.submit_many(given)] == [1, 2, 3, 4]
+        assert folder.learner.status().edges == 2
+    assert commits == [[1, 2], [3], [4]]

@@ -1,0 +1,71 @@
+"""Keys of deltas: known for so many days, and never fewer than so many."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, DuplicateNodeError
+from evergraph.online.delta import Delta
+from evergraph.online.folder import in_memory
+from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.folder.learner_folder import DAY
+from evergraph.online.learner import OnlineLearner
+from stand_in import bits, delta, opened, twin
+
+NOW = time.time()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock in days, to be set."""
+    days = {"now": 0.0}
+    monkeypatch.setattr(time, "time", lambda: NOW + days["now"] * DAY)
+    return days
+
+
+def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock):
+    with opened(tmp_path, key_age=2, keys_kept=2) as folder:
+        first = folder.submit(delta(1, key="k1"))
+        for seq in (2, 3, 4):
+            clock["now"] = float(seq)
+            folder.submit(delta(seq, key=f"k{seq}"))
+        assert folder.submit(delta(1, key="k1")) == first  # old, but no snapshot came yet
+        clock["now"] = 5.5
+        folder.compact()  # 1 to 3 are older than two days, 3 and 4 are the newest two
+        assert folder.status().keys == 2
+        assert folder.submit(delta(3, key="k3")).seq == 3
+        assert folder.submit(delta(5, key="k1")).seq == 5  # a key like any other again
+        assert folder.status().keys == 3
+        assert bits(folder.learner) == twin(5)
+    with opened(tmp_path) as folder:  # that keys were dropped leaves no trace in the learner
+        assert bits(folder.learner) == twin(5)
+        assert folder.submit(delta(5, key="k1")).seq == 5
+        assert folder.status().keys == 3
+    with opened(tmp_path, readonly=True) as folder:
+        assert folder.status().keys == 3
+
+
+def test_by_default_keys_stay_for_a_week_and_ten_thousand_for_ever(tmp_path, clock):
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1, key="k1"))
+        clock["now"] = 1000.0
+        folder.compact()
+        assert folder.status().keys == 1
+        assert (folder._files.key_age, folder._files.keys_kept) == (7 * DAY, 10_000)
+    with pytest.raises(ConfigurationError, match="key_age"):
+        opened(tmp_path, key_age=-1)
+
+
+def test_in_memory_too(clock, monkeypatch):
+    monkeypatch.setattr(in_memory, "KEYS_KEPT", 1)
+    kept = InMemoryLearner(OnlineLearner())
+    for place in range(3):
+        clock["now"] = 5.0 * place
+        kept.submit(Delta(key=f"{place}"))
+    assert list(kept._keys) == ["1", "2"]  # 1 is five days old
+    refused, taken = kept.submit_many([Delta(late=(("a", "x"),)), Delta(key="0")])
+    assert isinstance(refused, Exception)
+    assert not isinstance(refused, DuplicateNodeError)
+    assert taken.seq == 4
