@@ -2,7 +2,8 @@
 
 It is a process of its own, so that its CPU is not counted as the service's:
 
-python benchmarks/ask_service.py --port 8000 --nodes 100000 --seconds 5 --connections 4 [--pace 50]
+python benchmarks/ask_service.py --port 8000 --nodes 100000 [--seconds 5] [--connections 4]
+    [--pace 50] [--ids 1]
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 SLACK = 0.0005  # seconds; a question that is due this soon is sent now
 
 
-def question(node: int) -> bytes:
-    """Return a request for the class of one node."""
-    body = b'{"ids":[%d]}' % node
+def question(nodes: list[int]) -> bytes:
+    """Return a request for the classes of nodes."""
+    body = b'{"ids":[%s]}' % b",".join(b"%d" % node for node in nodes)
     return (
         b"POST /v1/predictions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -35,10 +36,10 @@ class Line:
     due: float = 0.0
     told: bytes = b""
 
-    def ask(self, node: int, due: float) -> None:
+    def ask(self, nodes: list[int], due: float) -> None:
         """Send a question."""
         self.due, self.told = due, b""
-        self.connection.sendall(question(node))
+        self.connection.sendall(question(nodes))
 
     def whole(self) -> bool:
         """Read on; whether the answer is there to its end."""
@@ -53,10 +54,13 @@ class Line:
         return len(body) >= length
 
 
-def ask(port: int, nodes: int, seconds: float, connections: int, pace: float) -> dict[str, float]:
+def ask(
+    port: int, nodes: int, seconds: float, connections: int, pace: float, ids: int
+) -> dict[str, float]:
     """Ask as fast as answers come, or ``pace`` times a second on one connection after the other.
 
-    A paced question is timed from when it was due.
+    A paced question is timed from when it was due. nodes: how many there are; ids: how many of them
+    a question names.
     """
     selector, draw = selectors.DefaultSelector(), random.Random(0)
     idle = [Line(socket.create_connection(("127.0.0.1", port))) for _ in range(connections)]
@@ -68,7 +72,7 @@ def ask(port: int, nodes: int, seconds: float, connections: int, pace: float) ->
     due = begun
     while (now := time.perf_counter()) - begun < seconds or len(idle) < connections:
         while idle and now - begun < seconds and (not pace or due <= now + SLACK):
-            idle.pop(0).ask(draw.randrange(nodes), due if pace else now)
+            idle.pop(0).ask(draw.choices(range(nodes), k=ids), due if pace else now)
             due += 1 / pace if pace else 0.0
         wait = max(0.0, due - now) if pace and idle else 0.1
         for key, _ in selector.select(wait):
@@ -95,4 +99,5 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--ids", type=int, default=1)
     print(json.dumps(ask(**vars(parser.parse_args()))))

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
     positive_data_acceptance,
 )
 
-ASKED = {"prefix", "start", "limit", "after"}
+ASKED = {"prefix", "start", "limit", "after", "wait"}
 TOKEN = "w" * 20
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
 ROUTES = {
@@ -37,6 +37,9 @@ ROUTES = {
     "/v1/ids": "GET",
     "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",
+    "/v1/predictions/{node}": "GET",
+    "/v1/journal": "GET",
+    "/v1/snapshot": "GET",
     "/healthz": "GET",
     "/metrics": "GET",
 }
@@ -48,7 +51,9 @@ def document(learner: Any, first: Any, live: Any, tmp_path_factory: pytest.TempP
     folder = LearnerFolder.open(tmp_path_factory.mktemp("guarded") / "learner", make=learner)
     folder.submit(DeltaBody(**first).delta())
     tokens = Tokens((("write", TOKEN),))
-    app = create_app(folder, tokens=tokens, limits=Limits(rate=1e6, burst=10**6, patience=0.01))
+    # Nobody sends deltas that are waited for.
+    limits = Limits(rate=1e6, burst=10**6, patience=0.01)
+    app = create_app(folder, tokens=tokens, limits=limits)
     return schemathesis.openapi.from_url(f"{live(app)}/openapi.json", wait_for_schema=10)
 
 

@@ -45,7 +45,7 @@ def handing_on_routes(service: Service, guard: Guard) -> APIRouter:
         wait: float = Query(0.0, ge=0, le=LONGEST, description="Seconds to wait for another."),
     ) -> Response:
         """Hand on the deltas after one, in whole batches, each with a checksum."""
-        seconds = min(wait, service.limits.seconds / 2)
+        seconds = min(wait, service.limits.seconds, service.limits.patience)
         await _until(lambda: service.folder.seq > after, seconds)
         read = partial(service.folder.entries_after, after, most_bytes=MOST_BYTES)
         seq = service.folder.seq

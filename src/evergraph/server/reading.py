@@ -26,6 +26,7 @@ from evergraph.server.schema import (
     StatusReply,
     accepts,
     answers,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,23 @@ def reading_routes(
     async def predictions(after: int = AFTER) -> None:
         """Predict the classes of nodes, from what was learned up to the last delta."""
         raise AssertionError("Predicting answers before it comes to this")
+
+    @router.get(
+        "/v1/predictions/{node:path}",
+        responses=answers(PredictionsReply, 401, 403, 404, 409, 422, 429, 503),
+        **in_time,
+    )
+    async def prediction(
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+        all: bool = Query(False, description="Whether every class's probability is told."),
+    ) -> JSONResponse:
+        """Predict the class of one node.
+
+        Without `integer` an id that only an integer has is found all the same.
+        """
+        found = await service.prediction(node, integer=integer, every_class=all)
+        return JSONResponse(told(found))
 
     @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
     async def status() -> JSONResponse:

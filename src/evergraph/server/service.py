@@ -188,6 +188,17 @@ class Service:
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._view.answer(ids, every_class=every_class)
 
+    async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
+        """Return the class of one node, whose id is written as text; see ``node``."""
+        number = _integer(text, integer)
+        try:
+            first = number if integer and number is not None else text
+            return await self.predictions([first], every_class=every_class)
+        except UnknownNodeError:
+            if integer or number is None:
+                raise
+            return await self.predictions([number], every_class=every_class)
+
     async def wait_for(self, seq: int) -> None:
         """Wait until a delta is known here; refuse where it does not come in time."""
         loop, most = asyncio.get_running_loop(), min(self.limits.patience, self.limits.seconds)
@@ -246,11 +257,7 @@ class Service:
         return await in_thread(partial(self._node, text, integer, limit), self.limits.seconds)
 
     def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:
-        learner, number = self.folder.learner, _whole(text)
-        if integer and number is None:
-            raise RefusedError(
-                422, f"an integer id must be a whole number of 64 bits, not {text!r}"
-            )
+        learner, number = self.folder.learner, _integer(text, integer)
         try:
             return node_reply(learner, number if integer and number is not None else text, limit)
         except UnknownNodeError:
@@ -262,6 +269,14 @@ class Service:
         """Finish the changes that wait, and close the folder."""
         self._writer.close()
         self.folder.close()
+
+
+def _integer(text: str, asked: bool) -> int | None:
+    """Return the integer id that a text writes, if it does; refuse where one is asked for."""
+    number = _whole(text)
+    if asked and number is None:
+        raise RefusedError(422, f"an integer id must be a whole number of 64 bits, not {text!r}")
+    return number
 
 
 def _whole(text: str) -> int | None:
