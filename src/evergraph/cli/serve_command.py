@@ -95,10 +95,11 @@ def serve_command(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
+        opening = {"key_age": key_age}
         folder = (
-            LearnerFolder.of(path, given, key_age=key_age)
+            LearnerFolder.of(path, given, **opening)
             if leader is None
-            else follower_folder(path, leader, key_age=key_age)
+            else follower_folder(path, leader, **opening)
         )
         make = partial(create_app, folder, tokens=tokens, limits=limits, leader=leader)
     if not replicas:

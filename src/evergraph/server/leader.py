@@ -153,14 +153,14 @@ class LeaderSteps:
         return 0.0
 
 
-def follower_folder(path: Path, leader: Leader, *, key_age: float = 7.0) -> LearnerFolder:
+def follower_folder(path: Path, leader: Leader, **opening: Any) -> LearnerFolder:
     """Open the folder of a follower; where there is none, begin with the leader's snapshot.
 
-    A folder that is there is opened even where the leader does not answer. key_age: as in
-    ``LearnerFolder.open``.
+    A folder that is there is opened even where the leader does not answer. opening: as in
+    ``LearnerFolder.of``.
     """
     if stored_parameters(path) is None:
-        return LearnerFolder.of(path, _begun(path, leader), key_age=key_age)
+        return LearnerFolder.of(path, _begun(path, leader), **opening)
     try:
         given = leader.parameters()
         if not (path / COLUMNS_FILE).exists() and (scheme := leader.columns()) is not None:
@@ -168,7 +168,7 @@ def follower_folder(path: Path, leader: Leader, *, key_age: float = 7.0) -> Lear
     except ResourceError as error:
         leader.miss(error)
         given = {}
-    return LearnerFolder.of(path, given, key_age=key_age)
+    return LearnerFolder.of(path, given, **opening)
 
 
 def _begun(path: Path, leader: Leader) -> dict[str, Any]:

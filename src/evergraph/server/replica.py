@@ -45,7 +45,7 @@ def _answer(orders: dict[str, Any]) -> int:
     load_plugins(orders["plugins"])
     listed = orders["tokens"]
     app = create_app(
-        LearnerFolder.of(orders["folder"], readonly=True),
+        LearnerFolder.of(orders["folder"], readonly=True, **orders["opening"]),
         tokens=None if listed is None else Tokens(tuple(map(tuple, listed))),
         limits=Limits(**orders["limits"]),
         place=Place.at(Path(orders["private"]), orders["slot"]),

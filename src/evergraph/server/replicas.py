@@ -38,6 +38,7 @@ class Orders:
         tokens: as ``Tokens`` lists them; None: this machine may read and write.
         plugins: modules with parts of one's own.
         threads: of torch.
+        opening: how the folder is opened, see ``LearnerFolder.of``.
     """
 
     folder: str
@@ -47,6 +48,7 @@ class Orders:
     tokens: list[tuple[str, str]] | None = field(default=None, repr=False)
     plugins: list[str] = field(default_factory=list)
     threads: int = 1
+    opening: dict[str, Any] = field(default_factory=dict)
 
 
 class _Child:
