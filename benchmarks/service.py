@@ -1,4 +1,4 @@
-"""How fast a service answers while it learns, asked from a second process on the same machine.
+"""How fast a service answers while it learns, without and with replicas, asked from one process.
 
 python benchmarks/service.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
@@ -32,12 +32,11 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import arrow_from_delta
-from evergraph.server.http import ARROW, JSON
+from evergraph.server.http import ARROW
 
 FEATURES, CLASSES, EDGES, NEAR = 32, 20, 10, 500
 NEW = 100  # nodes of a delta
-IDS = 10  # nodes of a question
-PACE = 50.0  # questions a second where latency is measured
+PACE = 100.0  # questions a second where latency is measured
 LABELLED = 0.5  # share of new nodes whose class comes with them
 
 
@@ -51,7 +50,7 @@ class Size:
     rush: float = 30.0
 
 
-QUICK = Size(nodes=2_000, idle=2.0, loaded=4.0, rush=2.0)
+QUICK = Size(nodes=2_000, idle=2.0, loaded=3.0, rush=2.0)
 
 
 def deltas(first: int, count: int, size: int) -> Iterator[Delta]:
@@ -75,42 +74,33 @@ def deltas(first: int, count: int, size: int) -> Iterator[Delta]:
         )
 
 
-@dataclass
-class Asked:
-    """What askers saw: how long each question took, and when it was over."""
+@dataclass(frozen=True)
+class Load:
+    """How the service is asked: ``ask_service.py`` in a process of its own.
 
-    seconds: list[float] = field(default_factory=list)
-    wrong: int = 0
+    Attributes:
+        name: for the table.
+        ids: nodes that a question names.
+        pace: questions a second; 0: as fast as answers come.
+        connections: on how many connections.
+    """
 
-    def quantile(self, share: float) -> float:
-        """Return how long that share of the questions took at most."""
-        return float(np.quantile(self.seconds, share))
+    name: str
+    ids: int = 1
+    pace: float = 0.0
+    connections: int = 4
 
-
-def ask(port: int, nodes: int, until: Event, pace: float | None, asked: Asked) -> None:
-    """Ask for predictions, at a pace or as fast as answers come, until told to stop."""
-    generator = np.random.default_rng(0)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    due = time.perf_counter()
-    while not until.is_set():
-        body = json.dumps({"ids": generator.integers(nodes, size=IDS).tolist()})
-        if pace is not None:
-            time.sleep(max(0.0, due - time.perf_counter()))
-        begun = time.perf_counter() if pace is None else due
-        connection.request("POST", "/v1/predictions", body, {"Content-Type": JSON})
-        answer = connection.getresponse()
-        answer.read()
-        # From when it was due: a question that had to wait for the one before was late too.
-        asked.seconds.append(time.perf_counter() - begun)
-        asked.wrong += answer.status != 200
-        due += 0.0 if pace is None else 1 / pace
-    connection.close()
+    def start(self, port: int, nodes: int, seconds: float) -> subprocess.Popen[str]:
+        """Begin to ask."""
+        options = {"port": port, "nodes": nodes, "seconds": seconds, "ids": self.ids,
+                   "pace": self.pace, "connections": self.connections}  # fmt: skip
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        command = [sys.executable, str(Path(__file__).with_name("ask_service.py")), *words]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def teach(
-    port: int, bodies: Iterator[bytes], until: Event, pause: float, taken: list[float]
-) -> None:
-    """Send deltas, so many seconds apart at least, until told to stop."""
+def teach(port: int, bodies: Iterator[bytes], until: Event, taken: list[float]) -> None:
+    """Send a delta a second, until told to stop."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     while not until.is_set():
         body = next(bodies)
@@ -121,124 +111,164 @@ def teach(
         if answer.status != 200:
             raise RuntimeError(f"a delta was refused: {said!r}")
         taken.append(time.perf_counter() - begun)
-        until.wait(max(0.0, pause - taken[-1]))
+        until.wait(max(0.0, 1.0 - taken[-1]))
+    connection.close()
+
+
+def look(port: int, until: Event, lags: list[tuple[int, float]]) -> None:
+    """Look how far replicas are behind, until told to stop."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    while not until.wait(0.02):
+        connection.request("GET", "/v1/status")
+        told = json.loads(connection.getresponse().read())["replicas"][1:]
+        lags += [(one["lag"], one["seconds"]) for one in told if one["alive"]]
     connection.close()
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """Start ``evergraph serve`` and return its port and process."""
+def serving(folder: Path, replicas: int) -> Iterator[tuple[int, psutil.Process]]:
+    """Start ``evergraph serve`` and return its port and process, once all of it answers."""
     command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(folder), "--port", "0",
-               "--rate", "100000"]  # fmt: skip
+               "--rate", "1000000", "--replicas", str(replicas)]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
+        port, missing = 0, replicas + 1
         for line in process.stderr:
-            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
+            if found := re.search(r"(listening on|answers at) http://127\.0\.0\.1:(\d+)/", line):
+                port, missing = int(found[2]), missing - 1
+            if not missing:
                 break
         else:
             raise RuntimeError("the service did not start")
-        yield int(found[1]), psutil.Process(process.pid)
+        yield port, psutil.Process(process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """Return the CPU seconds of a service, all its processes together."""
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
 @dataclass(frozen=True)
 class Row:
     """One stretch of time."""
 
-    name: str
-    asked: Asked
-    seconds: float
+    replicas: int
+    load: Load
+    asked: dict[str, float]
+    cpu: float  # of the service, seconds
     taken: Sequence[float]
+    lags: Sequence[tuple[int, float]]
     memory: tuple[int, int, int]  # after a tenth of the time, at most since then, at the end
 
 
 def stretch(
-    name: str,
+    service: tuple[int, psutil.Process, int],
+    load: Load,
     seconds: float,
-    process: psutil.Process,
-    askers: Sequence[Callable[[Event, Asked], None]],
-    teacher: Callable[[Event, list[float]], None] | None,
+    nodes: int,
+    bodies: Iterator[bytes] | None = None,
 ) -> Row:
-    """Ask, and teach if somebody does, for some time."""
-    until, asked = Event(), Asked()
+    """Ask, and teach if there is something to teach, for some time."""
+    port, process, replicas = service
+    until = Event()
     taken: list[float] = []
-    threads = [Thread(target=asker, args=(until, asked)) for asker in askers]
-    if teacher is not None:
-        threads.append(Thread(target=teacher, args=(until, taken)))
+    lags: list[tuple[int, float]] = []
+    threads = []
+    if bodies is not None:
+        threads = [Thread(target=teach, args=(port, bodies, until, taken))]
+        threads += [Thread(target=look, args=(port, until, lags))] if replicas else []
     for thread in threads:
         thread.start()
-    begun, memory = time.perf_counter(), []
-    while time.perf_counter() - begun < seconds:
+    before, memory = cpu_of(process), []
+    asking = load.start(port, nodes, seconds)
+    while asking.poll() is None:
         time.sleep(seconds / 100)
         memory.append(process.memory_info().rss)
+    cpu = cpu_of(process) - before
     until.set()
     for thread in threads:
         thread.join()
+    assert asking.stdout is not None
     late = memory[len(memory) // 10 :]
-    return Row(name, asked, seconds, taken, (late[0], max(late), late[-1]))
+    asked = json.loads(asking.stdout.read())
+    return Row(replicas, load, asked, cpu, taken, lags, (late[0], max(late), late[-1]))
 
 
 def measure(size: Size, folder: Path) -> list[Row]:
-    """Return what was seen without and with deltas coming in."""
+    """Return what was seen without and with deltas coming in, without and with replicas."""
     with LearnerFolder.open(folder, make=OnlineLearner) as opened:
         for delta in deltas(0, size.nodes, min(2_000, size.nodes)):
             opened.submit(delta)
         opened.compact()
     # Encoded beforehand: this process shares two cores with the service.
-    count = int(size.loaded) + 40 * int(size.rush) + 50
+    count = int(size.loaded) + 8 * int(size.rush) + 50
     bodies = iter([arrow_from_delta(d) for d in deltas(size.nodes, NEW * count, NEW)])
-    with serving(folder) as (port, process):
+    rows = []
+    for replicas, loaded in ((0, size.loaded), (2, size.rush)):
+        with serving(folder, replicas) as (port, process):
+            service = (port, process, replicas)
+            stretch(service, PACED, min(5.0, size.idle), size.nodes)  # warming up
+            rows += [
+                stretch(service, PACED, size.idle, size.nodes),
+                stretch(service, PACED, loaded, size.nodes, bodies),
+                stretch(service, FAST, size.rush, size.nodes),
+                stretch(service, FAST, size.rush, size.nodes, bodies),
+                stretch(service, TENS, size.rush, size.nodes),
+            ]
+    return rows
 
-        def asker(pace: float | None) -> Callable[[Event, Asked], None]:
-            return lambda until, asked: ask(port, size.nodes, until, pace, asked)
 
-        def teacher(pause: float) -> Callable[[Event, list[float]], None]:
-            return lambda until, taken: teach(port, bodies, until, pause, taken)
-
-        paced, fast = [asker(PACE)], [asker(None), asker(None)]
-        stretch("warming up", min(5.0, size.idle), process, paced, None)
-        return [
-            stretch(f"idle, {PACE:.0f} a second", size.idle, process, paced, None),
-            stretch("a delta a second", size.loaded, process, paced, teacher(1.0)),
-            stretch("deltas one after the other", size.rush, process, paced, teacher(0.0)),
-            stretch("idle, as fast as they go", size.rush, process, fast, None),
-            stretch("a delta a second, as fast as they go", size.rush, process, fast, teacher(1.0)),
-        ]
+PACED = Load(f"one node, {PACE:.0f} a second", pace=PACE, connections=2)
+FAST = Load("one node, as fast as they go", connections=8)
+TENS = Load("ten nodes, as fast as they go", ids=10, connections=8)
 
 
 def table(rows: Sequence[Row], size: Size) -> Table:
     """Return all figures."""
 
     def quiet(row: Row) -> Row:
-        return rows[3] if "fast" in row.name else rows[0]
+        alike = (one for one in rows if (one.replicas, one.load) == (row.replicas, row.load))
+        return next(one for one in alike if not one.taken)
 
-    cells = [
-        [
-            row.name,
-            ms(row.asked.quantile(0.5)),
-            ms(row.asked.quantile(0.95)),
-            times(row.asked.quantile(0.95) / quiet(row).asked.quantile(0.95)),
-            f"{len(row.asked.seconds) / row.seconds:,.0f}",
-            f"{len(row.taken) / row.seconds:.1f}" if row.taken else "-",
-            ms(float(np.median(row.taken))) if row.taken else "-",
-            " / ".join(megabytes(value) for value in row.memory),
-            str(row.asked.wrong),
-        ]
-        for row in rows
-    ]
     return Table(
-        f"Predictions for {IDS} nodes at a time, {size.nodes:,} nodes known",
-        ("while", "p50 ms", "p95 ms", "p95 / idle", "answers a second", "deltas a second",
-         "delta ms", "memory: early / most / end", "not answered"),
-        cells,
-        (f"deltas of {NEW} nodes with {EDGES} edges each, half of them labelled, as Arrow; every "
-         "one is on the disk before it is answered.",
-         f"the stretch with a delta a second lasts {size.loaded:.0f} s.",
-         "paced questions are timed from when they were due; fast ones come from two threads."),
+        f"Predictions, {size.nodes:,} nodes known",
+        ("replicas", "asked for", "while", "p50 ms", "p95 ms", "p95 / idle", "answers a second",
+         "CPU of the service, us an answer", "CPU of the client, us an answer", "delta ms",
+         "replicas behind at most", "memory of the writer: early / most / end", "not answered"),
+        [_cells(row, quiet(row)) for row in rows],
+        (f"deltas of {NEW} nodes with {EDGES} edges each, half of them labelled, as Arrow, one a "
+         "second; every one is on the disk before it is answered.",
+         f"the paced stretch with deltas and no replicas lasts {size.loaded:.0f} s.",
+         "the client is one process on the same machine, with raw sockets that are kept open; "
+         "paced questions are timed from when they were due, on two connections, others come on "
+         "eight.",
+         "CPU an answer is that of all processes of the service, learning and following included."),
     )  # fmt: skip
+
+
+def _cells(row: Row, quiet: Row) -> list[str]:
+    answers = row.asked["answers"]
+    lag, seconds = max(row.lags, default=(0, 0.0))[0], max((s for _, s in row.lags), default=0.0)
+    return [
+        str(row.replicas),
+        row.load.name,
+        "a delta a second" if row.taken else "idle",
+        ms(row.asked["p50"]),
+        ms(row.asked["p95"]),
+        times(row.asked["p95"] / quiet.asked["p95"]),
+        f"{answers / row.asked['seconds']:,.0f}",
+        f"{1e6 * row.cpu / answers:,.0f}",
+        f"{1e6 * row.asked['cpu'] / answers:,.0f}",
+        ms(float(np.median(row.taken))) if row.taken else "-",
+        f"{lag} deltas, {seconds:.2f} s" if row.lags else "-",
+        " / ".join(megabytes(value) for value in row.memory),
+        f"{row.asked['wrong']:.0f}",
+    ]
 
 
 def tables(options: Options) -> list[Table]:

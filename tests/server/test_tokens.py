@@ -46,7 +46,7 @@ def test_every_token_is_compared_whatever_is_found(monkeypatch: pytest.MonkeyPat
     ("text", "said"),
     [
         ("", "must list a token"),
-        (f"admin {READ}\n", "line 1 must be 'read TOKEN' or 'write TOKEN'"),
+        (f"admin {READ}\n", "line 1 must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"),
         ("\nread\n", "line 2"),
         ("read short\n", "at least 16 ASCII characters, not 5"),
         (f"read {READ}\nwrite {READ}\n", "one is there twice"),

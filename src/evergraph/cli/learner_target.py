@@ -73,7 +73,7 @@ def opened(
     from evergraph.server.client import Client, is_url
 
     if is_url(target):
-        yield Client(target, token=_token(token_file, scope))
+        yield Client(target, token=token_for(token_file, scope))
         return
     if token_file is not None:
         raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
@@ -140,13 +140,13 @@ def _listed(record: dict[str, Any]) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
 
 
-def _token(path: Path | None, scope: Scope) -> str | None:
+def token_for(path: Path | None, scope: Scope) -> str | None:
     """Return the first token of a file that will do."""
     if path is None:
         return None
-    from evergraph.server.tokens import read_tokens
+    from evergraph.server.tokens import RIGHTS, read_tokens
 
-    found = [token for held, token in read_tokens(path).listed if held in (scope, "write")]
+    found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
     if not found:
         raise ConfigurationError(f"{path}: must list a token that may {scope}, and has none")
     return found[0]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any, TypedDict
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -136,6 +139,7 @@ class History(TypedDict):
 
 
 NEWEST = 10  # classes in the confusion
+FEW = 64  # nodes up to which calls cost more than arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +183,29 @@ class Page:
                 "no class is known yet: give some nodes labels before asking for predictions"
             )
         return class_scores(self.scorer, self.met, positions, vectors)
+
+    def few(
+        self, positions: Sequence[int], vectors: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """Return the same for a handful of nodes, up to rounding; some class has nodes."""
+        assert self.scorer is not None
+        met, known = self._met, self.scorer.few(positions, vectors)
+        if known.shape[1] == len(met) and met.all():
+            return known
+        known = known[:, : len(met)]  # a class may be too new for the scorer, or have no nodes
+        scores = np.full((len(positions), len(met)), -np.inf, np.float32)
+        np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
+        return scores
+
+    @cached_property
+    def answers_few(self) -> bool:
+        """Whether there are classes to be told, and some of them have nodes."""
+        return self.kind == "class" and self.scorer is not None and bool(self.met.any())
+
+    @cached_property
+    def _met(self) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = self.met.numpy()
+        return found
 
 
 class LearnerView:
@@ -264,6 +291,12 @@ class LearnerView:
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
+        if (few := self._few(ids)) is not None:
+            page, all_shares = few
+            every = all_shares.tolist() if every_class else None
+            return _told(
+                page, ids, all_shares.argmax(1).tolist(), all_shares.max(1).tolist(), every
+            )
         page, positions, vectors = self.taken(ids)
         if page.kind != "class":
             found = page.values(positions, vectors)
@@ -271,18 +304,39 @@ class LearnerView:
             return Answer(page.status.seq, _predicted(page, ids, found, every_class), classes)
         scores = page.scores(positions, vectors)
         best, shares = (part.flatten().tolist() for part in likeliest(scores))
-        told = scores.softmax(1).tolist() if every_class else [None] * len(best)
-        return Answer(
-            seq=page.status.seq,
-            classes=page.classes if every_class else None,
-            predictions=tuple(
-                Prediction(node, page.classes[number], share, every)
-                for node, number, share, every in zip(ids, best, shares, told, strict=True)
-            ),
-        )
+        told = scores.softmax(1).tolist() if every_class else None
+        return _told(page, ids, best, shares, told)
+
+    def _few(self, ids: Sequence[NodeId]) -> tuple[Page, npt.NDArray[np.float32]] | None:
+        """Return all probabilities by numpy, for a handful; None where there are no classes."""
+        if len(ids) > FEW:
+            return None
+        for value in ids:
+            check_id("id of a node", value)
+        with self._lock:
+            page = self._page
+            if not page.answers_few:
+                return None
+            positions = [self._ids.position(value) for value in ids]
+            vectors = self._rows(page, positions)
+        scores = page.few(positions, vectors)
+        shares = np.exp(scores - scores.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        return page, shares
+
+    def _rows(self, page: Page, positions: list[int]) -> npt.NDArray[np.float32]:
+        found: npt.NDArray[np.float32]
+        if self._copied is not None:
+            found = self._copied.array[positions]
+        else:
+            assert page.vectors is not None, "there are classes, so there are nodes"
+            found = page.vectors(torch.tensor(positions, dtype=torch.int64)).numpy()
+        return found
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
+        if (few := self._few(ids)) is not None:
+            return few[0].classes, torch.from_numpy(few[1])
         page, positions, vectors = self.taken(ids)
         if page.kind != "class":
             return page.classes, page.values(positions, vectors)
@@ -310,6 +364,25 @@ class LearnerView:
                 "newest": [classes[number] for number in newest],
                 "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
             }
+
+
+def _told(
+    page: Page,
+    ids: Sequence[NodeId],
+    best: list[int],
+    shares: list[float],
+    every: list[list[float]] | None,
+) -> Answer:
+    """Return the likeliest classes; every: the probabilities of all, if they were asked for."""
+    rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
+    return Answer(
+        seq=page.status.seq,
+        classes=None if every is None else page.classes,
+        predictions=tuple(
+            Prediction(node, page.classes[number], share, row)
+            for node, number, share, row in zip(ids, best, shares, rows, strict=True)
+        ),
+    )
 
 
 def _predicted(

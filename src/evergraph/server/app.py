@@ -10,16 +10,24 @@ import anyio
 from fastapi import FastAPI
 
 from evergraph.core.versions import own_version
+from evergraph.server.following import Following, JournalSteps
 from evergraph.server.guard import Guard
+from evergraph.server.handing_on import handing_on_routes
 from evergraph.server.http import answer_failures
+from evergraph.server.leader import Leader, LeaderSteps
 from evergraph.server.limits import Limits
 from evergraph.server.metrics import Metrics, Observed
+from evergraph.server.passing import WRITERS, WRITES, Passing, Target
+from evergraph.server.predicting import Predicting
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
 from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.server.place import Place
     from evergraph.server.tokens import Tokens
 
 ABOUT = """A classifier for the nodes of a graph that grows.
@@ -27,31 +35,61 @@ ABOUT = """A classifier for the nodes of a graph that grows.
 A request that is refused changes nothing, and is answered with `{"error": "one sentence"}`."""
 
 
+class Application(FastAPI):
+    """FastAPI behind what is answered before it, or passed on.
+
+    Attributes:
+        front: what requests come to first; at its end is FastAPI itself (``behind``).
+    """
+
+    front: ASGIApp
+
+    async def behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as FastAPI does."""
+        await super().__call__(scope, receive, send)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self.front(scope, receive, send)
+
+
 def create_app(
-    folder: LearnerFolder, *, tokens: Tokens | None = None, limits: Limits | None = None
-) -> FastAPI:
+    folder: LearnerFolder,
+    *,
+    tokens: Tokens | None = None,
+    limits: Limits | None = None,
+    place: Place | None = None,
+    leader: Leader | None = None,
+) -> Application:
     """Return the service for a learner's folder.
 
     It owns the folder from here on: when the application stops, changes that wait are finished
     and the folder is closed.
 
     Args:
-        folder: open for writing.
+        folder: open for writing; to read, if it is that of a replica.
         tokens: who may read and write; None lets this machine do both.
         limits: how much one request may ask for.
+        place: which of several processes this is; None where it is the only one.
+        leader: the service somewhere else that the folder follows; changes are passed on to it.
     """
     limits = Limits() if limits is None else limits
-    metrics, guard = Metrics(), Guard(tokens, limits)
-    service = Service(folder, limits)
+    metrics, guard = Metrics() if place is None else place.counted(), Guard(tokens, limits)
+    service = Service(folder, limits, place=place, leader=leader)
+    following = _following(service, place, leader, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if following is not None:
+            following.start()
         try:
             yield
         finally:
+            if following is not None:
+                await anyio.to_thread.run_sync(following.close)
             await anyio.to_thread.run_sync(service.close)
 
-    app = FastAPI(
+    app = Application(
         title="evergraph",
         version=own_version(),
         description=ABOUT,
@@ -59,9 +97,27 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Observed, metrics=metrics)
+    app.state.following = following
+    front: ASGIApp = Predicting(app.behind, service=service, guard=guard)
+    if folder.readonly and place is not None:
+        routes = {**WRITES, **WRITERS}
+        front = Passing(front, target=place.writer, routes=routes, guard=guard, limits=limits)
+    elif leader is not None:
+        target = Target(leader.url)
+        front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
+    app.front = Observed(front, metrics=metrics)
     app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics))
+    app.include_router(reading_routes(service, guard, metrics, place))
+    app.include_router(handing_on_routes(service, guard))
     app.include_router(page_routes())
     answer_failures(app)
     return app
+
+
+def _following(
+    service: Service, place: Place | None, leader: Leader | None, metrics: Metrics
+) -> Following | None:
+    """Return the thread that keeps a process up to date, None for one that is sent changes."""
+    if place is not None and service.folder.readonly:
+        return Following(JournalSteps(service, place, metrics))
+    return None if leader is None else Following(LeaderSteps(service, leader))

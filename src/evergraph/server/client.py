@@ -68,9 +68,14 @@ class Client:
 
         return self._ask("/v1/upsert", arrow_from_delta(delta), ARROW, {})
 
-    def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
-        """Return the predictions for nodes, in their order."""
-        answer = self._ask("/v1/predictions", json.dumps({"ids": list(ids)}).encode(), JSON, {})
+    def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
+        """Return the predictions for nodes, in their order.
+
+        after: the ``seq`` of a change that they must know; whoever has just made one, and asks a
+        service with replicas, reads what it wrote.
+        """
+        path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
+        answer = self._ask(path, json.dumps({"ids": list(ids)}).encode(), JSON, {})
         found: list[dict[str, Any]] = answer["predictions"]
         return found
 
@@ -125,9 +130,9 @@ class Client:
                     return found
             except HTTPError as error:
                 with error:
-                    sentence = _sentence(error.read())
+                    sentence = sentence_in(error.read())
                 if error.code not in (429, 503) or again == TRIES - 1:
-                    raise _refused(error.code, f"{self.url}: {sentence}") from None
+                    raise refusal_of(error.code, f"{self.url}: {sentence}") from None
             except (URLError, HTTPException, OSError) as error:
                 if again == TRIES - 1 or _is_nobody(error):
                     raise ResourceError(f"{self.url}: no service answers ({error})") from error
@@ -144,14 +149,24 @@ def is_url(text: str) -> bool:
     return urlsplit(text).scheme in ("http", "https")
 
 
-def _sentence(body: bytes) -> str:
+def sentence_in(body: bytes) -> str:
+    """Return what a refusal says.
+
+    >>> sentence_in(b'{"error": "too late"}')
+    'too late'
+    """
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         return body[:200].decode("utf-8", "replace") or "no reason given"
 
 
-def _refused(status: int, sentence: str) -> Exception:
+def refusal_of(status: int, sentence: str) -> Exception:
+    """Return what a refusal is raised as.
+
+    >>> refusal_of(507, "the disk is full")
+    ResourceError('the disk is full')
+    """
     if status in (401, 403):
         return ConfigurationError(sentence)
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)

@@ -10,12 +10,14 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.server.http import RefusedError
+from evergraph.server.tokens import RIGHTS
 
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.server.tokens import Scope, Tokens
 
 MOST = 10_000  # callers remembered at once
+CALLER = "x-evergraph-caller"  # whom a replica passes a request on for
 
 
 class Buckets:
@@ -80,30 +82,33 @@ class Guard:
     def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
         """Return a check that a caller may ``scope``."""
 
-        async def check(request: Request, given: Given) -> None:
-            self._admit(request, given, scope)
+        async def check(request: Request, given: Given) -> None:  # given: so that it is described
+            self.admit(request, scope)
 
         return check
 
-    def _admit(
-        self, request: Request, given: HTTPAuthorizationCredentials | None, needed: Scope
-    ) -> None:
-        address = request.client.host if request.client is not None else "?"
+    def admit(self, request: Request, needed: Scope) -> None:
+        """Raise unless a caller may do what it asks for."""
+        # Only a replica on this machine comes without an address, through a socket file: it says
+        # whom it speaks for.
+        client = request.client
+        address = client.host if client is not None else request.headers.get(CALLER, "?")
         if self._tokens is None:
             self._slow_down(address)
             self._check_host(request)
             return
-        held = None if given is None else self._tokens.scope_of(given.credentials)
+        given = _bearer(request.headers.get("authorization", ""))
+        held = None if given is None else self._tokens.scope_of(given)
         # Who guesses is counted by address, who is known by the token.
-        self._slow_down(address if held is None or given is None else given.credentials)
+        self._slow_down(address if held is None or given is None else given)
         if given is None:
             raise RefusedError(
                 401, "a token is needed: send the header 'Authorization: Bearer TOKEN'"
             )
         if held is None:
             raise RefusedError(401, "the token is not one of this service")
-        if needed == "write" and held != "write":
-            raise RefusedError(403, "the token may read, and this needs one that may write")
+        if needed not in RIGHTS[held]:
+            raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
 
     def _slow_down(self, caller: str) -> None:
         wait = self._buckets.take(caller)
@@ -119,3 +124,13 @@ class Guard:
             raise RefusedError(
                 403, f"without tokens the service answers to localhost, not to {host!r}"
             )
+
+
+def _bearer(header: str) -> str | None:
+    """Return the token of an ``Authorization`` header, None where it holds none.
+
+    >>> _bearer("Bearer secret"), _bearer("Basic secret"), _bearer("")
+    ('secret', None, None)
+    """
+    scheme, _, token = header.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None

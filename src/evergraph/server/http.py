@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -16,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from evergraph.core.errors import (
+    DroppedError,
     DuplicateNodeError,
     EvergraphError,
     KeyReusedError,
@@ -30,6 +33,7 @@ from evergraph.core.errors import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
+    from starlette.types import Message, Scope
 
     from evergraph.server.limits import Limits
 
@@ -64,6 +68,7 @@ STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (UnknownEdgeError, 404),
     (DuplicateNodeError, 409),
     (KeyReusedError, 409),
+    (DroppedError, 410),
     (NothingLearnedError, 409),
     (StoppedError, 503),
     (ResourceError, 507),
@@ -87,17 +92,28 @@ def answer_failures(app: FastAPI) -> None:
     app.add_exception_handler(EvergraphError, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unforeseen)
+    app.add_exception_handler(ClientDisconnect, _ours)
+    app.add_exception_handler(Exception, _ours)
 
 
 def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"error": sentence}, status, headers=headers)
 
 
-async def _ours(_: Request, error: Any) -> JSONResponse:
-    headers = error.headers if isinstance(error, RefusedError) else None
-    return _say(status_of(error), str(error), headers)
+async def _ours(request: Request, error: Any) -> JSONResponse:
+    return failure(error, request.scope)
+
+
+def failure(error: Exception, scope: Scope) -> JSONResponse:
+    """Return what is answered in place of what failed."""
+    if isinstance(error, ClientDisconnect):
+        return _say(400, "the request ended before its body did")
+    if isinstance(error, EvergraphError):
+        headers = error.headers if isinstance(error, RefusedError) else None
+        return _say(status_of(error), str(error), headers)
+    reference = secrets.token_hex(4)
+    log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
+    return _say(500, f"something failed that should not: its reference in the log is {reference}")
 
 
 async def _parameters(_: Request, error: Any) -> JSONResponse:
@@ -110,16 +126,6 @@ async def _http(request: Request, error: Any) -> JSONResponse:
     path = request.scope["path"]
     said = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
     return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
-
-
-async def _gone(_: Request, __: Any) -> JSONResponse:
-    return _say(400, "the request ended before its body did")
-
-
-async def _unforeseen(request: Request, error: Any) -> JSONResponse:
-    reference = secrets.token_hex(4)
-    log.error("%s %s failed [%s]", request.method, request.scope["path"], reference, exc_info=error)
-    return _say(500, f"something failed that should not: its reference in the log is {reference}")
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -139,24 +145,59 @@ def media_type(request: Request, *allowed: str) -> str:
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """Read a body, and stop reading where it is larger than allowed."""
-    sentence = f"the body must have at most {limits.body} bytes"
+    parts = [part async for part in body_parts(request, limits)]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def body_parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+    """Yield a body as it comes, and stop where it is larger than allowed or too slow."""
+    declared_length(request, limits)
+    read, more, late = 0, True, time.monotonic() + limits.seconds
+    while more:
+        message = await _in_time(request, late - time.monotonic(), limits)
+        part, more = message.get("body", b""), message.get("more_body", False)
+        read += len(part)
+        if read > limits.body:
+            raise RefusedError(413, f"the body must have at most {limits.body} bytes")
+        yield part
+
+
+def declared_length(request: Request, limits: Limits) -> int:
+    """Return how long a body is said to be, 0 where it is not; refuse one that is too long."""
     declared = request.headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
         raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
-    if int(declared) > limits.body:
-        raise RefusedError(413, f"{sentence}, not {int(declared)}")
-    body = bytearray()
+    length = int(declared)
+    if length > limits.body:
+        raise RefusedError(413, f"the body must have at most {limits.body} bytes, not {length}")
+    return length
+
+
+async def _in_time(request: Request, seconds: float, limits: Limits) -> Message:
+    """Return the next part of a body; refuse where it takes too long.
+
+    As ``asyncio.timeout``, which Python 3.10 lacks, and at a tenth of the cost of anyio's.
+    """
+    task, late = asyncio.current_task(), False
+
+    def stop() -> None:
+        nonlocal late
+        late = task is not None and task.cancel()
+
+    clock = asyncio.get_running_loop().call_later(max(seconds, 0.0), stop)
     try:
-        with anyio.fail_after(limits.seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > limits.body:
-                    raise RefusedError(413, sentence)
-    except TimeoutError:
-        raise RefusedError(
-            503, f"the body took longer than {limits.seconds:g} s to arrive"
-        ) from None
-    return bytes(body)
+        message = await request.receive()
+    except asyncio.CancelledError:
+        if late:
+            raise RefusedError(
+                503, f"the body took longer than {limits.seconds:g} s to arrive"
+            ) from None
+        raise
+    finally:
+        clock.cancel()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message
 
 
 def parse(model: type[Model], body: bytes) -> Model:

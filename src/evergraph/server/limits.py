@@ -18,6 +18,7 @@ class Limits:
         seconds: how long a request may take.
         nodes: how many ids one request may name.
         queue: how many changes may wait for the one that is being learned.
+        patience: seconds that a question waits for a delta it must know (``after``).
 
     >>> Limits(body=1_000).body
     1000
@@ -32,9 +33,11 @@ class Limits:
     seconds: float = 30.0
     nodes: int = 100_000
     queue: int = 64
+    patience: float = 30.0
 
     def __post_init__(self) -> None:
         for name in ("body", "burst", "nodes", "queue"):
             check_integer(name, getattr(self, name), least=1)
         check_number("rate", self.rate, least=0.001)
         check_number("seconds", self.seconds, least=0.001)
+        check_number("patience", self.patience, least=0)

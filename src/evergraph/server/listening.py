@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    import uvicorn
     from fastapi import FastAPI
+
+    from evergraph.server.replicas import Replicas
 
 GRACE = 30  # seconds that requests have to finish in once a stop is asked for
 SWITCH = 0.0005  # seconds; a prediction waits this long for a thread that learns, not ten times so
@@ -35,14 +40,20 @@ def check_address(host: str, *, has_tokens: bool) -> None:
         )
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket at an address, or raise where it is taken; port 0 takes a free one."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a socket at an address, or raise where it is taken; port 0 takes a free one.
+
+    shared: other processes of this service may bind to it as well, and connections are spread over
+    them.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio sends small answers at once only where the protocol is named; else they may wait
         # 40 ms for the other side's acknowledgement.
         bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
@@ -51,13 +62,36 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def listen(app: FastAPI, bound: socket.socket, *, threads: int = 1) -> None:
+def check_replicas(host: str, port: int) -> None:
+    """Raise where replicas cannot share a port, or where somebody else listens there.
+
+    Sockets that may be shared are shared with anybody of this user, so another service would take
+    half of the connections and nobody would notice.
+    """
+    if not sys.platform.startswith("linux"):
+        raise ConfigurationError(
+            f"replicas must be 0 on this system ({sys.platform}): only Linux spreads connections "
+            "over processes that listen at one port"
+        )
+    bind(host, port).close()
+
+
+def listen(
+    app: FastAPI,
+    bound: socket.socket,
+    *,
+    threads: int = 1,
+    others: Replicas | None = None,
+    name: str | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Then nothing new is accepted, requests that were begun are answered, and the application closes
     the learner's folder. A second signal ends what is still waiting: it is refused, not half done.
 
-    threads: of torch, for one computation: the others are left to answer requests.
+    threads: of torch, for one computation: the others are left to answer requests; others:
+    processes that pass requests on to this one, and stop with it; name: of a process that does
+    not write, for the log.
     """
     import torch
     import uvicorn
@@ -76,14 +110,29 @@ def listen(app: FastAPI, bound: socket.socket, *, threads: int = 1) -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         bound.listen()  # from here on a client waits instead of being turned away
-        log.info("listening on %s", _url(bound))
-        uvicorn.Server(config).run(sockets=[bound])
+        log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound))
+        server = uvicorn.Server(config)
+        if others is not None:
+            _tell(server, others)
+        server.run(sockets=[bound] if others is None else [bound, others.socket])
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
         bound.close()
-    log.info("stopped: everything acknowledged is on the disk")
+    if name is None:
+        log.info("stopped: everything acknowledged is on the disk")
+
+
+def _tell(server: uvicorn.Server, others: Replicas) -> None:
+    """Have others told to stop as soon as a server is."""
+    stop = server.handle_exit
+
+    def told(sig: int, frame: FrameType | None) -> None:
+        others.stop()
+        stop(sig, frame)
+
+    server.handle_exit = told  # type: ignore[method-assign]
 
 
 def _is_loopback(host: str) -> bool:

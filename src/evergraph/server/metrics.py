@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evergraph.online.alarms import KINDS, Alarm
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+Gauges = dict[str, tuple[str, float | Mapping[str, float]]]  # a mapping's keys are labels
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -43,12 +46,43 @@ class Metrics:
         bound = next((bound for bound in BOUNDS if seconds <= bound), float("inf"))
         self._within[route, bound] += 1
 
-    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """Return all counts, and ``gauges``: a name to what it means and its value."""
+    def save(self, path: Path) -> None:
+        """Write all counts to a file, for another process."""
+        counts = {
+            "requests": [[*key, n] for key, n in dict(self._requests).items()],
+            "within": [[*key, n] for key, n in dict(self._within).items()],
+            "seconds": dict(self._seconds),
+        }
+        aside = path.with_name(f"{path.name}.aside")
+        aside.write_text(json.dumps(counts), "utf-8")
+        aside.rename(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Metrics:
+        """Return what ``save`` wrote; nothing where it has not."""
+        metrics = cls()
+        if path.exists():
+            counts = json.loads(path.read_text("utf-8"))
+            metrics._requests.update({(r, s): n for r, s, n in counts["requests"]})
+            metrics._within.update({(r, float(b)): n for r, b, n in counts["within"]})
+            metrics._seconds.update(counts["seconds"])
+        return metrics
+
+    def plus(self, others: Sequence[Metrics]) -> Metrics:
+        """Return the counts of several processes together."""
+        total = Metrics()
+        for one in (self, *others):
+            total._requests += one._requests
+            total._within += one._within
+            total._seconds += one._seconds
+        return total
+
+    def text(self, gauges: Gauges) -> str:
+        """Return all counts, and gauges: a name to what it means and its value, or several."""
         lines = [
             line
             for name, (meaning, value) in gauges.items()
-            for line in (*_head(name, meaning, "gauge"), f"evergraph_{name} {value}")
+            for line in (*_head(name, meaning, "gauge"), *_values(name, value))
         ]
         lines += _head("requests_total", "Requests answered.", "counter")
         lines += [
@@ -84,6 +118,12 @@ def alarm_text(alarms: Sequence[Alarm], raised: Mapping[str, int]) -> str:
     lines += _head("alarms_total", "Alarms raised so far.", "counter")
     lines += [f'evergraph_alarms_total{{kind="{kind}"}} {raised.get(kind, 0)}' for kind in KINDS]
     return "\n".join(lines) + "\n"
+
+
+def _values(name: str, value: float | Mapping[str, float]) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"evergraph_{name}{{{labels}}} {one}" for labels, one in value.items()]
+    return [f"evergraph_{name} {value}"]
 
 
 def _head(name: str, meaning: str, kind: str) -> tuple[str, str]:
@@ -124,6 +164,8 @@ class Observed:
         try:
             await self.app(scope, receive, sending)
         finally:
-            # A route's pattern, not its path: there are as many paths as nodes.
-            route = getattr(scope.get("route"), "path", "other")
-            self._metrics.observe(route, status, time.perf_counter() - began)
+            # A route's pattern, not its path: there are as many paths as nodes. What a replica
+            # passes on, through a socket file, it counts itself.
+            if scope.get("client") is not None:
+                route = getattr(scope.get("route"), "path", "other")
+                self._metrics.observe(route, status, time.perf_counter() - began)

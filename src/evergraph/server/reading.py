@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON, RefusedError, media_type, parse, read_body
+from evergraph.server.http import JSON
 from evergraph.server.metrics import KIND
 from evergraph.server.schema import (
     ERROR,
@@ -28,22 +28,35 @@ from evergraph.server.schema import (
     SuggestionsReply,
     accepts,
     answers,
+    told,
 )
 
 if TYPE_CHECKING:
     from evergraph.server.guard import Guard
     from evergraph.server.metrics import Metrics
+    from evergraph.server.place import Place
     from evergraph.server.service import Service
 
 MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
 MOST_NEIGHBOURS = 200  # what can still be drawn
+AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
 
 
-def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
-    """Return the routes for callers that may read, and those that anyone may call."""
+def reading_routes(
+    service: Service, guard: Guard, metrics: Metrics, place: Place | None = None
+) -> APIRouter:
+    """Return the routes for callers that may read, and those that anyone may call.
+
+    metrics: of this process; place: which of several it is.
+    """
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
+
+    async def caught_up(after: int = AFTER) -> None:
+        await service.wait_for(after)
+
+    in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
 
     @router.post(
         "/v1/predictions",
@@ -51,14 +64,26 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
         **may_read,
     )
-    async def predictions(request: Request) -> JSONResponse:
+    async def predictions(after: int = AFTER) -> None:
         """Predict the classes of nodes, from what was learned up to the last delta."""
-        media_type(request, JSON)
-        asked = parse(PredictionsBody, await read_body(request, service.limits))
-        most, named = service.limits.nodes, len(asked.ids)
-        if named > most:
-            raise RefusedError(413, f"a request must name at most {most} nodes, not {named}")
-        return JSONResponse(await service.predictions(asked.ids, every_class=asked.all))
+        raise AssertionError("Predicting answers before it comes to this")
+
+    @router.get(
+        "/v1/predictions/{node:path}",
+        responses=answers(PredictionsReply, 401, 403, 404, 409, 422, 429, 503),
+        **in_time,
+    )
+    async def prediction(
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+        all: bool = Query(False, description="Whether every class's probability is told."),
+    ) -> JSONResponse:
+        """Predict the class of one node.
+
+        Without `integer` an id that only an integer has is found all the same.
+        """
+        found = await service.prediction(node, integer=integer, every_class=all)
+        return JSONResponse(told(found))
 
     @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
     async def status() -> JSONResponse:
@@ -70,7 +95,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Tell how columns of rows and tables are read, as the first of them settled it."""
         return JSONResponse(service.columns())
 
-    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **may_read)
+    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
@@ -85,7 +110,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Tell the key of the newest delta whose key begins so: how far a stream has come."""
         return JSONResponse({"key": await service.last_key(prefix)})
 
-    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 429, 503), **may_read)
+    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 422, 429, 503), **in_time)
     async def history() -> JSONResponse:
         """Tell how good predictions were before their labels came, over time."""
         return JSONResponse(await service.history())
@@ -107,7 +132,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get(
         "/v1/nodes/{node:path}",
         responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
-        **may_read,
+        **in_time,
     )
     async def node(
         node: str,
@@ -128,8 +153,9 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
-        told = metrics.text(service.gauges()) + service.alarm_counts()
-        return PlainTextResponse(told, media_type=KIND)
+        counted = metrics if place is None else metrics.plus(place.others())
+        text = counted.text(service.gauges()) + service.alarm_counts()
+        return PlainTextResponse(text, media_type=KIND)
 
     return router
 

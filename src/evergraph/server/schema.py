@@ -34,6 +34,7 @@ from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
+from evergraph.server.board import Process
 from evergraph.server.http import JSON, RefusedError
 from evergraph.server.json_delta import LONGEST_ID, LONGEST_KEY
 
@@ -335,6 +336,10 @@ StatusReply = described(
     "Status",
     names=(list[Label], Field(description="Of the classes, in the order in which they came.")),
     waiting=(int, Field(description="Changes that wait to be learned.")),
+    replicas=(
+        list[described(Process, "Process")],  # type: ignore[misc]
+        Field(description="The processes that answer, the one that writes first."),
+    ),
     **_picked(FolderStatus, *OF_THE_FOLDER),
 )
 NodeReply = described(
@@ -380,6 +385,7 @@ MEANINGS = {
     403: "The token may not do this.",
     404: "A node or an edge that is not known.",
     409: "A node that is known already, a key that has other contents, or no class to predict yet.",
+    410: "Deltas that only a snapshot holds any more.",
     413: "Too large.",
     415: "Another content type than those listed.",
     422: "Not what it should be.",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +14,11 @@ import anyio
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
+from evergraph.online.view import FEW
+from evergraph.server.board import Process
 from evergraph.server.http import RefusedError, in_thread
 from evergraph.server.metrics import alarm_text
+from evergraph.server.predicting import Together
 from evergraph.server.schema import OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
 from evergraph.server.writer import Writer
 
@@ -23,10 +27,14 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.online.view import History
+    from evergraph.online.view import Answer, History
+    from evergraph.server.leader import Leader
     from evergraph.server.limits import Limits
+    from evergraph.server.metrics import Gauges
+    from evergraph.server.place import Place
 
 T = TypeVar("T")
+PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
 
 GAUGES = {
     "nodes": "Nodes in the graph.",
@@ -41,6 +49,12 @@ GAUGES = {
     "bytes_since": "Their bytes in the journal.",
     "keys": "Keys of deltas that are kept.",
 }
+OF_PROCESSES = {
+    "seq": "Deltas that a process answers from.",
+    "lag": "Deltas that it is behind whom it follows.",
+    "seconds": "For how long it has been behind.",
+    "alive": "1 if it answers.",
+}
 
 
 class Service:
@@ -49,13 +63,25 @@ class Service:
     Args:
         folder: open for writing; closed with the service.
         limits: how much one request may ask for.
+        place: which of several processes this is; None where it is the only one.
+        leader: the service somewhere else that it follows; None where it is sent changes.
     """
 
-    def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
+    def __init__(
+        self,
+        folder: LearnerFolder,
+        limits: Limits,
+        *,
+        place: Place | None = None,
+        leader: Leader | None = None,
+    ) -> None:
         self.folder = folder
         self.limits = limits
-        self._view = folder.learner.frozen()
+        self._place = place
+        self._leader = leader
+        self.turn()
         self._writer = Writer(places=limits.queue)
+        self._together = Together(self._predict)
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -113,7 +139,7 @@ class Service:
     def _submit(self, delta: Delta, scheme: Scheme | None) -> DeltaResult:
         self._keep(delta, scheme)
         applied = self.folder.submit(delta)
-        self._view = self.folder.learner.frozen()  # shared from the first node on
+        self.turn()
         return applied
 
     def _submit_many(
@@ -128,7 +154,7 @@ class Service:
                 refused[place] = error
         kept = [delta for place, (delta, _) in enumerate(changes) if place not in refused]
         taken = iter(self.folder.submit_many(kept))
-        self._view = self.folder.learner.frozen()  # shared from the first node on
+        self.turn()
         return [
             refused[place] if place in refused else next(taken) for place in range(len(changes))
         ]
@@ -136,16 +162,54 @@ class Service:
     def _upsert(self, delta: Delta, scheme: Scheme | None) -> Upserted:
         self._keep(delta, scheme)
         upserted = self.folder.upsert(delta)
-        self._view = self.folder.learner.frozen()
+        self.turn()
         return upserted
 
-    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> dict[str, Any]:
+    def turn(self) -> None:
+        """Answer from what the folder knows now, and tell other processes how far that is."""
+        self._view = self.folder.learner.frozen()  # shared from the first node on
+        if self._place is not None:
+            self._place.note(self.folder.seq)
+
+    def processes(self) -> list[Process]:
+        """Return all that answer for this folder, the writer first."""
+        own = Process("writer", os.getpid(), self.folder.seq, 0, 0.0, True)
+        first, *others = [own] if self._place is None else self._place.processes()
+        if self._leader is not None:
+            lag, seconds = self._leader.behind(first.seq)
+            first = replace(first, role="follower", lag=lag, seconds=seconds)
+        return [first, *others]
+
+    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
+        if len(ids) <= FEW:  # cheaper than a thread
+            return await self._together.ask(ids, every_class)
         return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
 
-    def _predict(self, ids: Sequence[NodeId], every_class: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = told(self._view.answer(ids, every_class=every_class))
-        return answer
+    def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
+        return self._view.answer(ids, every_class=every_class)
+
+    async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
+        """Return the class of one node, whose id is written as text; see ``node``."""
+        number = _integer(text, integer)
+        try:
+            first = number if integer and number is not None else text
+            return await self.predictions([first], every_class=every_class)
+        except UnknownNodeError:
+            if integer or number is None:
+                raise
+            return await self.predictions([number], every_class=every_class)
+
+    async def wait_for(self, seq: int) -> None:
+        """Wait until a delta is known here; refuse where it does not come in time."""
+        loop, most = asyncio.get_running_loop(), min(self.limits.patience, self.limits.seconds)
+        late = loop.time() + most
+        while (known := self._view.status.seq) < seq:
+            if loop.time() >= late:
+                raise RefusedError(
+                    503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
+                )
+            await asyncio.sleep(PAUSE)
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, and how its folder does."""
@@ -153,16 +217,26 @@ class Service:
         kept = {name: folder[name] for name in OF_THE_FOLDER}
         known = asdict(self._view.status)
         names = list(self._view.classes)
-        return known | {"names": names, "waiting": self._writer.waiting} | kept
+        processes = [asdict(process) for process in self.processes()]
+        told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
+        return known | told | kept
 
-    def gauges(self) -> dict[str, tuple[str, float]]:
+    def gauges(self) -> Gauges:
         """Return the numbers that a monitor follows."""
         values = asdict(self.folder.status()) | self.status()
-        told = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
+        told: Gauges = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
         right = round((values["accuracy"] or 0.0) * values["predicted"])
-        return told | {
+        told |= {
             "right": ("How many of these predictions were right.", right),
             "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
+        }
+        every = values["replicas"]
+        return told | {
+            f"process_{name}": (
+                meaning,
+                {_labels(place, one): float(one[name]) for place, one in enumerate(every)},
+            )
+            for name, meaning in OF_PROCESSES.items()
         }
 
     def alarms(self) -> dict[str, Any]:
@@ -205,11 +279,7 @@ class Service:
         return await in_thread(partial(self._node, text, integer, limit), self.limits.seconds)
 
     def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:
-        learner, number = self.folder.learner, _whole(text)
-        if integer and number is None:
-            raise RefusedError(
-                422, f"an integer id must be a whole number of 64 bits, not {text!r}"
-            )
+        learner, number = self.folder.learner, _integer(text, integer)
         try:
             return node_reply(learner, number if integer and number is not None else text, limit)
         except UnknownNodeError:
@@ -223,6 +293,14 @@ class Service:
         self.folder.close()
 
 
+def _integer(text: str, asked: bool) -> int | None:
+    """Return the integer id that a text writes, if it does; refuse where one is asked for."""
+    number = _whole(text)
+    if asked and number is None:
+        raise RefusedError(422, f"an integer id must be a whole number of 64 bits, not {text!r}")
+    return number
+
+
 def _whole(text: str) -> int | None:
     """Return the integer id that a text writes, None where it writes none.
 
@@ -234,3 +312,12 @@ def _whole(text: str) -> int | None:
     except ValueError:
         return None
     return number if str(number) == text and -LARGEST - 1 <= number <= LARGEST else None
+
+
+def _labels(place: int, process: Mapping[str, Any]) -> str:
+    """Return what tells the processes apart: not their pids, since one that died is replaced.
+
+    >>> _labels(1, {"role": "replica"})
+    'process="1",role="replica"'
+    """
+    return f'process="{place}",role="{process["role"]}"'

@@ -11,13 +11,19 @@ from typing import Literal
 
 from evergraph.core.errors import ConfigurationError
 
-Scope = Literal["read", "write"]
+Scope = Literal["read", "follow", "write"]
+# What a token allows: whoever follows copies everything there is, which is more than to read.
+RIGHTS: dict[Scope, tuple[Scope, ...]] = {
+    "read": ("read",),
+    "follow": ("read", "follow"),
+    "write": ("read", "follow", "write"),
+}
 SHORTEST = 16  # characters; a shorter secret can be guessed
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Secrets, each with what it allows; who may write may read.
+    """Secrets, each with what it allows; who may write may read and follow.
 
     >>> tokens = Tokens((("read", "r" * 16), ("write", "w" * 16)))
     >>> tokens.scope_of("w" * 16), tokens.scope_of("guessed")
@@ -64,14 +70,15 @@ def read_tokens(path: Path) -> Tokens:
 
 def _entry(path: Path, number: int, words: list[str]) -> tuple[Scope, str]:
     """Read one line; what it holds is never repeated in a message."""
-    rule = f"{path}: line {number} must be 'read TOKEN' or 'write TOKEN'"
-    if len(words) != 2 or words[0] not in ("read", "write"):
+    rule = f"{path}: line {number} must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"
+    found: Scope | None = next((scope for scope in RIGHTS if scope == words[0]), None)
+    if len(words) != 2 or found is None:
         raise ConfigurationError(f"{rule}, not {len(words)} words beginning otherwise")
     if len(words[1]) < SHORTEST or not words[1].isascii():
         raise ConfigurationError(
             f"{rule}, the token of at least {SHORTEST} ASCII characters, not {len(words[1])}"
         )
-    return ("read" if words[0] == "read" else "write"), words[1]
+    return found, words[1]
 
 
 def _check_distinct(path: Path, listed: Sequence[tuple[Scope, str]]) -> None:
