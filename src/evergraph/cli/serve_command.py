@@ -39,6 +39,12 @@ def serve_command(
     threads: int = typer.Option(
         1, help="Threads for learning; other cores answer requests.", min=1
     ),
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
+    ),
+    scratch: Path | None = typer.Option(
+        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
+    ),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -63,7 +69,7 @@ def serve_command(
         limits = Limits(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
-        folder = LearnerFolder.of(path, given)
+        folder = LearnerFolder.of(path, given, memory_limit=memory_limit, scratch=scratch)
         app = create_app(folder, tokens=tokens, limits=limits)
     listen(app, bound, threads=threads)
 

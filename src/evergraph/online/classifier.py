@@ -72,6 +72,10 @@ class ContinualNodeClassifier(Part, Closing):
             name, or ``Columns``. The first DataFrame decides, later ones are read alike.
         targets: what nodes are said to be: one ``class``, several ``labels`` (a list a node), or
             ``numbers`` (a number a node).
+        memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``:
+            features, embeddings and all else that is wide then lies in files. No prediction
+            depends on it.
+        scratch: where these files go; the system's folder for such things unless given.
 
     Attributes:
         classes_: classes, or labels, met, in order of arrival: the columns of ``predict_proba``.
@@ -110,6 +114,8 @@ class ContinualNodeClassifier(Part, Closing):
         seed: int = 0,
         columns: Columns | Mapping[str, str | Encoder] | None = None,
         targets: Kind = "class",
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
     ) -> None:
         self.topology = topology
         self.head = head
@@ -120,6 +126,8 @@ class ContinualNodeClassifier(Part, Closing):
         self.seed = seed
         self.columns = columns
         self.targets: Kind = targets
+        self.memory_limit = memory_limit
+        self.scratch = scratch
         self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
@@ -139,7 +147,14 @@ class ContinualNodeClassifier(Part, Closing):
         model = cls(**parameters)
         given = _as_given(model._made().parameters, parameters)
         chosen = columns_of(model.columns)
-        model._kept = LearnerFolder.of(path, given, readonly=readonly, encoders=chosen.encoders)
+        model._kept = LearnerFolder.of(
+            path,
+            given,
+            readonly=readonly,
+            encoders=chosen.encoders,
+            memory_limit=model.memory_limit,
+            scratch=model.scratch,
+        )
         if not readonly and model.learner_.status().features:
             check_chosen(path, model._kept.columns, chosen)
         kind = model.learner_.head.kind
@@ -182,6 +197,8 @@ class ContinualNodeClassifier(Part, Closing):
             scaling=self.scaling,
             undirected=self.undirected,
             seed=self.seed,
+            memory_limit=self.memory_limit,
+            scratch=self.scratch,
         )
 
     def partial_fit(

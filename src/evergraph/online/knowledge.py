@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.mapped import in_memory
 from evergraph.core.predictions import likeliest, target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.earlier import Earlier
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
@@ -23,6 +25,7 @@ from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
+from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.training.learner import part_of
 
 
@@ -70,6 +73,10 @@ class NodeLabels:
         known[: len(self.counts_)] = self.counts_
         self.counts_ = known + more - fewer
         self._numbers.tensor[positions] = labels
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield self._numbers
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
@@ -338,7 +345,18 @@ class Knowledge:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, by name."""
-        parts = {name: part.state() for name, part in self._parts().items()}
+        return whole(self.pieces())
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield all arrays that are as long as the graph."""
+        parts = (self.graph, *self._vectors, self.held, self.labels, self._learned)
+        for part in parts:
+            if part is not None:
+                yield from part.arrays()
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return everything by name, what is not kept as it is written in pieces."""
+        parts = {name: pieces_of(part) for name, part in self._parts().items()}
         return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -348,6 +366,8 @@ class Knowledge:
             kept = part_of(state, f"{name}.")
             if isinstance(part, HeldBack):
                 part.restore(kept, labels["numbers"])
+            elif isinstance(part, OnlineHead):  # which keeps what it is given
+                part.restore({name: in_memory(value) for name, value in kept.items()})
             else:
                 part.restore(kept)
         self.head.meet(list(self.classes))
@@ -355,7 +375,8 @@ class Knowledge:
         learned = self._to_learn(every)
         if self.codes is not None:
             self.codes.name(list(self.classes))
-            self.codes.show(every, learned)
+            for rows in every.split(ROWS):
+                self.codes.show(rows, learned[rows])
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)

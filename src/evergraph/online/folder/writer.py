@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
 from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
@@ -24,8 +22,9 @@ from evergraph.online.folder.markers import (
     open_journal,
 )
 from evergraph.online.folder.recovery import recover, result_of, result_text
-from evergraph.online.folder.snapshot import SnapshotShelf, remove_leftovers
+from evergraph.online.folder.snapshot import SnapshotShelf, WrittenAside, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.pieces import pieces_of
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,8 @@ class FolderWriter:
     def compact(self) -> int:
         """Take a snapshot of what is known now and drop what no recovery needs; return its number.
 
-        Deltas wait only while the state is copied, and while a few rows at a time are dropped.
+        Deltas wait while the state is written, not until the disk has it, and while a few rows at a
+        time are dropped.
         """
         with self._one_snapshot:
             try:
@@ -178,21 +178,19 @@ class FolderWriter:
             self._check_taking()  # a learner that stopped may hold half a delta
             if self.seq == self._shelf.newest:
                 return
-            seq, state, about = self._copied()
+            written = self._written()
             deltas, size = self._compactor.restart()
         try:
-            self._shelf.add(seq, state, about)
+            self._shelf.publish(written)
         except BaseException:
             self._compactor.count(size, deltas=deltas)
             raise
 
-    def _copied(self) -> tuple[int, dict[str, Tensor], bytes]:
+    def _written(self) -> WrittenAside:
+        """Write the state aside as it is, a piece at a time: it is not held twice."""
         self._journal.flush()  # a recovery will not apply these deltas to find what they did
-        state = {
-            name: value.detach().clone().contiguous()
-            for name, value in self.learner.state().items()
-        }
-        return self.seq, state, json.dumps(self.learner.about()).encode()
+        about = json.dumps(self.learner.about()).encode()
+        return self._shelf.write(self.seq, pieces_of(self.learner), about)
 
     def _drop(self) -> None:
         more = True
