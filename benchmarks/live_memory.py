@@ -133,9 +133,7 @@ def measured(kept: LearnerFolder | None, work: Callable[[], Any]) -> Stage:
     before, wall, start = held(), time.perf_counter(), time.process_time()
     _, peak = peak_of(work)
     state = 0 if kept is None else kept.learner.status().memory
-    return Stage(
-        time.process_time() - start, time.perf_counter() - wall, peak, before, state
-    )
+    return Stage(time.process_time() - start, time.perf_counter() - wall, peak, before, state)
 
 
 class Source:

@@ -20,7 +20,8 @@ from evergraph.online.graph import array_storage
 from evergraph.online.graph.array_storage import ArrayStorage, PagedTensor, RoomFile, held
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import FusedHead
-from evergraph.online.learner import WIDE, OnlineLearner
+from evergraph.online.knowledge import WIDE
+from evergraph.online.learner import OnlineLearner
 
 ROOMY = 1 << 40
 FEATURES = 20  # 80 bytes a row: wide

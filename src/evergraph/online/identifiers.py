@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.online.delta import NodeId
+from evergraph.online.pieces import Pieces
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
 _GONE, _TEXT, _NUMBER = 0, 1, 2
+_BLOCK = 1 << 16  # names that are written down at a time
+_DTYPES = {"kinds": torch.uint8, "lengths": torch.int64, "bytes": torch.uint8}
 _NOTHING: Mapping[NodeId, int] = {}
 
 
@@ -125,12 +129,20 @@ class IdTable:
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
-        texts = [b"" if value is None else str(value).encode() for value in self._ids]
-        joined = bytearray(b"".join(texts))
+        return _arrays(self._ids)
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same, made of some names at a time."""
+        starts = range(0, len(self._ids), _BLOCK)
+
+        def made(name: str) -> Iterator[Tensor]:
+            return (_arrays(self._ids[start : start + _BLOCK])[name] for start in starts)
+
+        sizes = {"kinds": len(self._ids), "lengths": len(self._ids)}
+        sizes["bytes"] = sum(len(part) for part in made("bytes"))
         return {
-            "kinds": torch.tensor([_kind(value) for value in self._ids], dtype=torch.uint8),
-            "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int64),
-            "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
+            name: Pieces((size,), _DTYPES[name], partial(made, name))
+            for name, size in sizes.items()
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -144,6 +156,17 @@ class IdTable:
             if value is not None:
                 self._positions[value] = len(self._ids)
             self._ids.append(value)
+
+
+def _arrays(ids: Sequence[NodeId | None]) -> dict[str, Tensor]:
+    """Return names as arrays, see ``IdTable.state``."""
+    texts = [b"" if value is None else str(value).encode() for value in ids]
+    joined = bytearray(b"".join(texts))
+    return {
+        "kinds": torch.tensor([_kind(value) for value in ids], dtype=torch.uint8),
+        "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int64),
+        "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
+    }
 
 
 def _kind(value: NodeId | None) -> int:

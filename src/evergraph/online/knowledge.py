@@ -15,6 +15,7 @@ from evergraph.core.predictions import likeliest, target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.earlier import Earlier
+from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import ROWS
@@ -27,6 +28,8 @@ from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.training.learner import part_of
+
+WIDE = 64  # bytes of a row from which on an array lies in a file where memory is limited
 
 
 class NodeLabels:
@@ -121,6 +124,9 @@ class Knowledge:
         head: has begun.
         seed: of class codes.
         related: whether edges have relations, or nodes types, which the head looks at.
+
+    Attributes:
+        storage: where arrays lie that are not to be in memory, see ``map_to``; None if all are.
     """
 
     def __init__(
@@ -142,6 +148,7 @@ class Knowledge:
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
+        self.storage: ArrayStorage | None = None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
         self._places = tuple(Earlier(part.dims) for part in self._vectors)
         self._touched: list[Tensor] = []
@@ -161,6 +168,14 @@ class Knowledge:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
+        if self.storage is None or len(nodes) <= ROWS:
+            return self._of(nodes)
+        found = self.storage.empty(len(nodes), sum(part.dims for part in self._vectors))
+        for rows in torch.arange(len(nodes)).split(ROWS):
+            found[rows] = self._of(nodes[rows])
+        return found
+
+    def _of(self, nodes: Tensor) -> Tensor:
         parts = [part.of(nodes) for part in self._vectors]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
@@ -346,6 +361,13 @@ class Knowledge:
     def state(self) -> dict[str, Tensor]:
         """Return everything, by name."""
         return whole(self.pieces())
+
+    def map_to(self, storage: ArrayStorage) -> None:
+        """Let arrays with wide rows lie in files from now on."""
+        self.storage = storage
+        for array in self.arrays():
+            if array.row_bytes >= WIDE:
+                array.map_to(storage)
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""

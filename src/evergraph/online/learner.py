@@ -31,7 +31,7 @@ from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Prequential, tally
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
-WIDE = 64  # bytes of a row from which on an array lies in a file where memory is limited
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
@@ -144,9 +143,8 @@ class OnlineLearner:
     def _map(self) -> None:
         """Move what is wide into files, if memory is limited."""
         if self._storage is not None and self._knowledge is not None:
-            for array in (*self._knowledge.arrays(), *self._view.arrays()):
-                if array.row_bytes >= WIDE:
-                    array.map_to(self._storage)
+            self._knowledge.map_to(self._storage)
+            self._view.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
@@ -443,9 +441,12 @@ class OnlineLearner:
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same to be written at once: what is not kept as it is written, in pieces."""
         with self._writing:
-            kept = {} if self._knowledge is None else self._knowledge.pieces()
-            parts = {"ids": self._ids.state(), "prequential": self._prequential.state()}
-            return kept | {f"{p}.{n}": v for p, part in parts.items() for n, v in part.items()}
+            kept: dict[str, Tensor | Pieces] = {}
+            if self._knowledge is not None:
+                kept = self._knowledge.pieces()
+            for prefix, part in (("ids", self._ids), ("prequential", self._prequential)):
+                kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
+            return kept
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""

@@ -235,6 +235,12 @@ class LearnerView:
         with self._lock:
             self._copied = copied
 
+    def map_to(self, storage: ArrayStorage) -> None:
+        """Let the copy, if there is one, lie in a file from now on."""
+        with self._lock:
+            if self._copied is not None:
+                self._copied.map_to(storage)
+
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
         if self._copied is not None:

@@ -68,7 +68,8 @@ def _entry(value: Tensor | Pieces, start: int, end: int) -> dict[str, Any]:
 
 
 def _bytes(piece: Tensor) -> memoryview:
-    flat = piece.as_subclass(Tensor).reshape(-1)
+    values = piece.as_subclass(Tensor).contiguous()
+    flat = values.as_strided((values.numel(),), (1,))  # whatever the stride of none or one value is
     return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
@@ -98,7 +99,7 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
         return {name: _read(path, _LENGTH + length, facts) for name, facts in header.items()}
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, AttributeError, RuntimeError) as error:
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise DataError(f"{path}: is no safetensors file ({error})") from error
 
 
