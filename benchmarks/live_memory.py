@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class Stage:
         peak: highest resident size, pages of files counted.
         before: the resident size before.
         state: bytes of graph, embeddings and head after it.
+        waited: seconds that a delta would have waited at the most.
     """
 
     seconds: float
@@ -66,6 +68,7 @@ class Stage:
     peak: int
     before: int
     state: int
+    waited: float = 0.0
 
 
 def main(options: Options) -> list[Table]:
@@ -97,7 +100,8 @@ def live(folder: str, nodes: int, limit: int | None) -> dict[str, Stage]:
         stage(lambda: [kept.submit(source.delta(large, far=0.0)) for _ in range(nodes // large)])
         stage(lambda: [kept.submit(source.delta(SMALL, far=FAR)) for _ in range(SMALL_DELTAS)])
         stage(lambda: ask(kept, source.known))
-        stage(kept.compact)
+        what, waiting = STAGES[len(stages)], Waiting(kept)
+        stages[what] = replace(measured(kept, kept.compact), waited=waiting.longest())
         stage(lambda: kept.submit(source.delta(min(WIDE, nodes // 10), far=1.0)))
         kept.compact()
     return stages
@@ -134,6 +138,29 @@ def measured(kept: LearnerFolder | None, work: Callable[[], Any]) -> Stage:
     _, peak = peak_of(work)
     state = 0 if kept is None else kept.learner.status().memory
     return Stage(time.process_time() - start, time.perf_counter() - wall, peak, before, state)
+
+
+class Waiting:
+    """A thread that asks for the lock of a folder again and again, as deltas do."""
+
+    def __init__(self, kept: LearnerFolder) -> None:
+        self._kept = kept
+        self._longest = 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        while not self._done.wait(0.01):
+            start = time.perf_counter()
+            with self._kept.lock:
+                self._longest = max(self._longest, time.perf_counter() - start)
+
+    def longest(self) -> float:
+        """Stop, and return the longest wait in seconds."""
+        self._done.set()
+        self._thread.join()
+        return self._longest
 
 
 class Source:
@@ -233,7 +260,8 @@ def _snapshots(found: dict[int | None, dict[str, Stage]]) -> Table:
                 megabytes(over),
                 f"{100 * over / taken.state:.1f} %",
                 f"{taken.wall:.1f}",
-                f"{taken.wall / taken.state * 1e9:.2f}",
+                f"{taken.waited:.1f}",
+                f"{taken.seconds / taken.state * 1e9:.2f}",
                 f"{again.wall:.1f}",
                 megabytes(again.peak),
             )
@@ -246,7 +274,8 @@ def _snapshots(found: dict[int | None, dict[str, Stage]]) -> Table:
             "rise MB",
             "of the state",
             "s",
-            "s a GB",
+            "deltas wait s",
+            "CPU s a GB",
             "opened in s",
             "peak MB",
         ),

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.online.graph.array_storage import PagedTensor
+
 PIECE = 1 << 24  # bytes that a piece has at the most, unless a row has more
 
 
@@ -70,3 +72,5 @@ def split(value: Tensor | Pieces) -> Iterator[Tensor]:
     step = max(PIECE // max(rows[:1].nbytes, 1), 1)
     for start in range(0, len(rows), step):
         yield rows[start : start + step].cpu().contiguous()
+        if isinstance(value, PagedTensor):
+            value.within.tidy()

@@ -98,12 +98,6 @@ class GrowingArray:
         room = self._file.grow(size).view(self._room.dtype)
         return room.reshape(rows, *self._room.shape[1:])
 
-    def empty(self, rows: int) -> Tensor:
-        """Return room for rows of this kind that are yet to be computed; where this array lies in
-        a file and they are many, in another one.  [rows, *shape]"""
-        shape = rows, *self._room.shape[1:]
-        return torch.empty(shape) if self._storage is None else self._storage.empty(*shape)
-
     def reserve(self, rows: int) -> None:
         """See to it that so many rows can be added without claiming more of a disk."""
         length = self._length + rows
