@@ -121,15 +121,18 @@ def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
     assert learner.apply(delta(3, 2)).new_nodes == 2
 
 
-def delta(first: int, count: int) -> Delta:
-    """Return new nodes, each joined to the one before."""
+def delta(first: int, count: int, *, related: bool = False) -> Delta:
+    """Return new nodes, each joined to the one before, related: along two relations in turn."""
     ids = range(first, first + count)
+    relations = [("likes", "cites")[node % 2] for node in ids if node]
     generator = torch.Generator().manual_seed(first)
     return Delta(
         nodes=tuple(ids),
         features=torch.rand(count, FEATURES, generator=generator),
         edges=tuple((node - 1, node) for node in ids if node),
         labels=tuple("xy"[node % 2] if node % 3 else None for node in ids),
+        relations=tuple(relations) if related else (),
+        types=tuple(f"type {node % 2}" for node in ids) if related else (),
     )
 
 
@@ -139,10 +142,10 @@ def bits(learner: OnlineLearner) -> dict[str, bytes]:
 
 @st.composite
 def changes(draw) -> list[Delta]:
-    found, known = [], 0
+    found, known, related = [], 0, draw(st.booleans())
     for _ in range(draw(st.integers(1, 4))):
         count = draw(st.integers(1, 5))
-        found.append(delta(known, count))
+        found.append(delta(known, count, related=related))
         known += count
         if draw(st.booleans()):
             gone = draw(st.integers(0, known - 1))
