@@ -90,6 +90,16 @@ def extra_peak(work: Callable[[], object]) -> int:
     return max(0, peak - before)
 
 
+def peak_of(work: Callable[[], T]) -> tuple[T, int]:
+    """Return what ``work`` returns, and the highest resident size while it ran, pages of files too.
+
+    As for ``extra_peak``, elsewhere than on Linux it is that of the process's whole life.
+    """
+    _reset_peak()
+    found = work()
+    return found, _peak()
+
+
 def _give_back_freed_memory() -> None:
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's only

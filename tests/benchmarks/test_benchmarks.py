@@ -413,3 +413,16 @@ def test_asking_counts_labels(load):
     assert ratio[1] == "" or ratio[1].endswith("x")
     curve = bench.Curve((10, 20), (0.4, 0.6), (0.0, 0.0))
     assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]
+
+
+def test_live_memory_measures_every_stage(load, here, monkeypatch):
+    bench = here(load("live_memory"))
+    for name, value in {"SMALL": 5, "SMALL_DELTAS": 2, "ASKED": 20, "LIMIT": 1 << 40}.items():
+        monkeypatch.setattr(bench, name, value)
+    found = {limit: bench._both(90, limit) for limit in (None, 1 << 40)}
+    assert all(tuple(stages) == bench.STAGES for stages in found.values())
+    states = [[stage.state for stage in stages.values()] for stages in found.values()]
+    assert states[0] == states[1]  # the same learner
+    assert 0 < states[0][0] < states[0][1] == states[0][3] < states[0][4] == states[0][5]
+    tables = [bench._peaks(90, found), bench._snapshots(found)]
+    assert [len(table.rows) for table in tables] == [len(bench.STAGES), 2]

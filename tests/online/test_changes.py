@@ -82,7 +82,7 @@ def edges_of(learner: OnlineLearner) -> set[tuple[str, str, float]]:
 )
 def test_what_does_not_fit_changes_nothing(delta: dict, error: type, said: str) -> None:
     learner = small()
-    before = learner.state()
+    before = {name: value.clone() for name, value in learner.state().items()}
     with pytest.raises(error, match=said):
         learner.apply(Delta(**delta))
     after = learner.state()

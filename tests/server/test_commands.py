@@ -68,6 +68,18 @@ def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
 
 
+def test_a_folder_is_filled_and_asked_within_a_limit(call: Call, tmp_path: Path) -> None:
+    within = ("--memory-limit", "1TB", "--scratch", ".")
+    before = sorted(tmp_path.iterdir())
+    done = json.loads(call("ingest", "learner", *TABLES, *within, "--json")[0])
+    assert (done["nodes"], done["predicted"], done["right"]) == (25, 12, 12)
+    (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
+    told = call("predict", "learner", "ids.csv", *within)[0]
+    assert told == call("predict", "learner", "ids.csv")[0]
+    made = {tmp_path / "learner", tmp_path / "ids.csv"}
+    assert set(tmp_path.iterdir()) == {*before, *made}  # nothing is left of scratch files
+
+
 def test_an_ingest_that_was_stopped_goes_on(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +139,9 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("serve", "l", "--follow", "papers"), "follow must be the URL of a service, not 'papers'"),
         (("serve", "l", "--follow", "http://127.0.0.1:9"), "no service answers"),
         (("serve", "l", "--follow", "http://h", "--hops", "3"), "leave out topology"),
+        (("serve", "l", "--memory-limit", "1MB"), "memory_limit must be above the "),
+        (("ingest", "l", *TABLES, "--memory-limit", "much"), "must be a size such as 4GB"),
+        (("predict", "http://localhost:9", "nodes.csv", "--memory-limit", "1GB"), "is a service"),
         (("ingest", "l", "--nodes", "nothing.csv"), "nothing.csv: "),
         (("ingest", "l", "--nodes", "nodes.csv", "--batch", "0"), "batch must be an integer"),
         (("ingest", "l", "--nodes", "edges.csv"), "edges.csv: "),

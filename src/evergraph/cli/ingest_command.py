@@ -74,6 +74,12 @@ def ingest_command(
     columns: list[str] = COLUMNS,
     gaps: str = GAPS,
     strict: bool = STRICT,
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
+    ),
+    scratch: Path | None = typer.Option(
+        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
+    ),
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -88,6 +94,7 @@ def ingest_command(
     {"remove_edge": [id, id]}, {"update": id, "features": [..]},
     {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
     """
+    within = {"memory_limit": memory_limit, "scratch": scratch}
     if stream is not None:
         if stream != "-" or nodes is not None or edges is not None or forget is not None:
             raise ConfigurationError(
@@ -97,12 +104,12 @@ def ingest_command(
         options["skip_known"] = skip_known
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        _ingest_stream(target, options, token_file, chosen, as_json)
+        _ingest_stream(target, options, token_file, chosen, as_json, within)
         return
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        done = _ingest(target, nodes, edges, forget, batch, integers, token_file, chosen)
+        done = _ingest(target, nodes, edges, forget, batch, integers, token_file, chosen, within)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
@@ -125,8 +132,12 @@ def _ingest_stream(
     token_file: Path | None,
     chosen: Callable[[], Columns],
     as_json: bool,
+    within: dict[str, Any],
 ) -> None:
-    """Take in standard input, and say what it was.  options: of ``LineStream``"""
+    """Take in standard input, and say what it was.
+
+    options: of ``LineStream``; within: limit and scratch of a folder
+    """
     with spinner("loading torch"):
         from evergraph.datasets.columns import Columns, Scheme
         from evergraph.online.line_stream import LineStream
@@ -138,7 +149,7 @@ def _ingest_stream(
                 f"columns must not be chosen for a stream, and {next(iter(columns.kinds))!r} is: "
                 "they are read as those of a first table are, or as plain numbers"
             )
-    with opened(target, token_file=token_file, scope="write") as learner:
+    with opened(target, token_file=token_file, scope="write", **within) as learner:
         stream = LineStream(learner, **options)
         try:
             stream.take_in(arriving_lines())
@@ -235,6 +246,7 @@ def _ingest(
     integers: bool,
     token_file: Path | None,
     chosen: Callable[[], Columns],
+    within: dict[str, Any],
 ) -> dict[str, Any]:
     if nodes is None and edges is None and forget is None:
         raise ConfigurationError(
@@ -247,7 +259,11 @@ def _ingest(
     counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
     with (
         opened(
-            target, token_file=token_file, scope="write", given=_if_new(target, deltas.kind)
+            target,
+            token_file=token_file,
+            scope="write",
+            given=_if_new(target, deltas.kind),
+            **within,
         ) as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):

@@ -40,6 +40,12 @@ def predict_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may read (default: none)."
     ),
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
+    ),
+    scratch: Path | None = typer.Option(
+        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
+    ),
     plugins: list[str] = PLUGINS,
 ) -> None:
     """Write id, class and probability of each node, as CSV or Parquet.
@@ -54,7 +60,13 @@ def predict_command(
     load_plugins(plugins)
     with (
         spinner("asking" if "://" in target else "loading torch and the learner"),
-        opened(target, token_file=token_file, scope="read") as learner,
+        opened(
+            target,
+            token_file=token_file,
+            scope="read",
+            memory_limit=memory_limit,
+            scratch=scratch,
+        ) as learner,
     ):
         if wanted is not None:
             rows = [*_blocks(learner, wanted)]  # nothing is written if one id is not known

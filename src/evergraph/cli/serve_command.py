@@ -54,6 +54,12 @@ def serve_command(
     threads: int = typer.Option(
         1, help="Threads for learning; other cores answer requests.", min=1
     ),
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
+    ),
+    scratch: Path | None = typer.Option(
+        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
+    ),
     replicas: int = typer.Option(
         0, help="Processes that answer beside the one that writes.", min=0, max=64
     ),
@@ -94,11 +100,14 @@ def serve_command(
         limits = Limits(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
+        opening: dict[str, Any] = {
+            "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
+        }  # fmt: skip
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
         folder = (
-            LearnerFolder.of(path, given, key_age=key_age)
+            LearnerFolder.of(path, given, **opening)
             if leader is None
-            else follower_folder(path, leader, key_age=key_age)
+            else follower_folder(path, leader, **opening)
         )
         make = partial(create_app, folder, tokens=tokens, limits=limits, leader=leader)
     if not replicas:

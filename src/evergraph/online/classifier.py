@@ -80,6 +80,10 @@ class ContinualNodeClassifier(Part, Closing):
         patience: how many deltas at most scores may be behind what was counted; 1: never.
         on_alarm: called with each ``Alarm`` that a delta raises, once, after the delta is learned
             and, in a folder, on the disk.
+        memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``:
+            features, embeddings and all else that is wide then lies in files. No prediction
+            depends on it.
+        scratch: where these files go; the system's folder for such things unless given.
 
     Attributes:
         classes_: classes, or labels, met, in order of arrival: the columns of ``predict_proba``.
@@ -121,6 +125,8 @@ class ContinualNodeClassifier(Part, Closing):
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
         on_alarm: OnAlarm | None = None,
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
     ) -> None:
         self.topology = topology
         self.head = head
@@ -134,6 +140,8 @@ class ContinualNodeClassifier(Part, Closing):
         self.tolerance = tolerance
         self.patience = patience
         self.on_alarm = on_alarm
+        self.memory_limit = memory_limit
+        self.scratch = scratch
         self.reading_: list[dict[str, str]] = []
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
@@ -153,7 +161,14 @@ class ContinualNodeClassifier(Part, Closing):
         model = cls(**parameters)
         given = _as_given(model._made().parameters, parameters)
         chosen = columns_of(model.columns)
-        model._kept = LearnerFolder.of(path, given, readonly=readonly, encoders=chosen.encoders)
+        model._kept = LearnerFolder.of(
+            path,
+            given,
+            readonly=readonly,
+            encoders=chosen.encoders,
+            memory_limit=model.memory_limit,
+            scratch=model.scratch,
+        )
         if not readonly and model.learner_.status().features:
             check_chosen(path, model._kept.columns, chosen)
         kind = model.learner_.head.kind
@@ -199,6 +214,8 @@ class ContinualNodeClassifier(Part, Closing):
             seed=self.seed,
             tolerance=self.tolerance,
             patience=self.patience,
+            memory_limit=self.memory_limit,
+            scratch=self.scratch,
         )
 
     def partial_fit(

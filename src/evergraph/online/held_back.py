@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -108,6 +108,10 @@ class HeldBack:
         """Forget the names of nodes that are gone."""
         self._lots.array[nodes.numpy()] = 0
 
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield from (self._lots, self._held)
+
     def state(self) -> dict[str, Tensor]:
         """Return what labels do not tell."""
         return {"lots": self._lots.state()}
@@ -118,7 +122,8 @@ class HeldBack:
         self._held = GrowingArray(dtype=np.bool_)
         self._held.extend(len(labels))
         self._members = []
-        self.change(torch.arange(len(labels)), torch.full_like(labels, UNLABELLED), labels)
+        known = (labels != UNLABELLED).nonzero().flatten()
+        self.change(known, torch.full_like(known, UNLABELLED), labels[known])
 
 
 def _first(members: list[tuple[int, int]]) -> list[tuple[int, int]]:

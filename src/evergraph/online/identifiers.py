@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress, repeat
 from typing import Any
 
@@ -15,11 +16,14 @@ from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeErro
 from evergraph.online.delta import NodeId
 from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
 from evergraph.online.number_slots import NumberSlots
+from evergraph.online.pieces import Pieces
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
 MANY = 10_000  # from so many on it pays to make a table of what is looked for
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
+_BLOCK = 1 << 16  # names that are written down at a time
+_DTYPES = {"kinds": torch.uint8, "lengths": torch.int64, "bytes": torch.uint8}
 _NOTHING: Mapping[NodeId, int] = {}
 
 
@@ -217,19 +221,20 @@ class IdTable:
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
-        kinds = np.fromiter(map(_KINDS.__getitem__, map(type, self._ids)), np.uint8, self.next)
-        texts = list(map(str, self._ids))
-        if len(self) < self.next:
-            texts = [
-                "" if value is None else text for value, text in zip(self._ids, texts, strict=True)
-            ]
-        joined = bytearray("".join(texts).encode())
-        plain = joined.isascii()
-        lengths = map(len, texts if plain else map(str.encode, texts))
+        return _arrays(self._ids)
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same, made of some names at a time."""
+        starts = range(0, len(self._ids), _BLOCK)
+
+        def made(name: str) -> Iterator[Tensor]:
+            return (_arrays(self._ids[start : start + _BLOCK])[name] for start in starts)
+
+        sizes = {"kinds": len(self._ids), "lengths": len(self._ids)}
+        sizes["bytes"] = sum(len(part) for part in made("bytes"))
         return {
-            "kinds": torch.from_numpy(kinds),
-            "lengths": torch.from_numpy(np.fromiter(lengths, np.int64, self.next)),
-            "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
+            name: Pieces((size,), _DTYPES[name], partial(made, name))
+            for name, size in sizes.items()
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -241,6 +246,21 @@ class IdTable:
             self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
         self._positions = {v: place for place, v in enumerate(self._ids) if v is not None}
         self._give_slots(self._ids, 0)
+
+
+def _arrays(ids: Sequence[NodeId | None]) -> dict[str, Tensor]:
+    """Return names as arrays, see ``IdTable.state``."""
+    kinds = np.fromiter(map(_KINDS.__getitem__, map(type, ids)), np.uint8, len(ids))
+    texts = list(map(str, ids))
+    for place in np.flatnonzero(kinds == _GONE).tolist():
+        texts[place] = ""
+    joined = bytearray("".join(texts).encode())
+    lengths = map(len, texts if joined.isascii() else map(str.encode, texts))
+    return {
+        "kinds": torch.from_numpy(kinds),
+        "lengths": torch.from_numpy(np.fromiter(lengths, np.int64, len(ids))),
+        "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
+    }
 
 
 def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.mapped import in_memory
 from evergraph.core.predictions import likeliest, target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
@@ -23,8 +26,11 @@ from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
+from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.solving import Solving
 from evergraph.training.learner import part_of
+
+WIDE = 64  # bytes of a row from which on an array lies in a file where memory is limited
 
 
 class NodeLabels:
@@ -71,6 +77,10 @@ class NodeLabels:
         known[: len(self.counts_)] = self.counts_
         self.counts_ = known + more - fewer
         self._numbers.tensor[positions] = labels
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield self._numbers
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
@@ -124,6 +134,9 @@ class Knowledge:
         tolerance: by which share of its length a learned vector may move before it is counted
             again.
         patience: how many changes at most scores may be behind.
+
+    Attributes:
+        storage: where arrays lie that are not to be in memory, see ``map_to``; None if all are.
     """
 
     def __init__(
@@ -147,6 +160,7 @@ class Knowledge:
         if head.code_width:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
+        self.storage: ArrayStorage | None = None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
         dims = sum(part.dims for part in self._vectors)
         self.counted = Counted(head.parts(dims), tolerance=tolerance)
@@ -173,6 +187,14 @@ class Knowledge:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
+        if self.storage is None or len(nodes) <= ROWS:
+            return self._of(nodes)
+        found = self.storage.empty(len(nodes), sum(part.dims for part in self._vectors))
+        for rows in torch.arange(len(nodes)).split(ROWS):
+            found[rows] = self._of(nodes[rows])
+        return found
+
+    def _of(self, nodes: Tensor) -> Tensor:
         parts = [part.of(nodes) for part in self._vectors]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
@@ -374,7 +396,25 @@ class Knowledge:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, by name."""
-        parts = {name: part.state() for name, part in self._parts().items()}
+        return whole(self.pieces())
+
+    def map_to(self, storage: ArrayStorage) -> None:
+        """Let arrays with wide rows lie in files from now on."""
+        self.storage = storage
+        for array in self.arrays():
+            if array.row_bytes >= WIDE:
+                array.map_to(storage)
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield all arrays that are as long as the graph."""
+        parts = (self.graph, *self._vectors, self.counted, self.held, self.labels, self._learned)
+        for part in parts:
+            if part is not None:
+                yield from part.arrays()
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return everything by name, what is not kept as it is written in pieces."""
+        parts = {name: pieces_of(part) for name, part in self._parts().items()}
         return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -384,6 +424,8 @@ class Knowledge:
             kept = part_of(state, f"{name}.")
             if isinstance(part, HeldBack):
                 part.restore(kept, labels["numbers"])
+            elif isinstance(part, OnlineHead):  # which keeps what it is given
+                part.restore({name: in_memory(value) for name, value in kept.items()})
             elif kept or not isinstance(part, Counted | Solving):  # earlier snapshots have neither
                 part.restore(kept)
         self.head.meet(list(self.classes))
@@ -391,7 +433,8 @@ class Knowledge:
         learned = self._to_learn(every)
         if self.codes is not None:
             self.codes.name(list(self.classes))
-            self.codes.show(every, learned)
+            for rows in every.split(ROWS):
+                self.codes.show(rows, learned[rows])
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNodeErro
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
+from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
 from evergraph.online.alarms import Alarm, Watch
 from evergraph.online.answers import name_of
@@ -24,12 +26,14 @@ from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, explain
+from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
+from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Prequential, tally
 from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
@@ -92,6 +96,10 @@ class OnlineLearner:
             than this share of its length since it was last counted; 0: whenever it has moved.
         patience: how many deltas at most scores may be behind what was counted, see ``Solving``;
             1: never. ``status().solved`` tells.
+        memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``;
+            features, embeddings and all else that is wide then lies in files, see
+            ``ArrayStorage``. No bit depends on it.
+        scratch: where these files go; the system's folder for such things unless given.
 
     >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
@@ -112,6 +120,8 @@ class OnlineLearner:
         targets: Kind | None = None,
         tolerance: float = TOLERANCE,
         patience: int = PATIENCE,
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_integer("seed", seed, least=0)
@@ -138,6 +148,22 @@ class OnlineLearner:
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
         self._view = LearnerView(self._ids, self._prequential, self._page())
+        self._storage: ArrayStorage | None = None
+        if memory_limit is not None:
+            self.keep_within(memory_limit, scratch)
+
+    def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
+        """Keep what is wide in files from now on; as the parameters of these names."""
+        limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
+        with self._writing:
+            self._storage = ArrayStorage(limit=limit, folder=folder)
+            self._map()
+
+    def _map(self) -> None:
+        """Move what is wide into files, if memory is limited."""
+        if self._storage is not None and self._knowledge is not None:
+            self._knowledge.map_to(self._storage)
+            self._view.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
@@ -164,6 +190,7 @@ class OnlineLearner:
 
         ahead: nodes that come with earlier deltas of the same batch, and their positions.
         """
+        self._make_room(len(ahead or ()) + len(delta.nodes))
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
         self._check_relations(delta)
@@ -176,6 +203,14 @@ class OnlineLearner:
             undirected=self.undirected,
             ahead=ahead or {},
         )
+
+    def _make_room(self, nodes: int) -> None:
+        """Claim the disk's room for so many more nodes; raise where it or memory is all taken."""
+        if self._storage is None or self._knowledge is None:
+            return
+        self._storage.check(len(self._ids))
+        for array in (*self._knowledge.arrays(), *self._view.arrays()):
+            array.reserve(nodes)
 
     def _check_relations(self, delta: Delta) -> None:
         if not len(delta.relations) and not len(delta.types):
@@ -240,6 +275,7 @@ class OnlineLearner:
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
+                self._map()
                 self._share()
             if self._knowledge is None:  # deltas of nothing, before the first node
                 nothing = torch.empty(0, dtype=torch.int64)
@@ -436,8 +472,8 @@ class OnlineLearner:
     def _share(self) -> None:
         """Give the view a copy of all embeddings, if somebody reads it and there are any."""
         if self._sharing and self._knowledge is not None:
-            everything = torch.arange(self._knowledge.graph.num_nodes)
-            self._view.share(self._knowledge.of(everything))
+            known = self._knowledge
+            self._view.share(known.of, known.graph.num_nodes, self._storage)
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
@@ -523,14 +559,18 @@ class OnlineLearner:
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
+        return whole(self.pieces())
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same to be written at once: what is not kept as it is written, in pieces."""
         with self._writing:
-            kept = {} if self._knowledge is None else self._knowledge.state()
-            parts = {
-                "ids": self._ids.state(),
-                "prequential": self._prequential.state(),
-                "alarms": self._watch.state(),
-            }
-            return kept | {f"{p}.{n}": v for p, part in parts.items() for n, v in part.items()}
+            kept: dict[str, Tensor | Pieces] = {}
+            if self._knowledge is not None:
+                kept = self._knowledge.pieces()
+            parts = {"ids": self._ids, "prequential": self._prequential, "alarms": self._watch}
+            for prefix, part in parts.items():
+                kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
+            return kept
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
@@ -547,6 +587,7 @@ class OnlineLearner:
             if about["num_features"]:
                 width, related = int(about["num_features"]), bool(about.get("related"))
                 self._knowledge = self._begun(width, related=related)
+                self._map()
                 self._knowledge.restore(state)
             self._view.turn(lambda: self._restored(state), ())
             self._share()

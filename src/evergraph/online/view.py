@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -18,7 +18,9 @@ from evergraph.core.label_space import Kind
 from evergraph.core.predictions import THRESHOLD, likeliest, target_values
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.base import class_scores
 from evergraph.online.identifiers import IdTable, check_id
@@ -248,12 +250,36 @@ class LearnerView:
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
             self._copied.tensor[positions] = vectors
 
-    def share(self, vectors: Tensor) -> None:
-        """Keep a copy of embeddings from now on.  vectors: of all positions, [positions, dims]"""
-        copied = GrowingArray(vectors.shape[1])
-        copied.restore(vectors)
+    def share(
+        self,
+        vectors: Callable[[Tensor], Tensor],
+        positions: int,
+        storage: ArrayStorage | None = None,
+    ) -> None:
+        """Keep a copy of embeddings from now on.
+
+        vectors: of some positions, int64 [n] -> [n, dims]; positions: how many there are; storage:
+        where the copy lies unless in memory
+        """
+        copied = GrowingArray(vectors(torch.empty(0, dtype=torch.int64)).shape[1])
+        if storage is not None:
+            copied.map_to(storage)
+        copied.extend(positions)
+        for rows in torch.arange(positions).split(ROWS):
+            copied.tensor[rows] = vectors(rows)
         with self._lock:
             self._copied = copied
+
+    def map_to(self, storage: ArrayStorage) -> None:
+        """Let the copy, if there is one, lie in a file from now on."""
+        with self._lock:
+            if self._copied is not None:
+                self._copied.map_to(storage)
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        if self._copied is not None:
+            yield self._copied
 
     @property
     def status(self) -> Status:

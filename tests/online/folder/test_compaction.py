@@ -14,9 +14,11 @@ from evergraph.core.errors import (
     ResourceError,
 )
 from evergraph.online.delta import Delta
-from evergraph.online.folder import snapshot
+from evergraph.online.folder import arrays_file, snapshot
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
 from stand_in import bits, delta, opened, twin, wait_for_snapshot
 from waiting import until
 
@@ -99,6 +101,35 @@ def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
         recovered = folder.status().snapshot
         about = json.loads((tmp_path / f"snapshot-{recovered}" / "about.json").read_text())
         assert about["seq"] == recovered  # a moment of its own, not a mixture
+
+
+def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatch):
+    writing, go_on = threading.Event(), threading.Event()
+    write = arrays_file._write
+
+    def slow(*args):
+        writing.set()
+        assert go_on.wait(20)
+        write(*args)
+
+    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
+        known = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"))
+        folder.submit(known)
+        view = folder.learner.frozen()
+        monkeypatch.setattr(arrays_file, "_write", slow)
+        compacting = threading.Thread(target=folder.compact)
+        compacting.start()
+        assert writing.wait(20)
+        assert view.predict(["a"]) == ["x"]  # would wait for ever if it needed the lock
+        assert folder.learner.explain("a").node == "a"
+        late = threading.Thread(target=folder.submit, args=(Delta(late=(("b", "x"),)),))
+        late.start()
+        late.join(0.2)
+        assert late.is_alive()  # half of its change must not get into the snapshot
+        go_on.set()
+        compacting.join(20)
+        late.join(20)
+        assert (folder.seq, folder.status().snapshot) == (2, 1)
 
 
 def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, caplog):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import snapshot
+from evergraph.online.folder import arrays_file
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
 from evergraph.online.folder.snapshot import read_snapshot, write_snapshot
@@ -88,9 +88,9 @@ def test_arrays_that_cannot_be_written_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise SafetensorError("I/O error")
+        raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(snapshot, "save_file", broken)
-    with pytest.raises(ResourceError, match=r"state.safetensors: cannot be written \(I/O error\)"):
+    monkeypatch.setattr(arrays_file, "_write", broken)
+    with pytest.raises(ResourceError, match=r"cannot be written \(Read-only file system\)"):
         write_snapshot(tmp_path, 3, {"ones": torch.ones(2)}, b"{}")
     assert list(tmp_path.iterdir()) == []

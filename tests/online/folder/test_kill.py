@@ -10,7 +10,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[3]
 FATAL = [
-    ("evergraph.online.folder.snapshot:save_file", 1),
+    ("evergraph.online.folder.arrays_file:_write", 3),
     *(("evergraph.online.folder.snapshot:sync", call) for call in range(1, 6)),
     ("evergraph.online.folder.snapshot:remove_snapshot", 1),
     ("evergraph.online.folder.journal:Journal.drop", 2),

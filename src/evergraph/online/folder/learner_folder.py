@@ -81,6 +81,8 @@ class LearnerFolder(Closing):
         retry: float = 30.0,
         key_age: float = 7.0,
         keys_kept: int = 10_000,
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -94,12 +96,18 @@ class LearnerFolder(Closing):
             key_age: days for which the key of a delta is known; older ones go with the next
                 snapshot, and a delta that is sent again then counts as new.
             keys_kept: how many keys are kept however old they are.
+            memory_limit: the most that the process is to hold, in bytes or as text such as
+                ``2GB``: what is wide lies in files then, see ``OnlineLearner``. Nothing that is
+                learned or stored depends on it.
+            scratch: where these files go.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
         check_number("retry", retry, least=0)
         check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
+        if memory_limit is not None:
+            make = partial(_within, make, memory_limit, scratch)
         if readonly:
             return cls(FolderReader(Path(path), make))
         return cls(
@@ -123,12 +131,15 @@ class LearnerFolder(Closing):
         readonly: bool = False,
         encoders: Iterable[Encoder] = (),
         key_age: float = 7.0,
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none. key_age: as in ``open``.
+        its tables are read; who only reads the folder needs none. key_age, memory_limit, scratch:
+        as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -140,7 +151,14 @@ class LearnerFolder(Closing):
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
-        opened = cls.open(path, make=make, readonly=readonly, key_age=key_age)
+        opened = cls.open(
+            path,
+            make=make,
+            readonly=readonly,
+            key_age=key_age,
+            memory_limit=memory_limit,
+            scratch=scratch,
+        )
         opened._encoders = needed
         return opened
 
@@ -294,6 +312,15 @@ class LearnerFolder(Closing):
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
+
+
+def _within(
+    make: Callable[[], OnlineLearner], memory_limit: int | str, scratch: Path | str | None
+) -> OnlineLearner:
+    """Return a learner that has seen nothing and stays within a limit."""
+    learner = make()
+    learner.keep_within(memory_limit, scratch)
+    return learner
 
 
 def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,18 +6,19 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.graphs.graph_folder import checksum
+from evergraph.online.folder.arrays_file import read_arrays, write_arrays
+from evergraph.online.pieces import Pieces
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 1
@@ -46,33 +47,74 @@ def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
     return sorted(((int(name[1]), path) for name, path in found if name), reverse=True)
 
 
-def write_snapshot(folder: Path, seq: int, state: Mapping[str, Tensor], about: bytes) -> Path:
-    """Write a snapshot aside, and give it its name once the disk has all of it.
+@dataclass(frozen=True)
+class WrittenAside:
+    """A snapshot that is written, and not yet on the disk for good.
 
-    state: contiguous arrays, none sharing memory with another. about: JSON.
-    Raises ``ResourceError`` if it does not fit on the disk; nothing is left of it then.
+    Attributes:
+        seq: how many deltas it holds.
+        path: the folder aside.
+        about: JSON, yet to be written.
+        digest: SHA-256 of the arrays.
+    """
+
+    seq: int
+    path: Path
+    about: bytes
+    digest: str
+
+
+def write_aside(
+    folder: Path, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes
+) -> WrittenAside:
+    """Write a snapshot's arrays aside, a piece at a time, without waiting for the disk.
+
+    They must not change meanwhile. about: JSON.
+    Raises ``ResourceError`` if they do not fit on the disk; nothing is left of them then.
     """
     aside = folder / f"{_ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
+    with _all_or_nothing(aside, folder):
+        aside.mkdir()
+        digest = write_arrays(aside / STATE, state)
+    return WrittenAside(seq, aside, about, digest)
+
+
+def publish(written: WrittenAside) -> Path:
+    """Give a snapshot its name once the disk has all of it."""
+    folder = written.path.parent
+    with _all_or_nothing(written.path, folder):
+        _write_files(written)
+        return _publish(written.path, folder / f"snapshot-{written.seq}")
+
+
+def write_snapshot(
+    folder: Path, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes
+) -> Path:
+    """Write a snapshot aside, and give it its name once the disk has all of it."""
+    return publish(write_aside(folder, seq, state, about))
+
+
+@contextmanager
+def _all_or_nothing(aside: Path, folder: Path) -> Iterator[None]:
+    """Remove what was written aside if it cannot be finished."""
     try:
         with disk_is_enough(folder):
-            aside.mkdir()
-            _write_files(aside, seq, state, about)
-            return _publish(aside, folder / f"snapshot-{seq}")
-    except SafetensorError as error:
-        raise ResourceError(f"{aside / STATE}: cannot be written ({error})") from error
-    finally:
+            yield
+    except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
-def _write_files(aside: Path, seq: int, state: Mapping[str, Tensor], about: bytes) -> None:
-    save_file(dict(state), aside / STATE)
-    (aside / ABOUT).write_bytes(about)
+def _write_files(written: WrittenAside) -> None:
+    aside = written.path
+    (aside / ABOUT).write_bytes(written.about)
+    digests = {STATE: written.digest, ABOUT: checksum(aside / ABOUT)}
     files = {
-        name: {"bytes": (aside / name).stat().st_size, "sha256": checksum(aside / name)}
-        for name in (STATE, ABOUT)
+        name: {"bytes": (aside / name).stat().st_size, "sha256": digest}
+        for name, digest in digests.items()
     }
-    manifest = {"format": FORMAT, "seq": seq, "files": files}
+    manifest = {"format": FORMAT, "seq": written.seq, "files": files}
     (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
     for path in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
         sync(path)
@@ -87,7 +129,10 @@ def _publish(aside: Path, path: Path) -> Path:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Return a snapshot; raise ``DataError``, naming the file, if it is not what was written."""
+    """Return a snapshot; raise ``DataError``, naming the file, if it is not what was written.
+
+    Its large arrays lie in the file and are read as they are looked at: copy what you keep.
+    """
     manifest = _json(path / MANIFEST)
     if manifest.get("format") != FORMAT:
         raise DataError(
@@ -98,9 +143,7 @@ def read_snapshot(path: Path) -> Snapshot:
         _verify(path / name, manifest.get("files", {}).get(name, {}))
     if path.name != f"snapshot-{manifest.get('seq')}":
         raise DataError(f"{path / MANIFEST}: belongs to snapshot-{manifest.get('seq')}")
-    # Copies: what was loaded still lies in the file, which goes when newer snapshots come.
-    state = {name: value.clone() for name, value in load_file(path / STATE).items()}
-    return Snapshot(manifest["seq"], state, _json(path / ABOUT))
+    return Snapshot(manifest["seq"], read_arrays(path / STATE), _json(path / ABOUT))
 
 
 def _verify(path: Path, facts: dict[str, Any]) -> None:
@@ -176,10 +219,18 @@ class SnapshotShelf:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
-    def add(self, seq: int, state: Mapping[str, Tensor], about: bytes) -> None:
+    def add(self, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes) -> None:
         """Write a snapshot, then remove all but the last two good ones."""
-        write_snapshot(self.folder, seq, state, about)
-        self._good = [*self._good, seq][-KEPT:]
+        self.publish(self.write(seq, state, about))
+
+    def write(self, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes) -> WrittenAside:
+        """Write a snapshot aside, without waiting for the disk; nothing may change meanwhile."""
+        return write_aside(self.folder, seq, state, about)
+
+    def publish(self, written: WrittenAside) -> None:
+        """Wait until the disk has a snapshot, then remove all but the last two good ones."""
+        publish(written)
+        self._good = [*self._good, written.seq][-KEPT:]
         for number, path in snapshots_in(self.folder):
             if number not in self._good:
                 remove_snapshot(path)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.compactor import Compactor
@@ -27,9 +25,10 @@ from evergraph.online.folder.markers import (
     open_journal,
 )
 from evergraph.online.folder.recovery import apply_entries, check_entry, note_results, recover
-from evergraph.online.folder.snapshot import SnapshotShelf, remove_leftovers
+from evergraph.online.folder.snapshot import SnapshotShelf, WrittenAside, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
+from evergraph.online.pieces import pieces_of
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,8 @@ class FolderWriter:
     def compact(self) -> int:
         """Take a snapshot of what is known now and drop what no recovery needs; return its number.
 
-        Deltas wait only while the state is copied, and while a few rows at a time are dropped.
+        Deltas wait while the state is written, not until the disk has it, and while a few rows at a
+        time are dropped.
         """
         with self._one_snapshot:
             try:
@@ -246,21 +246,19 @@ class FolderWriter:
             self._check_taking()  # a learner that stopped may hold half a delta
             if self.seq == self._shelf.newest:
                 return
-            seq, state, about = self._copied()
+            written = self._written()
             deltas, size = self._compactor.restart()
         try:
-            self._shelf.add(seq, state, about)
+            self._shelf.publish(written)
         except BaseException:
             self._compactor.count(size, deltas=deltas)
             raise
 
-    def _copied(self) -> tuple[int, dict[str, Tensor], bytes]:
+    def _written(self) -> WrittenAside:
+        """Write the state aside as it is, a piece at a time: it is not held twice."""
         self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
-        state = {
-            name: value.detach().clone().contiguous()
-            for name, value in self.learner.state().items()
-        }
-        return self.seq, state, json.dumps(self.learner.about()).encode()
+        about = json.dumps(self.learner.about()).encode()
+        return self._shelf.write(self.seq, pieces_of(self.learner), about)
 
     def _drop(self) -> None:
         more = True

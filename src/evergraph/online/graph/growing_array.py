@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.mapped import is_mapped, page_out
+from evergraph.online.graph.array_storage import ArrayStorage, RoomFile, paged
+
 Array = npt.NDArray[Any]
+BLOCK = 1 << 24  # bytes that are copied at a time
+STEP = 1 << 20  # bytes by which a file grows at the least
 
 
 class GrowingArray:
@@ -17,6 +24,9 @@ class GrowingArray:
 
     Room is doubled whenever it runs out: over its life a row is copied about once. Rows are zero
     when they come.
+
+    With ``map_to`` the rows lie in a file and come into memory as they are looked at; nothing that
+    is computed from them changes.
 
     Args:
         shape: of a row; none for single values.
@@ -33,6 +43,8 @@ class GrowingArray:
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
         self._room: Array = np.zeros((0, *shape), dtype)
         self._length = 0
+        self._storage: ArrayStorage | None = None  # where the room lies in a file
+        self._file: RoomFile | None = None
 
     def __len__(self) -> int:
         return self._length
@@ -40,20 +52,62 @@ class GrowingArray:
     @property
     def array(self) -> Array:
         """The rows, in a view that is good until the array grows.  [length, *shape]"""
+        if self._storage is not None:
+            self._storage.tidy()  # whoever asks is about to look at pages
         return self._room[: self._length]
 
     @property
     def tensor(self) -> Tensor:
         """The same view as a tensor."""
-        return torch.from_numpy(self.array)
+        if self._storage is None:
+            return torch.from_numpy(self.array)
+        return paged(self.array, self._storage)
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes a row takes."""
+        return self._room.dtype.itemsize * math.prod(self._room.shape[1:])
 
     @property
     def nbytes(self) -> int:
         """How many bytes the rows take, the room for more left out."""
-        return self.array.nbytes
+        return self._length * self.row_bytes
+
+    def map_to(self, storage: ArrayStorage) -> None:
+        """Let the rows lie in a file from now on, with what is there and what comes."""
+        rows = self.array
+        self._storage = storage
+        self._begin(len(rows))
+        for part in _blocks(len(rows), self.row_bytes):
+            self._room[part] = rows[part]
+            storage.tidy()
+
+    def _begin(self, length: int) -> None:
+        """Make room for so many rows, whatever was there."""
+        if self._storage is None:
+            self._room = np.empty((length, *self._room.shape[1:]), self._room.dtype)
+        else:
+            self._file = RoomFile(self._storage)  # not the old one: somebody may be reading it
+            self._room = self._mapped(length)
+        self._length = length
+
+    def _mapped(self, rows: int) -> Array:
+        """Return room for so many rows in the file; those that are there stay."""
+        assert self._file is not None
+        size = rows * self.row_bytes
+        room = self._file.grow(size).view(self._room.dtype)
+        return room.reshape(rows, *self._room.shape[1:])
+
+    def reserve(self, rows: int) -> None:
+        """See to it that so many rows can be added without claiming more of a disk."""
+        length = self._length + rows
+        if self._storage is not None and length > len(self._room):
+            # Nothing is copied, so there is no need to double; what is claimed is the disk's.
+            self._room = self._mapped(length + length // 4 + STEP // max(self.row_bytes, 1))
 
     def extend(self, rows: int) -> None:
         """Add rows of zeros."""
+        self.reserve(rows)
         length = self._length + rows
         if length > len(self._room):
             room: Array = np.zeros((2 * length, *self._room.shape[1:]), self._room.dtype)
@@ -62,11 +116,21 @@ class GrowingArray:
         self._length = length
 
     def state(self) -> Tensor:
-        """Return a copy of the rows: what happens later does not show in it."""
-        return self.tensor.clone()
+        """Return the rows: a view, in which what happens later shows; copy what you keep."""
+        return self.tensor
 
     def restore(self, state: Tensor) -> None:
-        """Take back what ``state`` returned."""
+        """Take back a copy of what ``state`` returned, a block at a time."""
         assert state.shape[1:] == self._room.shape[1:]
-        self._room = state.numpy().astype(self._room.dtype)  # a copy
-        self._length = len(state)
+        self._begin(len(state))
+        for part in _blocks(len(state), self.row_bytes):
+            self._room[part] = state[part].numpy()
+            if is_mapped(state):
+                page_out(state[part])
+            if self._storage is not None:
+                self._storage.tidy()
+
+
+def _blocks(rows: int, row_bytes: int) -> Iterator[slice]:
+    step = max(BLOCK // max(row_bytes, 1), 1)
+    return (slice(start, start + step) for start in range(0, rows, step))

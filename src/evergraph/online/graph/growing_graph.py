@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists, last_of_each, turned
+from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 
@@ -381,12 +383,23 @@ class GrowingGraph:
         return self.induced(nodes), nodes
 
     def state(self) -> dict[str, Tensor]:
-        """Return copies of everything kept, by name; the same for the same graph."""
+        """Return everything kept, by name; the same for the same graph."""
+        return whole(self.pieces())
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same, lists of neighbours in pieces."""
         return {
             "features": self._features.state(),
             "alive": self._alive.state(),
-            **self._into.state(),
+            **self._into.pieces(),
         }
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield from (self._features, self._alive, self._marks)
+        yield from self._into.arrays()
+        if not self.undirected:
+            yield from self._out_of.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""

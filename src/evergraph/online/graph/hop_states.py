@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -126,8 +128,12 @@ class HopStates:
         sent = {f"message_{hop}": array for hop, array in enumerate(self._messages)}
         return named | {name: array for name, array in sent.items() if array is not None}
 
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph, inputs left out: they are another's."""
+        yield from self._arrays().values()
+
     def state(self) -> dict[str, Tensor]:
-        """Return copies of everything kept, by name."""
+        """Return everything kept, by name."""
         return {name: array.state() for name, array in self._arrays().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,8 +170,16 @@ class LiveCodes:
         positions, weights = contributions(graph, self.smoother, node, [0.0, 0.0, 1.0])
         return [near, (positions, weights.where(positions != node, 0.0))]
 
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield from (self._shown, self._codes)
+        if self.relations is not None:
+            yield self._along
+        yield from self.smoother.arrays()
+        yield from self._hops.arrays()
+
     def state(self) -> dict[str, Tensor]:
-        """Return copies of what labels and names of classes do not tell, by name."""
+        """Return what labels and names of classes do not tell, by name."""
         kept = {"codes": self._codes.state()} | self.smoother.state() | self._hops.state()
         return kept if self.relations is None else kept | {"along": self._along.state()}
 

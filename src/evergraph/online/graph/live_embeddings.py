@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +92,10 @@ class Surroundings:
             around = torch.cat([around, near]).unique()
         embeddings = self.topology.encode(graph.induced(around))
         return changed, embeddings[torch.searchsorted(around, changed)]
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield nothing."""
+        yield from ()
 
     def state(self) -> dict[str, Tensor]:
         """Return nothing."""
@@ -204,8 +208,14 @@ class LiveEmbeddings:
         powers = [[0.0] * hop + [1.0] for hop in topology.kept]
         return [contributions(graph, self._smoother, node, power) for power in powers]
 
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield self._embeddings
+        yield from self._smoother.arrays()
+        yield from self._source.arrays()
+
     def state(self) -> dict[str, Tensor]:
-        """Return copies of everything kept, by name."""
+        """Return everything kept, by name."""
         kept = {"embeddings": self._embeddings.state()}
         return kept | self._smoother.state() | self._source.state()
 

@@ -17,6 +17,7 @@ from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.identifiers import IdTable
+from evergraph.online.pieces import Pieces, whole
 from evergraph.topology.class_codes import class_codes
 from evergraph.topology.relation_hops import WIDTH, kind_signs
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -258,13 +259,25 @@ class LiveRelations:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._vectors.tensor[nodes]
 
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield from (self._typed, self._sent, self._near, self._vectors)
+        for pair in self._lists:
+            for part in pair:
+                yield from part.arrays()
+
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
-        kept = {f"names.{name}": value for name, value in self.names.state().items()}
+        return whole(self.pieces())
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same, lists of neighbours in pieces."""
+        kept: dict[str, Tensor | Pieces] = {}
+        kept |= {f"names.{name}": value for name, value in self.names.state().items()}
         kept |= {f"types.{name}": value for name, value in self.types.state().items()}
         for place, pair in enumerate(self._lists):
             for way, part in zip(("along", "against"), pair, strict=True):
-                kept |= {f"{place}.{way}.{name}": v for name, v in part.state().items()}
+                kept |= {f"{place}.{way}.{name}": v for name, v in part.pieces().items()}
         arrays = {"typed": self._typed, "sent": self._sent}
         arrays |= {"near": self._near, "vectors": self._vectors}
         return kept | {name: array.state() for name, array in arrays.items()}

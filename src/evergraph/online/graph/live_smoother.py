@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -82,8 +84,12 @@ class LiveSmoother:
         return with_self_loops(indptr, indices, nodes.int())
 
     def state(self) -> dict[str, Tensor]:
-        """Return a copy of what is kept."""
+        """Return what is kept."""
         return {"scalings": self._scalings.state()}
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield self._scalings
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""

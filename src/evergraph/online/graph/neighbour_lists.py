@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 from torch import Tensor
 
 from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 
 _ROW = 32  # bits that an entry's row is shifted by, so that row and column make one number
 _LEAST_POOL = 64
+_ENTRIES = 1 << 20  # that are looked at together where all are
 
 
 class NeighbourLists:
@@ -185,17 +188,17 @@ class NeighbourLists:
     def _repack(self, needed: int) -> None:
         """Move all lists, in order, into a pool that is half empty."""
         counts = self._counts.array
-        every = np.arange(len(self))
-        entries, weights = self.rows(every)[1], self.weights(every) if self.weighted else None
         rooms = np.where(counts > 0, _roomy(counts), 0)
         starts = np.cumsum(rooms) - rooms
         self._end = int(rooms.sum())
-        self._pool = np.empty(max(2 * (self._end + needed), _LEAST_POOL), np.int32)
-        places = _places(starts, counts)
-        self._pool[places] = entries
-        if weights is not None:
-            self._weights = np.ones(len(self._pool), np.float32)
-            self._weights[places] = weights
+        pool = np.empty(max(2 * (self._end + needed), _LEAST_POOL), np.int32)
+        weights = np.ones(len(pool), np.float32) if self.weighted else None
+        for rows in _blocks(np.concatenate([[0], np.cumsum(counts)])):
+            places = _places(starts[rows], counts[rows])
+            pool[places] = self.rows(rows)[1]
+            if weights is not None:
+                weights[places] = self.weights(rows)
+        self._pool, self._weights = pool, weights
         self._starts.array[:], self._rooms.array[:] = starts, rooms
 
     def state(self) -> dict[str, Tensor]:
@@ -203,12 +206,28 @@ class NeighbourLists:
 
         Where some weigh anything but 1, also what each weighs.  float32 [entries]
         """
-        every = np.arange(len(self))
-        indptr, indices = self.rows(every)
-        kept = {"indptr": torch.from_numpy(indptr), "indices": torch.from_numpy(indices)}
+        return whole(self.pieces())
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same, entries of some rows at a time: lists are not held twice."""
+        indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
+
+        def entries(dtype: torch.dtype, of: Callable[[Array], Array]) -> Pieces:
+            return Pieces(
+                (self.num_entries,),
+                dtype,
+                lambda: (torch.from_numpy(of(rows)) for rows in _blocks(indptr)),
+            )
+
+        kept: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
+        kept["indices"] = entries(torch.int32, lambda rows: self.rows(rows)[1])
         if self.weighted:
-            kept["weights"] = torch.from_numpy(self.weights(every))
+            kept["weights"] = entries(torch.float32, self.weights)
         return kept
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield from (self._starts, self._counts, self._rooms)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
@@ -243,6 +262,12 @@ def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
         return distinct, np.ones(len(distinct), np.float32)
     distinct, places = np.unique(keys[::-1], return_index=True)
     return distinct, values[::-1][places]
+
+
+def _blocks(indptr: Array) -> Iterator[Array]:
+    """Yield all rows in order, those of about ``_ENTRIES`` entries at a time."""
+    ends = np.searchsorted(indptr, np.arange(_ENTRIES, indptr[-1], _ENTRIES), side="right")
+    yield from np.split(np.arange(len(indptr) - 1), np.unique(ends))
 
 
 def _keys(rows: Array, columns: Array) -> Array:

@@ -1,0 +1,236 @@
+"""A learner within a limit: the same bits, files instead of memory, one sentence where it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph import ContinualNodeClassifier
+from evergraph.core.errors import ConfigurationError, ResourceError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.graph import array_storage
+from evergraph.online.graph.array_storage import ArrayStorage, PagedTensor, RoomFile, held
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.heads import FusedHead
+from evergraph.online.knowledge import WIDE
+from evergraph.online.learner import OnlineLearner
+
+ROOMY = 1 << 40
+FEATURES = 20  # 80 bytes a row: wide
+
+
+def storage(**options) -> ArrayStorage:
+    return ArrayStorage(limit=ROOMY, **options)
+
+
+@pytest.fixture
+def tight(monkeypatch):
+    """Let everything go at every look, a page at a time, and map all that is computed."""
+    monkeypatch.setattr(array_storage, "WORK_SHARE", 1.0)
+    monkeypatch.setattr(array_storage, "ARRAY_SHARE", 0.0)
+    monkeypatch.setattr(array_storage, "SPAN", 4096)
+
+
+def test_rows_in_a_file_grow_and_keep_what_they_were():
+    array = GrowingArray(3)
+    array.extend(2)
+    array.array[1] = 7
+    array.map_to(storage())
+    before = array.array
+    array.extend(100_000)
+    assert array.array[:3].tolist() == [[0, 0, 0], [7, 7, 7], [0, 0, 0]]
+    before[0] = 5  # an old view is of the same file
+    assert array.tensor[0].tolist() == [5, 5, 5]
+    assert (len(array), array.nbytes) == (100_002, 1_200_024)
+
+
+def test_what_is_let_go_comes_back():
+    place = storage()
+    array = GrowingArray(1024)
+    array.map_to(place)
+    array.extend(5000)
+    array.array[:] = np.arange(5000)[:, None]
+    full = held()
+    place.let_go()
+    assert held() < full - 15_000_000  # of 20 MB
+    assert array.array[4999, 0] == 4999
+
+
+def test_no_file_has_a_name(tmp_path):
+    array = GrowingArray(100)
+    array.map_to(storage(folder=tmp_path))
+    array.extend(1000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_restored_array_leaves_alone_who_reads_the_old_one():
+    array = GrowingArray(16)
+    array.map_to(storage())
+    array.extend(4)
+    old = array.array
+    array.restore(torch.ones(2, 16))
+    assert (old.sum(), array.array.sum()) == (0, 32)
+
+
+@given(
+    rows=st.lists(st.integers(0, 2999), max_size=60),
+    mask=st.booleans(),
+)
+@settings(max_examples=20, deadline=None)
+def test_rows_are_taken_and_put_as_in_memory(rows, mask):
+    """Order, doubles and masks: the last of a row that is put twice counts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(array_storage, "SPAN", 4096)
+        patch.setattr(array_storage, "ARRAY_SHARE", 0.0)
+        values = torch.arange(3000 * 4).float().reshape(3000, 4)
+        array = GrowingArray(4)
+        array.map_to(storage())
+        array.restore(values)
+        index = torch.tensor(rows, dtype=torch.int64)
+        if mask:
+            index = torch.zeros(3000, dtype=torch.bool).index_fill(0, index, True)
+        assert isinstance(array.tensor, PagedTensor)
+        assert array.tensor[index].equal(values[index])
+        put = torch.rand(len(values[index]), 4)
+        array.tensor[index] = put
+        values.numpy()[index.numpy()] = put.numpy()
+        assert array.tensor.equal(values)
+
+
+def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
+    learner = OnlineLearner(head=FusedHead(width=8), memory_limit=ROOMY)
+    learner.apply(delta(0, 3))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    seq = learner.status().seq
+    with pytest.raises(ResourceError, match="the disk is full"):
+        learner.apply(delta(3, 200_000))
+    assert learner.status().seq == seq
+    monkeypatch.undo()
+    assert learner.apply(delta(3, 2)).new_nodes == 2
+
+
+def delta(first: int, count: int, *, related: bool = False) -> Delta:
+    """Return new nodes, each joined to the one before, related: along two relations in turn."""
+    ids = range(first, first + count)
+    relations = [("likes", "cites")[node % 2] for node in ids if node]
+    generator = torch.Generator().manual_seed(first)
+    return Delta(
+        nodes=tuple(ids),
+        features=torch.rand(count, FEATURES, generator=generator),
+        edges=tuple((node - 1, node) for node in ids if node),
+        labels=tuple("xy"[node % 2] if node % 3 else None for node in ids),
+        relations=tuple(relations) if related else (),
+        types=tuple(f"type {node % 2}" for node in ids) if related else (),
+    )
+
+
+def bits(learner: OnlineLearner) -> dict[str, bytes]:
+    return {name: value.contiguous().numpy().tobytes() for name, value in learner.state().items()}
+
+
+@st.composite
+def changes(draw) -> list[Delta]:
+    found, known, related = [], 0, draw(st.booleans())
+    for _ in range(draw(st.integers(1, 4))):
+        count = draw(st.integers(1, 5))
+        found.append(delta(known, count, related=related))
+        known += count
+        if draw(st.booleans()):
+            gone = draw(st.integers(0, known - 1))
+            if all(gone not in d.forgotten for d in found):
+                found.append(Delta(forgotten=(gone,)))
+                break  # later nodes may be joined to it
+    return found
+
+
+@given(deltas=changes(), shared=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_a_limit_changes_no_bit(deltas, shared):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(array_storage, "WORK_SHARE", 1.0)
+        patch.setattr(array_storage, "ARRAY_SHARE", 0.0)
+        patch.setattr(array_storage, "SPAN", 256)
+        patch.setattr(array_storage, "_AROUND", 4096)
+        free = OnlineLearner(head=FusedHead(width=16))
+        within = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
+        assert within.parameters == free.parameters
+        for change in deltas:
+            assert free.apply(change) == within.apply(change)
+            if shared:
+                within.frozen()
+        assert bits(free) == bits(within)
+        ids = free.every_id()
+        if ids and free.status().labelled:
+            assert within.answer(ids, every_class=True) == free.answer(ids, every_class=True)
+        twin = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
+        twin.restore(within.state(), json.loads(json.dumps(within.about())))
+        assert bits(twin) == bits(free)
+        assert twin.apply(Delta()) == free.apply(Delta())
+
+
+def test_all_that_is_wide_is_mapped_and_nothing_else():
+    learner = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
+    learner.apply(delta(0, 4))
+    learner.frozen()
+    arrays = [*learner._knowledge.arrays(), *learner._view.arrays()]
+    mapped = [isinstance(array.tensor, PagedTensor) for array in arrays]
+    assert mapped == [array.row_bytes >= WIDE for array in arrays]
+    # features, a hop, both hops side by side, three of codes, the copy for readers
+    assert sum(mapped) == 7
+
+
+def test_a_folder_opens_within_a_limit_and_without(tmp_path):
+    with LearnerFolder.open(tmp_path, make=OnlineLearner, memory_limit="1TB") as folder:
+        folder.submit(delta(0, 4))
+        folder.compact()
+        folder.submit(delta(4, 4))
+        kept = bits(folder.learner)
+    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
+        assert bits(folder.learner) == kept
+    with LearnerFolder.of(tmp_path, memory_limit="1TB", scratch=tmp_path, readonly=True) as folder:
+        assert bits(folder.learner) == kept
+
+
+def test_a_limit_too_small_is_one_sentence(monkeypatch):
+    with pytest.raises(ResourceError, match=r"memory_limit must be above the \d+ MB .* not 1 MB$"):
+        OnlineLearner(memory_limit="1MB")
+    with pytest.raises(ConfigurationError, match="must be a size"):
+        OnlineLearner(memory_limit="much")
+    with pytest.raises(ResourceError, match="scratch must be a folder that exists, not /nowhere"):
+        OnlineLearner(memory_limit="1TB", scratch="/nowhere")
+    learner = OnlineLearner(memory_limit="1TB")
+    learner.apply(delta(0, 4))
+    monkeypatch.setattr(array_storage, "held", lambda: 2 * 10**12)
+    with pytest.raises(ResourceError, match=r"a learner of 4 nodes takes .* not 1000.0 GB"):
+        learner.apply(delta(4, 1))
+    monkeypatch.undo()
+    assert learner.apply(delta(4, 1)).seq == 2
+
+
+def test_the_classifier_has_the_same_limit():
+    free, within = (
+        ContinualNodeClassifier(width=8),
+        ContinualNodeClassifier(width=8, memory_limit="1TB", scratch=tempfile.gettempdir()),
+    )
+    for model in (free, within):
+        model.partial_fit(["a", "b", "c"], torch.eye(3, 20), ["x", "y", None], [("a", "c")])
+    assert within.predict_proba(["c"]).tolist() == free.predict_proba(["c"]).tolist()
+    assert isinstance(within.learner_._knowledge.graph.features, PagedTensor)
+
+
+def test_a_large_array_to_be_computed_is_mapped(tight):
+    place = storage()
+    assert isinstance(place.empty(3, 2), PagedTensor)
+    assert RoomFile(place).grow(10).tolist() == [0] * 10
