@@ -350,12 +350,14 @@ class Knowledge:
                 part.restore(kept, labels["numbers"])
             else:
                 part.restore(kept)
+        self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every = torch.arange(self.graph.num_nodes)
         learned = self._to_learn(every)
         if self.codes is not None:
             self.codes.name(list(self.classes))
             self.codes.show(every, learned)
+            self.codes.attach(self.graph)
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)
