@@ -107,9 +107,9 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
         read.clear()
         live.update(graph, graph.add(torch.ones(1, 2), pairs_of((10, nodes))))
         costs.append(list(read))
-    # 10 and the new one give otherwise, to 4 and 2; those two are summed anew. Then 9, 10, 11 and
-    # the new one do, to 3, 4, 3 and 2 (8 and 12 among them); of 10 and the new one all is other.
-    assert costs[0] == costs[1] == [6, 2, 12, 3]
+    # 10 and the new one give otherwise, to 4 and 2, and the new one is summed. Then 9, 10, 11 and
+    # the new one do, to 3, 4, 3 and 2; all that 10 gathers from is other, so that it is summed too.
+    assert costs[0] == costs[1] == [6, 1, 12, 2]
 
 
 def test_a_removed_node_leaves_nothing() -> None:
@@ -118,7 +118,7 @@ def test_a_removed_node_leaves_nothing() -> None:
     assert moved.nodes.tolist() == [0, 1, 3, 4, 5]
     assert not live.of(torch.tensor([2])).any()
     kept = {n: t for n, t in live.state().items() if n.startswith(("state", "message"))}
-    assert set(kept) == {"state_1", "message_0", "message_1"}
+    assert set(kept) == {"state_1", "state_2", "message_0", "message_1"}
     assert not any(tensor[2].any() for tensor in kept.values())
     check(graph, live)
 
@@ -253,8 +253,8 @@ def test_bits_of_a_smoothed_row_do_not_depend_on_other_rows(kernel: str, self_lo
 
 
 @pytest.mark.parametrize("name", [name for name in topologies.names() if name != "h2gcn"])
-def test_bits_do_not_depend_on_how_the_graph_came_to_be(name: str, kernel: str) -> None:
-    """One delta or many: every row ends as the same sums of the same numbers."""
+def test_how_the_graph_came_to_be_shows_in_the_last_digit_at_most(name: str, kernel: str) -> None:
+    """One delta or many: every row ends as the same sums, corrected or made anew."""
     at_once = random_graph(60, 3)
     live = LiveEmbeddings(topologies.make(name, hops=2), num_features=3)
     live.update(at_once, GraphChange(new=torch.arange(60)))
@@ -268,7 +268,7 @@ def test_bits_do_not_depend_on_how_the_graph_came_to_be(name: str, kernel: str) 
         known = edges[:, edges[0] < stop]
         other.update(piecemeal, piecemeal.add(at_once.features[start:stop], known))
     positions = torch.arange(60)
-    assert other.of(positions).equal(live.of(positions))
+    torch.testing.assert_close(other.of(positions), live.of(positions), atol=1e-6, rtol=0)
     check(piecemeal, other)
 
 

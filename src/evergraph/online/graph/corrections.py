@@ -6,8 +6,9 @@ an entry by w'_vu - w_vu; so
     P'_v - P_v = Σ_u w'_vu d_u + Σ_u (w'_vu - w_vu) r_u m_u
     Z'_v = (l'_v / l_v) Z_v + l'_v (P'_v - P_v)
 
-Sums are made in float64 and rounded once. Beside each row stands a bound of what rounding may have
-added up to since it was last summed anew.
+Sums are made in float64, or carry along what is rounded away. Beside each row stands a bound of
+what rounding may have added up to since it was last summed anew: a correction adds one rounding of
+the row, one more where l changed, and six of all that is pushed (in d, in the sum, and in l).
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ class Moved(NamedTuple):
     Attributes:
         nodes: positions, ascending.  int64 [n]
         before: what the rows were.  float32 [n, width]
+        after: what they are.  float32 [n, width]
     """
 
     nodes: Tensor
     before: Tensor
+    after: Tensor
 
 
 class Differences(NamedTuple):
@@ -104,7 +107,7 @@ def _subtract(
 ) -> tuple[Array, Array]:
     now = values[nodes].astype(np.float64)
     before, places = now.copy(), _places(nodes, sent)
-    before[places >= 0] = sent.before.numpy()[places[places >= 0]]
+    before[places >= 0] = sent.before.numpy()[places[places >= 0]]  # ``after`` is what they are
     rows = (new[:, None] * now - old[:, None] * before).astype(np.float32)
     return rows, np.abs(rows).max(1, initial=0)
 
@@ -116,7 +119,8 @@ def _subtract_compiled(
 
     rows = np.empty((len(nodes), values.shape[1]), np.float32)
     sizes = np.empty(len(nodes), np.float32)
-    given = (nodes, values, sent.before.numpy(), _places(nodes, sent), new, old, rows, sizes)
+    moved = sent.before.numpy(), sent.after.numpy()
+    given = (nodes, _places(nodes, sent), values, *moved, new, old, rows, sizes)
     in_parts(
         lambda part: subtract(*given, part.start, part.stop),
         np.ones(len(nodes), np.int64),
@@ -132,14 +136,14 @@ def correct(
     new: Tensor,
     values: Tensor,
     drift: Array,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Correct rows of ``values`` in place; return what all were, which are due, largest values.
+) -> tuple[Moved, Tensor, Tensor]:
+    """Correct rows of ``values`` in place; return them, which are due, and their largest values.
 
     Due are rows that are left to be summed anew, because correcting them would cost as much or
     because nothing stood there.
 
     new: nodes that came, int64 [new]; drift: the bound of what rounding has added up to in each
-    row, float32 [positions] -> float32 [rows, width], bool [rows], float32 [rows]
+    row, float32 [positions] -> rows, bool [rows], float32 [rows]
     """
     rows = found.pushed.rows
     left, were = smoother.left(rows)
@@ -149,13 +153,14 @@ def correct(
     ratios = left / np.where(were == 0, 1, were)
     compiled = live_kernel.choose(entries=graph.num_edges) == "numba"
     make = _correct_compiled if compiled else _correct
-    before, tops = make(found, ratios, left, anew, values.numpy(), drift)
-    return torch.from_numpy(before), torch.from_numpy(anew), torch.from_numpy(tops)
+    made = make(found, ratios, left, anew, values.numpy(), drift)
+    before, after, tops = map(torch.from_numpy, made)
+    return Moved(torch.from_numpy(rows), before, after), torch.from_numpy(anew), tops
 
 
 def _correct(
     found: Differences, ratios: Array, left: Array, anew: Array, values: Array, drift: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     nodes, indptr, places, weights = found.pushed
     shape = (len(nodes), len(found.rows))
     matrix = scipy.sparse.csr_matrix((weights.astype(np.float64), places, indptr), shape=shape)
@@ -164,25 +169,29 @@ def _correct(
     after = (ratios[:, None] * before + sums).astype(np.float32)
     reached = left * (abs(matrix) @ found.sizes.astype(np.float64))
     tops = np.abs(after).max(1, initial=0)
-    bounds = ratios * drift[nodes] + ROUNDING * (tops + reached)
+    rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
+    bounds = ratios * drift[nodes] + ROUNDING * rounded
     kept = ~anew
     values[nodes[kept]], drift[nodes[kept]] = after[kept], bounds[kept]
-    return before, tops
+    return before, after, tops
 
 
 def _correct_compiled(
     found: Differences, ratios: Array, left: Array, anew: Array, values: Array, drift: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
+    from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import push_kernels
 
-    nodes, indptr, places, weights = found.pushed
-    before = np.empty((len(nodes), values.shape[1]), np.float32)
-    tops = np.empty(len(nodes), np.float32)
-    given = (nodes, indptr, places, weights, found.rows, found.sizes, ratios, left, anew)
-    given = (*given, ROUNDING, values, drift, before, tops)
+    width = values.shape[1]
+    before, after = (np.empty((len(found.pushed.rows), width), np.float32) for _ in range(2))
+    tops = np.empty(len(before), np.float32)
+    given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
+    flat = (values.reshape(-1), drift, before.reshape(-1), after.reshape(-1), tops)
     in_parts(
-        lambda part: push_kernels.correct(*given, part.start, part.stop),
-        np.diff(indptr) + 3,
-        each=values.shape[1],
+        lambda part: push_kernels.correct(
+            *given, ROUNDING, width, *flat, part.start, part.stop
+        ),
+        np.diff(found.pushed.indptr) + 3,
+        each=width,
     )
-    return before, tops
+    return before, after, tops

@@ -88,7 +88,7 @@ class HopStates:
         renewed: Tensor | None = None,
         former: Tensor | None = None,
     ) -> Moved:
-        """Follow a change; return who feels it and what their embeddings were, unscaled.
+        """Follow a change; return who feels it and what their embeddings were and are, unscaled.
 
         renewed: nodes whose H_0 is another now, new ones among them or not, ascending, int64
         [renewed]; former: what it was, None where that is not known.  float32 [renewed, width]
@@ -100,7 +100,7 @@ class HopStates:
             array.array[change.removed.numpy()] = 0
         moved = self._inputs_moved(graph, change, renewed, former)
         if not len(moved.nodes) + len(change.touched):
-            return Moved(change.new, torch.zeros(0, self.dims))
+            return Moved(change.new, torch.zeros(0, self.dims), torch.zeros(0, self.dims))
         entries = None if len(change.removed) or not self._corrects else change.known_entries
         if renewed is not None and former is None:
             entries = None
@@ -118,14 +118,17 @@ class HopStates:
         former: Tensor | None,
     ) -> Moved:
         """Return whose H_0 is another now, and what it was: zeros of new nodes."""
-        width = self._state(graph, 0).shape[1]
+        inputs = self._state(graph, 0)
+        width = inputs.shape[1]
         if renewed is None:
-            return Moved(change.new, torch.zeros(len(change.new), width))
+            none = torch.zeros(len(change.new), width)
+            return Moved(change.new, none, inputs[change.new])
         first = int(change.new[0]) if len(change.new) else graph.num_nodes
         old = renewed[renewed < first]
         were = torch.zeros(len(old), width) if former is None else former[renewed < first]
         before = torch.cat([were, torch.zeros(len(change.new), width)])
-        return Moved(torch.cat([old, change.new]), before)
+        nodes = torch.cat([old, change.new])
+        return Moved(nodes, before, inputs[nodes])
 
     def _send(self, graph: GrowingGraph, moved: Moved, hop: int) -> Moved:
         """Compute anew what nodes give to the next hop, and return what they gave."""
@@ -136,7 +139,7 @@ class HopStates:
         for part in moved.nodes.split(ROWS):
             state = self._state(graph, hop)[part]
             messages.tensor[part] = self.topology.message(state, hop=hop)
-        return Moved(moved.nodes, before)
+        return Moved(moved.nodes, before, messages.tensor[moved.nodes])
 
     def _step(
         self,
@@ -154,8 +157,7 @@ class HopStates:
         if entries is None:
             nodes = graph.gatherers(seeds)
             before = self._states[hop].tensor[nodes]
-            self._sum_anew(graph, nodes, hop)
-            return Moved(nodes, before)
+            return Moved(nodes, before, self._sum_anew(graph, nodes, hop))
         return self._correct(graph, change, sent, entries, hop)
 
     def _correct(
@@ -165,17 +167,17 @@ class HopStates:
         values, drift = self._source(graph, hop), self._drifts[hop].array
         found = differences(graph, self.smoother, sent, values, change.touched, entries)
         state = self._states[hop].tensor
-        before, due, tops = correct(graph, self.smoother, found, change.new, state, drift)
-        nodes = torch.from_numpy(found.pushed.rows)
-        due |= self._drifts[hop].tensor[nodes] > self._most * tops
-        self._sum_anew(graph, nodes[due], hop)
-        return Moved(nodes, before)
+        moved, due, tops = correct(graph, self.smoother, found, change.new, state, drift)
+        due |= self._drifts[hop].tensor[moved.nodes] > self._most * tops
+        moved.after[due] = self._sum_anew(graph, moved.nodes[due], hop)
+        return moved
 
-    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> None:
-        """Compute hop + 1 of some nodes from all they gather from."""
-        for part in nodes.split(ROWS):
-            self._states[hop].tensor[part] = self._next(graph, part, hop)
+    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
+        """Compute hop + 1 of some nodes from all they gather from, and return it."""
+        rows = torch.cat([self._next(graph, part, hop) for part in nodes.split(ROWS)])
+        self._states[hop].tensor[nodes] = rows
         self._drifts[hop].array[nodes.numpy()] = 0
+        return rows
 
     def settle(self, graph: GrowingGraph, nodes: Tensor, tops: Tensor) -> None:
         """Sum the last hop of nodes anew where rounding shows beside values of some size.
@@ -193,10 +195,9 @@ class HopStates:
             rows, before = self._next(graph, part, hop), state[part]
             state[part] = rows
             other = torch.from_numpy((rows.numpy() != before.numpy()).any(1)) | (part >= first)
-            kept.append((part[other], before[other]))
+            kept.append((part[other], before[other], rows[other]))
         self._drifts[hop].array[:] = 0
-        nodes, before = (torch.cat(parts) for parts in zip(*kept, strict=True))
-        return Moved(nodes, before)
+        return Moved(*(torch.cat(parts) for parts in zip(*kept, strict=True)))
 
     def _next(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
         """Return hop + 1 of some nodes.  [nodes, width]"""
@@ -227,7 +228,7 @@ class HopStates:
             rows = self._rows(hop, nodes)
             rows[torch.searchsorted(nodes, moved.nodes)] = moved.before
             before.append(rows)
-        return Moved(nodes, self.topology.assemble(before))
+        return Moved(nodes, self.topology.assemble(before), self.of(nodes))
 
     @property
     def _last_alone(self) -> bool:

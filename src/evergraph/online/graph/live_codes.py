@@ -104,7 +104,7 @@ class LiveCodes:
         moved = self._hops.update(graph, change, nodes, former)
         along = self._along_felt(change, nodes)
         felt = moved.nodes if along is None else torch.cat([moved.nodes, along]).unique()
-        before = self._before(felt, moved, Moved(nodes, former))
+        before = self._before(felt, moved, Moved(nodes, former, self.shown(nodes)))
         self._share(graph, change, moved.nodes)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)

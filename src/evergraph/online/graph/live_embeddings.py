@@ -83,13 +83,13 @@ class Surroundings:
         renewed: Tensor | None = None,
         former: Tensor | None = None,
     ) -> Moved:
-        """Follow a change; return who feels it and what their embeddings were, unscaled."""
+        """Follow a change; return who feels it, what embeddings were and are, unscaled."""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
         self._embeddings.array[change.removed.numpy()] = 0
         changed, embeddings = self._encoded(graph, change, renewed)
         before = self.of(changed)
         self._embeddings.tensor[changed] = embeddings
-        return Moved(changed, before)
+        return Moved(changed, before, embeddings)
 
     def _encoded(
         self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None
@@ -198,7 +198,9 @@ class LiveEmbeddings:
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
         moved = self._source.update(graph, change, renewed, change.former)
-        return EmbeddingUpdate(moved.nodes, self._scaled(moved.before), self.of(moved.nodes))
+        return EmbeddingUpdate(
+            moved.nodes, self._scaled(moved.before), self._scaled(moved.after)
+        )
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return self.topology.scaled(rows) if self.scaling == "unit" else rows

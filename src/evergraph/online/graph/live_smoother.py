@@ -113,6 +113,8 @@ class LiveSmoother:
 
     def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
+        if not len(nodes):
+            return values[:0]
         if live_kernel.choose(entries=graph.num_edges) != "numba":
             return ordered_product(*self.rows(graph, nodes), values)
         return self._compiled_product(graph, nodes.numpy(), values)

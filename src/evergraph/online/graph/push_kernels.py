@@ -5,9 +5,28 @@ Imported only where numba is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numba import njit
 
 from evergraph.graphs.kernels.compiled import compiled
+from evergraph.graphs.kernels.lanes import (
+    load,
+    minus,
+    peak,
+    plus,
+    prefetch,
+    store,
+    times,
+    times_plus,
+    zeros,
+)
+from evergraph.graphs.kernels.numba_sum import Flat
+
+Code = Callable[..., Any]
+AHEAD = 4  # rows that are asked for before they are needed
 
 
 @compiled
@@ -91,20 +110,85 @@ def fill_pushed(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def subtract(nodes, now, before, places, new, old, differences, sizes, start, stop):  # type: ignore[no-untyped-def]
-    """Fill in new · now - old · before of some nodes, and the largest value of each row.
+def subtract(  # type: ignore[no-untyped-def]
+    nodes, places, now, before, after, new, old, differences, sizes, start, stop
+):
+    """Fill in new · after - old · before of some nodes, and the largest value of each row.
 
-    places: where a node stands in ``before``, below 0 where it is what it was.
+    places: where a node stands in ``before`` and ``after``, below 0 where it is as ``now`` has it.
     """
     width = now.shape[1]
     for i in range(start, stop):
-        node, place, top = nodes[i], places[i], np.float32(0)
+        place, top = places[i], np.float32(0)
+        if place < 0:
+            row, factor = now[nodes[i]], new[i] - old[i]
+            for c in range(width):
+                differences[i, c] = np.float32(factor * row[c])
+        else:
+            row, was, one, other = after[place], before[place], new[i], old[i]
+            for c in range(width):
+                differences[i, c] = np.float32(one * row[c] - other * was[c])
         for c in range(width):
-            was = now[node, c] if place < 0 else before[place, c]
-            difference = np.float32(new[i] * now[node, c] - old[i] * was)
-            differences[i, c] = difference
-            top = max(top, abs(difference))
+            top = max(top, abs(differences[i, c]))
         sizes[i] = top
+
+
+def _tile(half: int) -> Code:
+    """Return code that corrects the columns from ``low`` and from ``high`` on, ``half`` of each.
+
+    The two may overlap. What each addition rounds away is carried along (Kahan 1965): the sums are
+    off by about two roundings, however many differences are added.
+    """
+
+    def tile(  # type: ignore[no-untyped-def]
+        places, weights, differences, ratio, left, before, after, values, low, high, start, stop
+    ):
+        a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
+        for pair in range(start, stop):
+            weight = weights[np.uintp(pair)]
+            place = np.intp(places[np.uintp(pair)]) * differences.stride
+            more = times_plus(weight, load(differences.values, place + low, half), lost_a)
+            total = plus(a, more)
+            lost_a, a = minus(more, minus(total, a)), total
+            more = times_plus(weight, load(differences.values, place + high, half), lost_b)
+            total = plus(b, more)
+            lost_b, b = minus(more, minus(total, b)), total
+        a = times_plus(ratio, load(before.values, before.stride + low, half), times(left, a))
+        b = times_plus(ratio, load(before.values, before.stride + high, half), times(left, b))
+        for rows in (after, values):
+            store(rows.values, rows.stride + low, a)
+            store(rows.values, rows.stride + high, b)
+        return max(peak(a), peak(b))
+
+    code: Code = njit(tile)
+    return code
+
+
+_16, _8, _4, _2, _1 = (_tile(half) for half in (16, 8, 4, 2, 1))
+
+
+@njit
+def _columns(  # type: ignore[no-untyped-def]
+    places, weights, differences, ratio, left, before, after, values, width, start, stop
+):
+    """Correct one row: ``stride`` of before, after and values says where it begins."""
+    top = np.float32(0)
+    for low in range(0, width, 32):
+        count = min(width - low, 32)
+        end = low + count
+        given = (places, weights, differences, ratio, left, before, after, values, low)
+        if count > 16:
+            found = _16(*given, end - 16, start, stop)
+        elif count > 8:
+            found = _8(*given, end - 8, start, stop)
+        elif count > 4:
+            found = _4(*given, end - 4, start, stop)
+        elif count > 2:
+            found = _2(*given, end - 2, start, stop)
+        else:
+            found = _1(*given, end - 1, start, stop)
+        top = max(top, found)
+    return top
 
 
 @compiled
@@ -119,35 +203,46 @@ def correct(  # type: ignore[no-untyped-def]
     left,
     anew,
     rounding,
+    width,
     values,
     drift,
     before,
+    after,
     tops,
     start,
     stop,
 ):
-    """Correct rows of ``values`` that are not to be summed anew, and keep what all were.
+    """Correct rows of ``values`` that are not to be summed anew; keep what all were and are.
 
-    tops: the largest value of each row as it is.
+    differences: ``Flat``; values, before, after: flat; tops: the largest value of each row.
     """
-    width = values.shape[1]
-    sums = np.empty(width, np.float64)
     for i in range(start, stop):
-        row = rows[i]
-        before[i] = values[row]
+        row, begin = rows[i] * width, i * width
+        if i + AHEAD < stop:
+            prefetch(values, rows[i + AHEAD] * width, 64)
+            prefetch(values, rows[i + AHEAD] * width + max(width - 64, 0), 64)
+        for c in range(width):
+            before[begin + c] = values[row + c]
         if anew[i]:
             continue
-        sums[:] = 0
-        pushed = 0.0
+        reached = 0.0
         for pair in range(indptr[i], indptr[i + 1]):
-            place, weight = places[pair], np.float64(weights[pair])
-            pushed += abs(weight) * sizes[place]
-            for c in range(width):
-                sums[c] += weight * differences[place, c]
-        top = np.float32(0)
-        for c in range(width):
-            value = np.float32(ratios[i] * values[row, c] + left[i] * sums[c])
-            values[row, c] = value
-            top = max(top, abs(value))
+            reached += abs(weights[pair]) * sizes[places[pair]]
+        was, now, then = Flat(before, begin), Flat(after, begin), Flat(values, row)
+        ratio, factor = np.float32(ratios[i]), np.float32(left[i])
+        top = _columns(
+            places,
+            weights,
+            differences,
+            ratio,
+            factor,
+            was,
+            now,
+            then,
+            width,
+            indptr[i],
+            indptr[i + 1],
+        )
         tops[i] = top
-        drift[row] = ratios[i] * drift[row] + rounding * (top + left[i] * pushed)
+        rounded = top if ratio == 1 else 2 * top
+        drift[rows[i]] = ratio * drift[rows[i]] + rounding * (rounded + 6 * factor * reached)
