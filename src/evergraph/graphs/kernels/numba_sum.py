@@ -223,7 +223,8 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
     """Write scale · L (A + sI) R x + add_scale · add into ``out``, from one row to another.
 
-    rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width`` columns count.
+    rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width``
+    columns count.
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines, and all much the same

@@ -50,9 +50,7 @@ def numba_product(
     spread(work, row_ranges(smoother.indptr, count=count))
 
 
-def listed_product(
-    rows: ListedRows | WeightedListedRows, features: Tensor, out: Tensor
-) -> None:
+def listed_product(rows: ListedRows | WeightedListedRows, features: Tensor, out: Tensor) -> None:
     """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 

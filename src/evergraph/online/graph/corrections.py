@@ -188,9 +188,7 @@ def _correct_compiled(
     given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
     flat = (values.reshape(-1), drift, before.reshape(-1), after.reshape(-1), tops)
     in_parts(
-        lambda part: push_kernels.correct(
-            *given, ROUNDING, width, *flat, part.start, part.stop
-        ),
+        lambda part: push_kernels.correct(*given, ROUNDING, width, *flat, part.start, part.stop),
         np.diff(found.pushed.indptr) + 3,
         each=width,
     )

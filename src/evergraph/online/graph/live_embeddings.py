@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.graph.corrections import Moved
+from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_smoother import LiveSmoother
@@ -52,10 +54,10 @@ def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 class Surroundings:
     """Any f_topo at the nodes that feel a change, encoded with all they look at.
 
-    Nothing but embeddings is kept between changes. Who feels a change is encoded together with the nodes within
-    L + 1 hops (degrees of the outermost count), so a change costs its surroundings of 2L + 1 hops;
-    an f_topo that is a recursion over hops costs L (see ``HopStates``). The same changes give the
-    same bits, but a row's last bits may depend on the rows it is computed with.
+    Nothing but embeddings is kept between changes. Who feels a change is encoded together with the
+    nodes within L + 1 hops (degrees of the outermost count), so a change costs its surroundings of
+    2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). The same
+    changes give the same bits, but a row's last bits may depend on the rows it is computed with.
 
     Args:
         topology: the f_topo.
@@ -158,6 +160,7 @@ class LiveEmbeddings:
         topology: the f_topo.
         num_features: how wide a node's features are.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
+        scheme: how Â is normalised, see ``LiveSmoother``; whole graphs are encoded symmetrically.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -171,14 +174,23 @@ class LiveEmbeddings:
     """
 
     def __init__(
-        self, topology: TopologyEncoder, *, num_features: int, scaling: Scaling = "unit"
+        self,
+        topology: TopologyEncoder,
+        *,
+        num_features: int,
+        scaling: Scaling = "unit",
+        scheme: Normalisation = "symmetric",
     ) -> None:
         check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
         self.topology = topology
         self.num_features = num_features
         self.scaling = scaling
-        self._smoother = LiveSmoother(self_loops=topology.self_loops)
+        if scheme != "symmetric" and not isinstance(topology, Stepwise):
+            raise ConfigurationError(
+                f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
+            )
+        self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
             self._source = HopStates(topology, self._smoother, num_features)
@@ -198,9 +210,7 @@ class LiveEmbeddings:
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
         moved = self._source.update(graph, change, renewed, change.former)
-        return EmbeddingUpdate(
-            moved.nodes, self._scaled(moved.before), self._scaled(moved.after)
-        )
+        return EmbeddingUpdate(moved.nodes, self._scaled(moved.before), self._scaled(moved.after))
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return self.topology.scaled(rows) if self.scaling == "unit" else rows

@@ -133,8 +133,9 @@ class LiveSmoother:
             nodes if self.self_loops else nodes[:0],
         )
         out = room(len(nodes), like=values)
-        weighted = lists.weights is not None
-        listed_product(WeightedListedRows(*rows, lists.weights) if weighted else rows, values, out)
+        weights = lists.weights
+        given = rows if weights is None else WeightedListedRows(*rows, weights)
+        listed_product(given, values, out)
         return out
 
     def _entries(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:

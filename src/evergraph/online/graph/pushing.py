@@ -66,9 +66,7 @@ def push(
     return (_push_compiled if compiled else _push)(graph, nodes, direct, others, loops)
 
 
-def _push(
-    graph: GrowingGraph, nodes: Array, direct: Direct, others: Array, loops: bool
-) -> Pushed:
+def _push(graph: GrowingGraph, nodes: Array, direct: Direct, others: Array, loops: bool) -> Pushed:
     indptr, near, weights = graph.giving(nodes)
     numbers = np.arange(len(nodes))
     own = nodes if loops else nodes[:0]
