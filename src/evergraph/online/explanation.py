@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_graph import no_nodes
+from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.view import LearnerView

@@ -428,6 +428,7 @@ class Knowledge:
                 part.restore({name: in_memory(value) for name, value in kept.items()})
             elif kept or not isinstance(part, Counted | Solving):  # earlier snapshots have neither
                 part.restore(kept)
+        self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every = torch.arange(self.graph.num_nodes)
         learned = self._to_learn(every)
@@ -435,6 +436,7 @@ class Knowledge:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):
                 self.codes.show(rows, learned[rows])
+            self.codes.attach(self.graph)
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs import Graph
+from evergraph.graphs.kernels import numba_works
+from evergraph.online.graph import live_kernel
+from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
+KERNELS = ["torch", *(["numba"] if numba_works() else [])]
 
 
 def pairs_of(*pairs: tuple[int, int]) -> Tensor:
@@ -238,6 +242,10 @@ def test_a_list_that_shrank_and_grows_while_all_are_packed_finds_room() -> None:
         assert lists.rows(np.array([row]))[1].tolist() == list(range(count))
 
 
+def told(entries: Entries) -> list[tuple[int, int, float]]:
+    return list(zip(*(part.tolist() for part in entries), strict=True))
+
+
 written = st.lists(
     st.tuples(
         st.sampled_from(["insert", "insert", "delete", "restore"]),
@@ -247,9 +255,17 @@ written = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(written=written)
-def test_lists_hold_what_sets_would(written: list[tuple[str, list[tuple[int, int]]]]) -> None:
+def test_lists_hold_what_sets_would(
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: str,
+    written: list[tuple[str, list[tuple[int, int]]]],
+) -> None:
+    monkeypatch.setattr(live_kernel, "choose", lambda **_: kernel)
     lists, plain = NeighbourLists(), set()
     lists.extend(6)
     for verb, drawn in written:
@@ -258,11 +274,14 @@ def test_lists_hold_what_sets_would(written: list[tuple[str, list[tuple[int, int
             state, lists = lists.state(), NeighbourLists()
             lists.restore(state)
         elif verb == "insert":
-            fresh = sorted({row for row, column in set(drawn) - plain})
-            assert lists.insert(rows, columns).tolist() == fresh
+            assert told(lists.insert(rows, columns)) == [
+                (*pair, 1.0) for pair in sorted(set(drawn) - plain)
+            ]
             plain |= set(drawn)
         else:
-            lists.delete(rows, columns)
+            assert told(lists.delete(rows, columns)) == [
+                (*pair, -1.0) for pair in sorted(set(drawn) & plain)
+            ]
             plain -= set(drawn)
         indptr, indices = lists.rows(np.arange(6))
         owners = np.repeat(np.arange(6), np.diff(indptr))

@@ -19,7 +19,7 @@ _PIECES = 8
 
 
 @cache
-def compiled(loop: Callable[..., None]) -> Callable[..., None]:
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of plain loops over arrays as machine code that leaves Python's lock.
 
     The machine code is kept on disk where there is a place for it.
@@ -27,7 +27,7 @@ def compiled(loop: Callable[..., None]) -> Callable[..., None]:
     from numba import njit
 
     try:
-        fast: Callable[..., None] = njit(nogil=True, cache=True)(loop)
+        fast: Callable[..., Any] = njit(nogil=True, cache=True)(loop)
     except RuntimeError:  # no folder that may be written to
         fast = njit(nogil=True)(loop)
     return fast

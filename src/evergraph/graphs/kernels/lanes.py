@@ -3,8 +3,8 @@
 numba knows arrays and numbers only, and what it makes of a loop over columns keeps its sums in
 memory. A value of ``Lanes`` is LLVM's vector of floats: a sum held in it stays in registers.
 
-Imported only where numba is. After a change here, touch ``numba_sum.py``: numba keeps compiled
-code for as long as that file is as old as it was.
+Imported only where numba is. After a change here, touch ``numba_sum.py`` and ``push_kernels.py``:
+numba keeps compiled code for as long as these files are as old as they were.
 """
 
 from __future__ import annotations
@@ -109,6 +109,36 @@ def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
         return builder.call(function, [_splat(builder, given[0], lanes), *given[1:]])
 
     return lanes(number, lanes, more), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def plus(typing: Any, lanes: Any, more: Any) -> Any:
+    """Return lanes + more."""
+    return lanes(lanes, more), lambda _, builder, __, given: builder.fadd(*given)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def minus(typing: Any, lanes: Any, less: Any) -> Any:
+    """Return lanes - less."""
+    return lanes(lanes, less), lambda _, builder, __, given: builder.fsub(*given)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def peak(typing: Any, lanes: Any) -> Any:
+    """Return the largest of the floats, signs aside."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        vector, module = lanes.vector, builder.module
+        kind = f"v{lanes.count}f32"
+        size = cgutils.get_or_insert_function(
+            module, ir.FunctionType(vector, [vector]), f"llvm.fabs.{kind}"
+        )
+        largest = cgutils.get_or_insert_function(
+            module, ir.FunctionType(ir.FloatType(), [vector]), f"llvm.vector.reduce.fmax.{kind}"
+        )
+        return builder.call(largest, [builder.call(size, [given[0]])])
+
+    return types.float32(lanes), code
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]

@@ -51,6 +51,32 @@ class WeightedRows(NamedTuple):
     weights: NDArray[np.float32]
 
 
+class ListedRows(NamedTuple):
+    """Some rows whose entries lie anywhere in a pool: from ``starts`` to ``stops``.
+
+    ``own`` holds each row's own column, or nothing without self-loops.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    left: NDArray[np.float32]
+    right: NDArray[np.float32]
+    own: NDArray[np.int64]
+
+
+class WeightedListedRows(NamedTuple):
+    """The same where entries have weights, which lie as the pool does."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    left: NDArray[np.float32]
+    right: NDArray[np.float32]
+    own: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+
 class Flat(NamedTuple):
     """A matrix as a flat array in which a row begins every ``stride`` values."""
 
@@ -71,6 +97,64 @@ def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
     return lambda rows, j, entry: rows.right[np.uintp(j)]
 
 
+def begin(rows, i):  # type: ignore[no-untyped-def]
+    """Return where a row's entries begin; compiled code only, as all below."""
+    raise NotImplementedError
+
+
+@overload(begin, inline="always")
+def _begin(rows, i):  # type: ignore[no-untyped-def]
+    if "starts" in rows.fields:
+        return lambda rows, i: np.intp(rows.starts[i])
+    return lambda rows, i: np.intp(rows.indptr[i])
+
+
+def until(rows, i):  # type: ignore[no-untyped-def]
+    """Return where they end."""
+    raise NotImplementedError
+
+
+@overload(until, inline="always")
+def _until(rows, i):  # type: ignore[no-untyped-def]
+    if "stops" in rows.fields:
+        return lambda rows, i: np.intp(rows.stops[i])
+    return lambda rows, i: np.intp(rows.indptr[i + np.uintp(1)])
+
+
+def own_column(rows, row):  # type: ignore[no-untyped-def]
+    """Return a row's own column, below 0 where it does not gather from itself."""
+    raise NotImplementedError
+
+
+@overload(own_column, inline="always")
+def _own_column(rows, row):  # type: ignore[no-untyped-def]
+    if "starts" in rows.fields:
+        return lambda rows, row: np.intp(rows.own[np.uintp(row)]) if len(rows.own) else -1
+    return lambda rows, row: row + rows.own if rows.own >= 0 else -1
+
+
+def ahead(rows, row, entry, end):  # type: ignore[no-untyped-def]
+    """Return which entry comes a little later: in this row, or in the next."""
+    raise NotImplementedError
+
+
+@overload(ahead, inline="always")
+def _ahead(rows, row, entry, end):  # type: ignore[no-untyped-def]
+    if "starts" not in rows.fields:
+        return lambda rows, row, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
+
+    def listed(rows, row, entry, end):  # type: ignore[no-untyped-def]
+        place = entry + AHEAD
+        if place >= end:
+            follows = np.uintp(min(row + 1, len(rows.starts) - 1))
+            place = np.intp(rows.starts[follows]) + place - end
+            if place >= np.intp(rows.stops[follows]):
+                place = entry
+        return place
+
+    return listed
+
+
 def _tile(half: int) -> Code:
     """Return code that sums the columns from ``low`` and from ``high`` on, ``half`` of each.
 
@@ -81,29 +165,31 @@ def _tile(half: int) -> Code:
     """
 
     def tile(rows, x, out, add, scale, add_scale, low, high, start, stop):  # type: ignore[no-untyped-def]
-        last = len(rows.indices) - 1
         for row in range(start, stop):
             i = np.uintp(row)  # unsigned, or numba asks of every place whether it is negative
             a, b = zeros(half), zeros(half)
-            if rows.own >= 0:
-                weight = rows.right[np.uintp(row + rows.own)]
-                begin = (row + rows.own) * x.stride
-                a = times_plus(weight, load(x.values, begin + low, half), a)
-                b = times_plus(weight, load(x.values, begin + high, half), b)
-            for entry in range(np.intp(rows.indptr[i]), np.intp(rows.indptr[i + np.uintp(1)])):
-                soon = np.intp(rows.indices[np.uintp(min(entry + AHEAD, last))]) * x.stride
+            own = own_column(rows, row)  # type: ignore[no-untyped-call]
+            if own >= 0:
+                weight = rows.right[np.uintp(own)]
+                place = own * x.stride
+                a = times_plus(weight, load(x.values, place + low, half), a)
+                b = times_plus(weight, load(x.values, place + high, half), b)
+            end = until(rows, i)  # type: ignore[no-untyped-call]
+            for entry in range(begin(rows, i), end):  # type: ignore[no-untyped-call]
+                later = ahead(rows, row, entry, end)  # type: ignore[no-untyped-call]
+                soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)
                 j = np.intp(rows.indices[np.uintp(entry)])
                 weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
-                begin = j * x.stride
-                a = times_plus(weight, load(x.values, begin + low, half), a)
-                b = times_plus(weight, load(x.values, begin + high, half), b)
+                place = j * x.stride
+                a = times_plus(weight, load(x.values, place + low, half), a)
+                b = times_plus(weight, load(x.values, place + high, half), b)
             a, b = times(rows.left[i] * scale, a), times(rows.left[i] * scale, b)
             if add_scale != 0:
-                begin = row * add.stride
-                a = times_plus(add_scale, load(add.values, begin + low, half), a)
-                b = times_plus(add_scale, load(add.values, begin + high, half), b)
+                place = row * add.stride
+                a = times_plus(add_scale, load(add.values, place + low, half), a)
+                b = times_plus(add_scale, load(add.values, place + high, half), b)
             store(out.values, row * out.stride + low, a)
             store(out.values, row * out.stride + high, b)
 
@@ -137,12 +223,13 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
     """Write scale · L (A + sI) R x + add_scale · add into ``out``, from one row to another.
 
-    rows: ``Rows`` or ``WeightedRows``; x, out, add: ``Flat``, of which ``width`` columns count.
+    rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width``
+    columns count.
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines, and all much the same
-    for begin in range(start, stop, ROWS):
-        until = min(begin + ROWS, stop)
+    for upper in range(start, stop, ROWS):
+        lower = min(upper + ROWS, stop)
         for first in range(0, width, step):
             count = min(step, width - first)
-            _columns(rows, x, out, add, scale, add_scale, first, count, begin, until)
+            _columns(rows, x, out, add, scale, add_scale, first, count, upper, lower)

@@ -8,11 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
+from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
 if TYPE_CHECKING:
-    from evergraph.graphs.kernels.numba_sum import Flat, Rows, WeightedRows
+    from evergraph.graphs.kernels.numba_sum import (
+        Flat,
+        ListedRows,
+        Rows,
+        WeightedListedRows,
+        WeightedRows,
+    )
 
 
 def numba_product(
@@ -42,6 +48,20 @@ def numba_product(
 
     count = range_count(smoother.indptr, mapped=smoother.mapped)
     spread(work, row_ranges(smoother.indptr, count=count))
+
+
+def listed_product(rows: ListedRows | WeightedListedRows, features: Tensor, out: Tensor) -> None:
+    """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
+    from evergraph.graphs.kernels.numba_sum import weighted_sums
+
+    x, y, width = _flat(features), _flat(out), out.shape[1]
+    one, none = np.float32(1), np.float32(0)
+    costs = rows.stops - rows.starts + 1
+
+    def work(part: slice) -> None:
+        weighted_sums(rows, x, y, y, one, none, width, part.start, part.stop)
+
+    in_parts(work, costs, each=width)
 
 
 def torch_product(

@@ -6,7 +6,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,6 +17,8 @@ from torch import Tensor
 RANGES_PER_THREAD = 16
 # Of a mapped adjacency, the most entries (16 MB of them) that a range keeps in memory.
 MAPPED_ENTRIES = 1 << 22
+# Values that are read in less time than threads take to start.
+ALONE = 1 << 18
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
@@ -55,3 +60,20 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, ranges):  # an exception comes out here
             pass
+
+
+def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:
+    """Do the work of all items, by several threads where that pays.
+
+    costs: of each item, int64 [items]; each: how many values a cost of 1 reads
+    """
+    ends = np.cumsum(costs)
+    whole = int(ends[-1]) if len(ends) else 0
+    threads = torch.get_num_threads()
+    if whole * each <= ALONE or threads == 1:
+        work(slice(0, len(costs)))
+        return
+    parts = RANGES_PER_THREAD * threads
+    cuts = np.searchsorted(ends, whole * np.arange(1, parts) // parts)
+    bounds = np.unique(np.concatenate([[0], cuts, [len(costs)]])).tolist()
+    spread(work, [slice(start, stop) for start, stop in pairwise(bounds)])

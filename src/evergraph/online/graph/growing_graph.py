@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,53 +13,16 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.online.graph.graph_change import Entries, GraphChange, no_entries
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.neighbour_lists import NeighbourLists, last_of_each, turned
+from evergraph.online.graph.neighbour_lists import Lists, NeighbourLists, last_of_each, turned
 from evergraph.online.pieces import Pieces, whole
+
+__all__ = ["Ego", "GraphChange", "GrowingGraph"]
 
 Array = npt.NDArray[Any]
 
 _SOURCE = 32  # bits that an edge's source is shifted by, so that both ends make one number
-
-
-def no_nodes() -> Tensor:
-    """Return an empty list of positions.  int64 [0]"""
-    return torch.empty(0, dtype=torch.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class GraphChange:
-    """Positions that a change concerns, each list ascending.
-
-    Attributes:
-        new: nodes that came.  int64 [new]
-        touched: nodes that were there before and gather from more or fewer now, or with other
-            weights.  int64 [touched]
-        removed: nodes that went.  int64 [removed]
-        renewed: nodes that were there before and have other features now.  int64 [renewed]
-    """
-
-    new: Tensor = field(default_factory=no_nodes)
-    touched: Tensor = field(default_factory=no_nodes)
-    removed: Tensor = field(default_factory=no_nodes)
-    renewed: Tensor = field(default_factory=no_nodes)
-
-    def __repr__(self) -> str:
-        renewed = f", {len(self.renewed)} renewed" if len(self.renewed) else ""
-        return (
-            f"GraphChange({len(self.new)} new, {len(self.touched)} touched, "
-            f"{len(self.removed)} removed{renewed})"
-        )
-
-    def then(self, later: GraphChange) -> GraphChange:
-        """Return this change and one that came right after it, which brought no nodes, as one."""
-        assert not len(later.new) + len(self.removed) + len(later.removed)
-        first = self.new[0] if len(self.new) else torch.iinfo(torch.int64).max
-        touched, renewed = (
-            torch.cat(pair).unique()
-            for pair in ((self.touched, later.touched), (self.renewed, later.renewed))
-        )
-        return GraphChange(self.new, touched[touched < first], renewed=renewed[renewed < first])
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +76,7 @@ class GrowingGraph:
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self._marks = GrowingArray(dtype=np.int64)
+        self._tally = GrowingArray(dtype=np.int32)  # zeros between changes
         self._into = NeighbourLists()  # whom each row gathers from
         self._out_of = self._into if undirected else NeighbourLists()  # who gathers from each row
 
@@ -168,22 +132,24 @@ class GrowingGraph:
         changed = (
             self._join(pairs) if weights is None else self._weigh(pairs, weights[distinct].numpy())
         )
-        touched = torch.from_numpy(changed[changed < old])
-        return GraphChange(new=torch.arange(old, self.num_nodes), touched=touched)
+        owners = changed.owners
+        touched = torch.from_numpy(owners[owners < old])
+        new = torch.arange(old, self.num_nodes)
+        return GraphChange(new, touched, entries=changed.below(old))
 
     def _both_ways(self, edges: Tensor) -> Array:
         """Return edges and, where every edge runs both ways, behind them all ways back.  [2, n]"""
         pairs: Array = edges.numpy()
         return np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
 
-    def _join(self, pairs: Array, weights: Array | None = None) -> Array:
-        """List edges, and return whose rows are others now."""
-        if not self.undirected:  # of who gathers from a node nobody asks with what weight
-            self._out_of.insert(pairs[0], pairs[1])
+    def _join(self, pairs: Array, weights: Array | None = None) -> Entries:
+        """List edges, and return what is other now."""
+        if not self.undirected:
+            self._out_of.insert(pairs[0], pairs[1], weights)
         return self._into.insert(pairs[1], pairs[0], weights)
 
-    def _weigh(self, pairs: Array, weights: Array) -> Array:
-        """List edges with their weights, or no longer; return whose rows are others now."""
+    def _weigh(self, pairs: Array, weights: Array) -> Entries:
+        """List edges with their weights, or no longer; return what is other now."""
         if self.undirected:  # each edge beside its way back, as the last counts
             pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
             weights = np.repeat(weights, 2)
@@ -191,11 +157,10 @@ class GrowingGraph:
         pairs = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)])
         stays = weights > 0
         joined = self._join(pairs[:, stays], weights[stays])
-        changed: Array = np.union1d(joined, self._part(pairs[:, ~stays]))
-        return changed
+        return joined.and_(self._part(pairs[:, ~stays]))
 
-    def _part(self, pairs: Array) -> Array:
-        """List edges no longer, and return whose rows are others now."""
+    def _part(self, pairs: Array) -> Entries:
+        """List edges no longer, and return what is other now."""
         if not self.undirected:
             self._out_of.delete(pairs[0], pairs[1])
         return self._into.delete(pairs[1], pairs[0])
@@ -210,17 +175,20 @@ class GrowingGraph:
         >>> path.neighbours(1)
         array([0], dtype=int32)
         """
-        return GraphChange(touched=torch.from_numpy(self._part(self._both_ways(edges))))
+        entries = self._part(self._both_ways(edges))
+        return GraphChange(touched=torch.from_numpy(entries.owners), entries=entries)
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
         """Give nodes other features.  int64 [n], each once; [n, d]"""
-        other = (self.features[nodes] != features).any(1)
+        nodes, order = nodes.sort()
+        former, features = self.features[nodes], features[order]
+        other = (former != features).any(1)
         self.features[nodes] = features
-        return GraphChange(renewed=nodes[other].sort().values)
+        return GraphChange(renewed=nodes[other], entries=no_entries(), former=former[other])
 
     def _extend(self, features: Tensor) -> None:
         count = len(features)
-        for part in (self._features, self._alive, self._marks, self._into):
+        for part in (self._features, self._alive, self._marks, self._tally, self._into):
             part.extend(count)
         if not self.undirected:
             self._out_of.extend(count)
@@ -310,11 +278,41 @@ class GrowingGraph:
         tensor([1, 2])
         """
         _, near = self._out_of.rows(nodes.numpy())
-        met = np.concatenate([nodes.numpy(), near])
+        return torch.from_numpy(self.distinct(np.concatenate([nodes.numpy(), near])))
+
+    def distinct(self, met: Array) -> Array:
+        """Return positions ascending, each once.  int64 [n] -> int64 [distinct]"""
         # Marked with the place where it stands last, a node counts there only: no sort of doubles.
         turns = np.arange(len(met))
         self._marks.array[met] = turns
-        return torch.from_numpy(np.sort(met[self._marks.array[met] == turns]))
+        found: Array = np.sort(met[self._marks.array[met] == turns])
+        return found
+
+    def giving(self, nodes: Array) -> tuple[Array, Array, Array]:
+        """Return who gathers from some nodes, and with what weights, as CSR.
+
+        -> int64 [nodes + 1], int32 [entries], float32 [entries]
+        """
+        return *self._out_of.rows(nodes), self._out_of.weights(nodes)
+
+    def num_gatherers(self, nodes: Tensor) -> int:
+        """Return how many gather from some nodes, those of several counted as often."""
+        return int(self._out_of.lengths(nodes.numpy()).sum())
+
+    @property
+    def gathering(self) -> Lists:
+        """Whom each row gathers from, as it lies; for compiled code."""
+        return self._into.lying()
+
+    @property
+    def gathered(self) -> Lists:
+        """Who gathers from each row, as it lies; for compiled code."""
+        return self._out_of.lying()
+
+    @property
+    def tally(self) -> Array:
+        """Zeros, one a position, for whoever counts and sets them back.  int32 [num_nodes]"""
+        return self._tally.array
 
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
         """Return the nodes that features flow to a node from within ``hops``, at most ``limit``.
@@ -406,6 +404,7 @@ class GrowingGraph:
         self._features.restore(state["features"])
         self._alive.restore(state["alive"])
         self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
+        self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self._into.restore(state)
         if not self.undirected:
             self._out_of.restore(turned(state))

@@ -7,22 +7,31 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from evergraph.online.graph.corrections import DRIFT, Moved, correct, differences
+from evergraph.online.graph.graph_change import Entries, GraphChange
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import Stepwise
 
 ROWS = 1 << 15  # computed at a time
+# From so many differences on, for each entry of the adjacency, all rows are summed anew; where rows
+# are not corrected, for each position.
+WHOLE = 0.5
 
 
 class HopStates:
-    """H_1, ..., H_{L-1} of an f_topo told hop by hop, kept for all nodes.
+    """H_1, ..., H_L of an f_topo told hop by hop, kept for all nodes.
 
     H_{l+1} of a node changes where H_l changed of the node or of one it gathers from; H_1 also
-    where one it gathers from has another degree, which is in Â. So a change costs the degrees of
-    the nodes that feel it. H_0 is the graph's own features, or ``inputs`` in their place; H_L is
-    not kept, as the embeddings are made of it and it changes wherever they do. Where a hop smooths
-    something else than its state, that is kept as well.
+    where one it gathers from has another degree, which is in Â. So a change costs its frontier. A
+    row of it is corrected by the differences that reach it, or summed anew from all it gathers
+    from, whichever is the less: see ``corrections``, also for why nothing drifts. Where nodes go,
+    all that feel it are summed anew, so that nothing of them stays. Where a change reaches most of
+    the graph, all rows are summed anew, and nobody looks for a frontier.
+
+    H_0 is the graph's own features, or ``inputs`` in their place. Where a hop smooths something
+    else than its state, that is kept as well.
 
     Args:
         topology: the f_topo.
@@ -30,6 +39,7 @@ class HopStates:
         num_features: how wide H_0 is.
         inputs: H_0 of every position, kept up to date by whoever owns it; the graph's features
             unless given.
+        drift: how much of a row's largest value rounding may come to before it is summed anew.
     """
 
     def __init__(
@@ -39,13 +49,18 @@ class HopStates:
         num_features: int,
         *,
         inputs: GrowingArray | None = None,
+        drift: float = DRIFT,
     ) -> None:
         self.topology = topology
         self.smoother = smoother
+        self._graph: GrowingGraph | None = None
         self._inputs = inputs
+        self._most = drift
         self._states: list[GrowingArray] = []  # from hop 1 on
         self._messages: list[GrowingArray | None] = []  # from hop 0 on; None: the state itself
         self.dims = self._lay_out(torch.empty(0, num_features))
+        self._drifts = [GrowingArray() for _ in self._states]
+        self._complete = True  # whether the last hop is there; old snapshots have it not
 
     def _lay_out(self, features: Tensor) -> int:
         """Make an array as wide as each hop is, and return how wide embeddings are."""
@@ -55,7 +70,7 @@ class HopStates:
             own = message is not states[-1]
             self._messages.append(GrowingArray(message.shape[1]) if own else None)
             states.append(self.topology.advance(message, states[-1], features, hop=hop))
-        self._states = [GrowingArray(state.shape[1]) for state in states[1:-1]]
+        self._states = [GrowingArray(state.shape[1]) for state in states[1:]]
         return self.topology.assemble(states).shape[1]
 
     @property
@@ -63,59 +78,141 @@ class HopStates:
         """How many bytes the hops take."""
         return sum(array.nbytes for array in self._arrays().values())
 
-    def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]
+    @property
+    def _corrects(self) -> bool:
+        """Whether a state is what was smoothed, and so can be corrected by differences."""
+        return type(self.topology).advance is Stepwise.advance
 
-        renewed: nodes that were there before and whose H_0 is another now.  int64 [renewed]
+    def update(
+        self,
+        graph: GrowingGraph,
+        change: GraphChange,
+        renewed: Tensor | None = None,
+        former: Tensor | None = None,
+    ) -> Moved:
+        """Follow a change; return who feels it and what their embeddings were and are, unscaled.
+
+        renewed: nodes whose H_0 is another now, new ones among them or not, ascending, int64
+        [renewed]; former: what it was, None where that is not known.  float32 [renewed, width]
         """
+        assert self._complete, "a graph is attached after restoring, before it changes"
+        self._graph = graph
         for array in self._arrays().values():
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
-        changed = change.new if renewed is None else torch.cat([change.new, renewed])
-        if not len(changed) + len(change.touched):
-            return change.new, torch.empty(0, self.dims)
+        moved = self._inputs_moved(graph, change, renewed, former)
+        if not len(moved.nodes) + len(change.touched):
+            return Moved(change.new, torch.zeros(0, self.dims), torch.zeros(0, self.dims))
+        entries = None if len(change.removed) or not self._corrects else change.known_entries
+        if renewed is not None and former is None:
+            entries = None
+        hops = [moved]
         for hop in range(self.topology.hops):
-            self._send(graph, changed, hop)
-            seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
-            changed = graph.gatherers(seeds)
-            if hop < self.topology.hops - 1:
-                self._step(graph, changed, hop)
-        return changed, torch.cat([self._embed(graph, part) for part in changed.split(ROWS)])
+            sent = self._send(graph, hops[-1], hop)
+            hops.append(self._step(graph, change, sent, entries, hop))
+        return self._embeddings_moved(hops)
 
-    def _send(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> None:
-        """Compute anew what nodes give to the next hop."""
+    def _inputs_moved(
+        self,
+        graph: GrowingGraph,
+        change: GraphChange,
+        renewed: Tensor | None,
+        former: Tensor | None,
+    ) -> Moved:
+        """Return whose H_0 is another now, and what it was: zeros of new nodes."""
+        inputs = self._state(graph, 0)
+        width = inputs.shape[1]
+        if renewed is None:
+            none = torch.zeros(len(change.new), width)
+            return Moved(change.new, none, inputs[change.new])
+        first = int(change.new[0]) if len(change.new) else graph.num_nodes
+        old = renewed[renewed < first]
+        were = torch.zeros(len(old), width) if former is None else former[renewed < first]
+        before = torch.cat([were, torch.zeros(len(change.new), width)])
+        nodes = torch.cat([old, change.new])
+        return Moved(nodes, before, inputs[nodes])
+
+    def _send(self, graph: GrowingGraph, moved: Moved, hop: int) -> Moved:
+        """Compute anew what nodes give to the next hop, and return what they gave."""
         messages = self._messages[hop]
-        if messages is not None:
-            for part in nodes.split(ROWS):
-                state = self._state(graph, hop)[part]
-                messages.tensor[part] = self.topology.message(state, hop=hop)
+        if messages is None:
+            return moved
+        before = messages.tensor[moved.nodes]
+        for part in moved.nodes.split(ROWS):
+            state = self._state(graph, hop)[part]
+            messages.tensor[part] = self.topology.message(state, hop=hop)
+        return Moved(moved.nodes, before, messages.tensor[moved.nodes])
 
-    def _step(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> None:
-        """Compute hop + 1 of some nodes and keep it."""
-        for part in nodes.split(ROWS):
-            self._states[hop].tensor[part] = self._next(graph, part, hop)
+    def _step(
+        self,
+        graph: GrowingGraph,
+        change: GraphChange,
+        sent: Moved,
+        entries: Entries | None,
+        hop: int,
+    ) -> Moved:
+        """Compute hop + 1 wherever it may be another, and return where it was what."""
+        seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
+        pairs = graph.num_gatherers(seeds)
+        if pairs > WHOLE * (graph.num_nodes if entries is None else graph.num_edges):
+            return self._sum_all(graph, change.new, hop)
+        if entries is None:
+            nodes = graph.gatherers(seeds)
+            before = self._states[hop].tensor[nodes]
+            return Moved(nodes, before, self._sum_anew(graph, nodes, hop))
+        return self._correct(graph, change, sent, entries, hop)
+
+    def _correct(
+        self, graph: GrowingGraph, change: GraphChange, sent: Moved, entries: Entries, hop: int
+    ) -> Moved:
+        """Correct hop + 1 by differences, and sum anew what is not worth it."""
+        values, drift = self._source(graph, hop), self._drifts[hop].array
+        found = differences(graph, self.smoother, sent, values, change.touched, entries)
+        state = self._states[hop].tensor
+        moved, due, tops = correct(graph, self.smoother, found, change.new, state, drift)
+        due |= self._drifts[hop].tensor[moved.nodes] > self._most * tops
+        moved.after[due] = self._sum_anew(graph, moved.nodes[due], hop)
+        return moved
+
+    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
+        """Compute hop + 1 of some nodes from all they gather from, and return it."""
+        rows = torch.cat([self._next(graph, part, hop) for part in nodes.split(ROWS)])
+        self._states[hop].tensor[nodes] = rows
+        self._drifts[hop].array[nodes.numpy()] = 0
+        return rows
+
+    def settle(self, graph: GrowingGraph, nodes: Tensor, tops: Tensor) -> None:
+        """Sum the last hop of nodes anew where rounding shows beside values of some size.
+
+        nodes: int64 [n]; tops: the size of what is to be exact of each, float32 [n]
+        """
+        due = self._drifts[-1].tensor[nodes] > self._most * tops
+        self._sum_anew(graph, nodes[due], len(self._states) - 1)
+
+    def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Moved:
+        """Compute hop + 1 of all nodes, and return whose is another, new nodes among them."""
+        state, kept = self._states[hop].tensor, []
+        first = int(new[0]) if len(new) else graph.num_nodes
+        for part in graph.alive.nonzero().flatten().split(ROWS):
+            rows, before = self._next(graph, part, hop), state[part]
+            state[part] = rows
+            other = torch.from_numpy((rows.numpy() != before.numpy()).any(1)) | (part >= first)
+            kept.append((part[other], before[other], rows[other]))
+        self._drifts[hop].array[:] = 0
+        return Moved(*(torch.cat(parts) for parts in zip(*kept, strict=True)))
 
     def _next(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
         """Return hop + 1 of some nodes.  [nodes, width]"""
-        state, messages = self._state(graph, hop), self._messages[hop]
-        source = state if messages is None else messages.tensor
-        smoothed = self.smoother.product(graph, nodes, source)
-        if type(self.topology).advance is Stepwise.advance:  # asks for nothing else
+        smoothed = self.smoother.product(graph, nodes, self._source(graph, hop))
+        if self._corrects:  # asks for nothing else
             return smoothed
-        inputs = self._state(graph, 0)
+        state, inputs = self._state(graph, hop), self._state(graph, 0)
         return self.topology.advance(smoothed, state[nodes], inputs[nodes], hop=hop)
 
-    def _embed(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
-        """Return the embeddings of some nodes.  [nodes, dims]"""
-        hops = self.topology.hops
-        last = self._next(graph, nodes, hops - 1) if hops else self._state(graph, 0)[nodes]
-        if type(self.topology).assemble is Stepwise.assemble:  # asks for the last alone
-            return last
-        return self.topology.assemble(
-            [*(self._state(graph, hop)[nodes] for hop in range(hops)), last]
-        )
+    def _source(self, graph: GrowingGraph, hop: int) -> Tensor:
+        """Return what is smoothed to make hop + 1."""
+        messages = self._messages[hop]
+        return self._state(graph, hop) if messages is None else messages.tensor
 
     def _state(self, graph: GrowingGraph, hop: int) -> Tensor:
         """Return H_hop of all positions."""
@@ -123,8 +220,55 @@ class HopStates:
             return self._states[hop - 1].tensor
         return graph.features if self._inputs is None else self._inputs.tensor
 
+    def _embeddings_moved(self, hops: list[Moved]) -> Moved:
+        """Return whose embedding is another now, and what it was."""
+        if self._last_alone:
+            return hops[-1]
+        nodes = torch.cat([moved.nodes for moved in hops]).unique()
+        before = []
+        for hop, moved in enumerate(hops):
+            rows = self._rows(hop, nodes)
+            rows[torch.searchsorted(nodes, moved.nodes)] = moved.before
+            before.append(rows)
+        return Moved(nodes, self.topology.assemble(before), self.of(nodes))
+
+    @property
+    def _last_alone(self) -> bool:
+        """Whether an embedding is the last state."""
+        return type(self.topology).assemble is Stepwise.assemble
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
+        hops = self.topology.hops
+        if self._last_alone:
+            return self._rows(hops, nodes)
+        return self.topology.assemble([self._rows(hop, nodes) for hop in range(hops + 1)])
+
+    def _rows(self, hop: int, nodes: Tensor) -> Tensor:
+        if hop:
+            return self._states[hop - 1].tensor[nodes]
+        if self._inputs is not None:
+            return self._inputs.tensor[nodes]
+        if self._graph is None:
+            return torch.zeros(len(nodes), self.dims)  # nobody has come yet
+        return self._graph.features[nodes]
+
+    def attach(self, graph: GrowingGraph) -> None:
+        """Look at a graph, whose hops were restored or are to come.
+
+        Of snapshots from before version 0.18 the last hop is not there and is computed.
+        """
+        self._graph = graph
+        if not self._complete:
+            self._complete = True
+            last = self._states[-1]
+            last.extend(len(self._drifts[-1]) - len(last))
+            alive = graph.alive[: len(last)].nonzero().flatten()
+            self._sum_anew(graph, alive, self.topology.hops - 1)
+
     def _arrays(self) -> dict[str, GrowingArray]:
         named = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}
+        named |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
         sent = {f"message_{hop}": array for hop, array in enumerate(self._messages)}
         return named | {name: array for name, array in sent.items() if array is not None}
 
@@ -138,5 +282,10 @@ class HopStates:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
+        positions = len(state["scalings"])
         for name, array in self._arrays().items():
-            array.restore(state[name])
+            if name in state:
+                array.restore(state[name])
+            elif name.startswith("drift"):  # an old snapshot: all rows were summed anew
+                array.restore(torch.zeros(positions))
+        self._complete = not self._states or f"state_{len(self._states)}" in state

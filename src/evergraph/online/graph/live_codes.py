@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
+from evergraph.online.graph.corrections import ROUNDING, Moved
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
@@ -23,15 +24,16 @@ from evergraph.topology.class_codes import class_codes, others_alone
 from evergraph.topology.rowwise import unit_rows
 
 NEAR, FAR = 1, 2  # hops of N
+# Nearer than elsewhere: what is left when a node's own code is taken out may be small.
+DRIFT = 8 * ROUNDING
 
 
 class LiveCodes:
     """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
 
     Row v of C is the code of v's class where v's label is shown, else 0. A label that is shown,
-    hidden or changed moves what lies within two hops, as new edges do; rows are computed anew from
-    the hop before, never corrected by differences (see ``HopStates``). The code of a class depends
-    on the seed and its name alone, not on when it came.
+    hidden or changed moves what lies within two hops, as new edges do: see ``HopStates``. The code
+    of a class depends on the seed and its name alone, not on when it came.
 
     Where there are relations, a third part tells the classes of neighbours by relation, B₁C: see
     ``RelationCodes``.
@@ -64,15 +66,15 @@ class LiveCodes:
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
-        self._codes = GrowingArray(FAR * width)
+        self._own = GrowingArray()  # the diagonal of N²
         topology = MixHop(hops=FAR, self_loops=False, keep=(NEAR, FAR), unit=True)
         self._topology = topology
-        self._hops = HopStates(topology, self.smoother, width, inputs=self._shown)
+        self._hops = HopStates(topology, self.smoother, width, inputs=self._shown, drift=DRIFT)
 
     @property
     def nbytes(self) -> int:
         """How many bytes codes and the hop between take."""
-        arrays = (self._shown, self._codes, self._along, self._hops)
+        arrays = (self._shown, self._own, self._along, self._hops)
         return sum(array.nbytes for array in arrays)
 
     def name(self, labels: Sequence[Label]) -> None:
@@ -90,22 +92,41 @@ class LiveCodes:
         nodes: whose labels are shown or hidden or others now, int64 [n]; classes: their numbers,
         ``UNLABELLED`` where hidden, int64 [n]
         """
-        for array in (self._shown, self._codes):
+        for array in (self._shown, self._own):
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
-        self.show(nodes, classes)
+        nodes, order = nodes.sort()
+        former = self.shown(nodes)
+        self.show(nodes, classes[order])
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        nodes = nodes[graph.alive[nodes]]
-        felt, hops = self._hops.update(graph, change, nodes)
+        alive = graph.alive[nodes]
+        nodes, former = nodes[alive], former[alive]
+        moved = self._hops.update(graph, change, nodes, former)
         along = self._along_felt(change, nodes)
-        moved = felt if along is None else torch.cat([felt, along]).unique()
-        before = self.of(moved)
-        scaled = self._topology.scaled(self._without_own(graph, felt, hops))
-        self._codes.array[felt.numpy()] = scaled.numpy()
+        felt = moved.nodes if along is None else torch.cat([moved.nodes, along]).unique()
+        before = self._before(felt, moved, Moved(nodes, former, self.shown(nodes)))
+        self._share(graph, change, moved.nodes)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)
             self._along.tensor[along] = unit_rows(sums)
-        return EmbeddingUpdate(moved, before, self.of(moved))
+        return EmbeddingUpdate(felt, before, self.of(felt))
+
+    def _before(self, nodes: Tensor, moved: Moved, relabelled: Moved) -> Tensor:
+        """Return what vectors were, when hops and labels are others and shares not yet."""
+        hops, shown = self._hops.of(nodes), self.shown(nodes)
+        hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
+        shown[torch.searchsorted(nodes, relabelled.nodes)] = relabelled.before
+        return self._vectors(nodes, hops, shown)
+
+    def _share(self, graph: GrowingGraph, change: GraphChange, moved: Tensor) -> None:
+        """Follow with the diagonal of N², and sum anew what rounding would show in without it."""
+        gathering = torch.cat([change.new, change.touched])
+        if len(gathering):
+            near = graph.gatherers(gathering)
+            self._own.tensor[near] = self._own_share(graph, near)
+        labelled = moved[self.shown(moved).any(1)]
+        far = self._others(labelled, self._hops.of(labelled), self.shown(labelled))[1]
+        self._hops.settle(graph, labelled, far.abs().amax(1))
 
     def _along_felt(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
         """Return whose neighbours along relations, or their labels, are others now."""
@@ -132,10 +153,17 @@ class LiveCodes:
         """Return rows of C.  int64 [n] -> float32 [n, width]"""
         return self._shown.tensor[nodes]
 
-    def _without_own(self, graph: GrowingGraph, nodes: Tensor, hops: Tensor) -> Tensor:
+    def _others(self, nodes: Tensor, hops: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both hops without nodes' own codes."""
         near, far = hops.split(self.width, dim=1)
-        own = others_alone(far, self._own_share(graph, nodes), self.shown(nodes))
-        return torch.cat([near, own], dim=1)
+        return near, others_alone(far, self._own.tensor[nodes], shown)
+
+    def _vectors(self, nodes: Tensor, hops: Tensor, shown: Tensor) -> Tensor:
+        """Return vectors made of hops and own codes; shares and relations as they are."""
+        scaled = self._topology.scaled(torch.cat(self._others(nodes, hops, shown), dim=1))
+        if self.relations is None:
+            return scaled
+        return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
@@ -157,9 +185,15 @@ class LiveCodes:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        if self.relations is None:
-            return self._codes.tensor[nodes]
-        return torch.cat([self._codes.tensor[nodes], self._along.tensor[nodes]], dim=1)
+        return self._vectors(nodes, self._hops.of(nodes), self.shown(nodes))
+
+    def attach(self, graph: GrowingGraph) -> None:
+        """Look at the graph again, once both were restored and before it changes."""
+        self._hops.attach(graph)
+        if not len(self._own):  # an old snapshot
+            self._own.extend(graph.num_nodes)
+            every = graph.alive.nonzero().flatten()
+            self._own.tensor[every] = self._own_share(graph, every)
 
     def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]]:
         """Return positions and weights whose codes make each hop of a node's, before scaling.
@@ -172,7 +206,7 @@ class LiveCodes:
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
-        yield from (self._shown, self._codes)
+        yield from (self._shown, self._own)
         if self.relations is not None:
             yield self._along
         yield from self.smoother.arrays()
@@ -180,14 +214,15 @@ class LiveCodes:
 
     def state(self) -> dict[str, Tensor]:
         """Return what labels and names of classes do not tell, by name."""
-        kept = {"codes": self._codes.state()} | self.smoother.state() | self._hops.state()
+        kept = {"own": self._own.state()} | self.smoother.state() | self._hops.state()
         return kept if self.relations is None else kept | {"along": self._along.state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned; ``name`` and ``show`` bring the rest."""
-        self._codes.restore(state["codes"])
+        """Take back what ``state`` returned; ``name``, ``show`` and ``attach`` bring the rest."""
+        if "own" in state:
+            self._own.restore(state["own"])
         if self.relations is not None:
             self._along.restore(state["along"])
         self.smoother.restore(state)
         self._hops.restore(state)
-        self._shown.extend(len(self._codes) - len(self._shown))
+        self._shown.extend(len(state["scalings"]) - len(self._shown))

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
+from evergraph.graphs.normalisation import Normalisation
+from evergraph.online.graph.corrections import Moved
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
@@ -51,10 +54,10 @@ def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 class Surroundings:
     """Any f_topo at the nodes that feel a change, encoded with all they look at.
 
-    Nothing is kept between changes. Who feels a change is encoded together with the nodes within
-    L + 1 hops (degrees of the outermost count), so a change costs its surroundings of 2L + 1 hops;
-    an f_topo that is a recursion over hops costs L (see ``HopStates``). The same changes give the
-    same bits, but a row's last bits may depend on the rows it is computed with.
+    Nothing but embeddings is kept between changes. Who feels a change is encoded together with the
+    nodes within L + 1 hops (degrees of the outermost count), so a change costs its surroundings of
+    2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). The same
+    changes give the same bits, but a row's last bits may depend on the rows it is computed with.
 
     Args:
         topology: the f_topo.
@@ -68,16 +71,32 @@ class Surroundings:
             torch.empty(2, 0, dtype=torch.int64), features=one, labels=torch.zeros(1).long()
         )
         self.dims = topology.encode(lonely).shape[1]
+        self._embeddings = GrowingArray(self.dims)  # unscaled
 
     @property
     def nbytes(self) -> int:
-        """Nothing is kept."""
-        return 0
+        """How many bytes the embeddings take."""
+        return self._embeddings.nbytes
 
     def update(
-        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None = None
+        self,
+        graph: GrowingGraph,
+        change: GraphChange,
+        renewed: Tensor | None = None,
+        former: Tensor | None = None,
+    ) -> Moved:
+        """Follow a change; return who feels it, what embeddings were and are, unscaled."""
+        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
+        self._embeddings.array[change.removed.numpy()] = 0
+        changed, embeddings = self._encoded(graph, change, renewed)
+        before = self.of(changed)
+        self._embeddings.tensor[changed] = embeddings
+        return Moved(changed, before, embeddings)
+
+    def _encoded(
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Follow a change; return who feels it and their embeddings, unscaled.  [k], [k, dims]"""
+        """Return who feels a change, and their embeddings.  [k], [k, dims]"""
         changed = change.new
         if renewed is not None:
             changed = torch.cat([changed, renewed]).unique()
@@ -93,16 +112,27 @@ class Surroundings:
         embeddings = self.topology.encode(graph.induced(around))
         return changed, embeddings[torch.searchsorted(around, changed)]
 
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
+        return self._embeddings.tensor[nodes]
+
+    def attach(self, graph: GrowingGraph) -> None:
+        """Look at a graph that was restored; of old snapshots all is encoded once more."""
+        if not len(self._embeddings) and graph.num_nodes:
+            self.update(graph, GraphChange(new=graph.alive.nonzero().flatten()))
+
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield nothing."""
-        yield from ()
+        """Yield the arrays that are as long as the graph."""
+        yield self._embeddings
 
     def state(self) -> dict[str, Tensor]:
-        """Return nothing."""
-        return {}
+        """Return copies of everything kept, by name."""
+        return {"unscaled": self._embeddings.state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take nothing back."""
+        """Take back what ``state`` returned."""
+        if "unscaled" in state:
+            self._embeddings.restore(state["unscaled"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +156,15 @@ class LiveEmbeddings:
     A change is felt by new nodes, by those with other features, by those that gather from more or
     fewer than before or with other weights, and by all that look at any of these within L hops.
     For an f_topo that is a recursion over hops every hop of every node is kept, and rows are
-    computed anew from the hop before (see ``HopStates``), never corrected by differences: nothing
-    drifts. Others are computed from what lies around.
+    corrected by what has changed of the hop before, or summed anew from it, before rounding could
+    leave a trace (see ``HopStates``). Others are computed from what lies around. Embeddings are
+    kept unscaled, and scaled when they are asked for.
 
     Args:
         topology: the f_topo.
         num_features: how wide a node's features are.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
+        scheme: how Â is normalised, see ``LiveSmoother``; whole graphs are encoded symmetrically.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -146,18 +178,26 @@ class LiveEmbeddings:
     """
 
     def __init__(
-        self, topology: TopologyEncoder, *, num_features: int, scaling: Scaling = "unit"
+        self,
+        topology: TopologyEncoder,
+        *,
+        num_features: int,
+        scaling: Scaling = "unit",
+        scheme: Normalisation = "symmetric",
     ) -> None:
         check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
         self.topology = topology
         self.num_features = num_features
         self.scaling = scaling
-        self._smoother = LiveSmoother(self_loops=topology.self_loops)
+        if scheme != "symmetric" and not isinstance(topology, Stepwise):
+            raise ConfigurationError(
+                f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
+            )
+        self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
             self._source = HopStates(topology, self._smoother, num_features)
-        self._embeddings = GrowingArray(self.dims)
 
     @property
     def dims(self) -> int:
@@ -167,23 +207,25 @@ class LiveEmbeddings:
     @property
     def nbytes(self) -> int:
         """How many bytes embeddings and the hops between take."""
-        return self._embeddings.nbytes + self._source.nbytes
+        return self._source.nbytes
 
     def update(self, graph: GrowingGraph, change: GraphChange) -> EmbeddingUpdate:
         """Follow a change of the graph, right after it was made."""
-        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
-        self._embeddings.array[change.removed.numpy()] = 0
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
-        nodes, embeddings = self._source.update(graph, change, renewed)
-        after = self.topology.scaled(embeddings) if self.scaling == "unit" else embeddings
-        before = self.of(nodes)
-        self._embeddings.array[nodes.numpy()] = after.numpy()
-        return EmbeddingUpdate(nodes, before, after)
+        moved = self._source.update(graph, change, renewed, change.former)
+        return EmbeddingUpdate(moved.nodes, self._scaled(moved.before), self._scaled(moved.after))
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return self.topology.scaled(rows) if self.scaling == "unit" else rows
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._embeddings.tensor[nodes]
+        return self._scaled(self._source.of(nodes))
+
+    def attach(self, graph: GrowingGraph) -> None:
+        """Look at the graph again, once both were restored and before it changes."""
+        self._source.attach(graph)
 
     def weights(self, graph: GrowingGraph, node: int) -> tuple[Tensor, Tensor] | None:
         """Return positions u and weights w_u with e_v = Σ_u w_u x_u, before scaling.
@@ -210,17 +252,14 @@ class LiveEmbeddings:
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
-        yield self._embeddings
         yield from self._smoother.arrays()
         yield from self._source.arrays()
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
-        kept = {"embeddings": self._embeddings.state()}
-        return kept | self._smoother.state() | self._source.state()
+        return self._smoother.state() | self._source.state()
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
-        self._embeddings.restore(state["embeddings"])
+        """Take back what ``state`` returned; ``attach`` comes next."""
         self._smoother.restore(state)
         self._source.restore(state)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
+from evergraph.online.graph.graph_change import Entries, no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import EmbeddingUpdate
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.identifiers import IdTable
@@ -203,8 +203,8 @@ class LiveRelations:
         self.touched = self.touched[~torch.isin(self.touched, nodes)]
         self._other = self._other[~torch.isin(self._other, nodes)]
 
-    def _touch(self, *rows: Array) -> None:
-        found = [torch.from_numpy(part.astype(np.int64)) for part in rows]
+    def _touch(self, *changed: Entries) -> None:
+        found = [torch.from_numpy(part.owners) for part in changed]
         self.touched = torch.cat([self.touched, *found]).unique()
 
     def gatherers(self, nodes: Tensor) -> Tensor:

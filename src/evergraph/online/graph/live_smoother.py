@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.graphs import Smoother
+from evergraph.core.checks import check_choice
 from evergraph.graphs.csr import repeat
-from evergraph.graphs.kernels import choose_kernel
-from evergraph.graphs.normalisation import with_last, with_self_loops
+from evergraph.graphs.kernels import room
+from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.normalisation import Normalisation, with_last, with_self_loops
 from evergraph.graphs.propagation import ordered_product
+from evergraph.online.graph import live_kernel
+from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 
+Array = npt.NDArray[Any]
+SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row", "none")
+
 
 class LiveSmoother:
-    """Â = D^-1/2 (A + sI) D^-1/2 of a growing graph, multiplied some rows at a time.
+    """Â = L (A + sI) R of a growing graph, multiplied some rows at a time.
 
-    A holds the weights of edges, D the sums of the rows of A + sI.
+    A holds the weights of edges, D the sums of the rows of A + sI. symmetric: L and R are D^-1/2;
+    row: L is D^-1 and R is I, a mean; none: both are I, a sum.
 
-    A row's sum is made in the order of its neighbours' positions, its own column last: its bits
-    depend neither on how the graph is stored nor on the rows it is computed with. Which kernel
-    makes the sums depends on the size of the whole graph, for the same reason.
+    A row's sum is made in the order of its neighbours' positions: its bits depend neither on how
+    the graph is stored nor on the rows it is computed with. Which kernel makes the sums depends on
+    the size of the whole graph, for the same reason.
 
     Args:
         self_loops: whether s is 1, else 0.
+        scheme: symmetric, row or none.
 
     >>> pair, smoother = GrowingGraph(num_features=1), LiveSmoother()
     >>> change = pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]]))
@@ -36,28 +46,66 @@ class LiveSmoother:
     tensor([[2.0000]])
     """
 
-    def __init__(self, *, self_loops: bool = True) -> None:
+    def __init__(self, *, self_loops: bool = True, scheme: Normalisation = "symmetric") -> None:
+        check_choice("scheme", scheme, SCHEMES)
         self.self_loops = self_loops
-        self._scalings = GrowingArray()  # the diagonal of D^-1/2
+        self.scheme = scheme
+        self._scalings = GrowingArray()  # the diagonal of L
+        self._ones = GrowingArray()  # that of R, where it is another; empty else
+        self._refreshed = (no_nodes().numpy(), np.empty(0, np.float32))  # and what they were
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
         """Look at the degrees of nodes that are new or gather otherwise than before."""
         self._scalings.extend(graph.num_nodes - len(self._scalings))
+        if self.scheme != "symmetric":
+            self._ones.extend(graph.num_nodes - len(self._ones))
+            self._ones.array[nodes.numpy()] = 1
+        nodes = nodes.sort().values
+        before = self._scalings.array[nodes.numpy()]
         degrees = (graph.strengths(nodes) if graph.weighted else graph.degrees(nodes)).numpy()
-        degrees = degrees + int(self.self_loops)
+        self._scalings.array[nodes.numpy()] = self._scaled(degrees + int(self.self_loops))
+        self._refreshed = nodes.numpy(), before
+
+    def _scaled(self, degrees: Array) -> Array:
         there = degrees > 0
+        if self.scheme == "none":
+            return np.ones(len(degrees))
         # In float64 and by a root, which is rounded correctly: a power need not be.
-        scalings = np.where(there, 1 / np.sqrt(np.where(there, degrees, 1)), 0.0)
-        self._scalings.array[nodes.numpy()] = scalings
+        some = np.where(there, degrees, 1)
+        inverse = 1 / (np.sqrt(some) if self.scheme == "symmetric" else some)
+        return np.where(there, inverse, 0.0)
+
+    def left(self, nodes: Array) -> tuple[Array, Array]:
+        """Return rows' factors as they are and as they were before the last refresh.
+
+        int64 [n], ascending -> 2 x float64 [n]
+        """
+        now = self._scalings.array[nodes].astype(np.float64)
+        before = now.copy()
+        known, were = self._refreshed
+        if len(known):
+            places = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
+            found = known[places] == nodes
+            before[found] = were[places[found]]
+        return now, before
+
+    def right(self, nodes: Array) -> tuple[Array, Array]:
+        """Return columns' factors as they are and as they were, like ``left``."""
+        if self.scheme == "symmetric":
+            return self.left(nodes)
+        return np.ones(len(nodes)), np.ones(len(nodes))
+
+    @property
+    def _rights(self) -> GrowingArray:
+        return self._scalings if self.scheme == "symmetric" else self._ones
 
     def rows(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
         indptr, indices = self._entries(graph, nodes)
-        scalings = self._scalings.tensor
-        left = repeat(scalings[nodes], indptr.diff())
+        left = repeat(self._scalings.tensor[nodes], indptr.diff())
         if graph.weighted:
             left = left * self._weights(graph, nodes, indptr)
-        return indptr, indices, left * scalings[indices]
+        return indptr, indices, left * self._rights.tensor[indices]
 
     def _weights(self, graph: GrowingGraph, nodes: Tensor, indptr: Tensor) -> Tensor:
         """Return the entries of some rows of A + sI.  indptr: of these rows; -> [entries]"""
@@ -66,15 +114,30 @@ class LiveSmoother:
 
     def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
-        entries = graph.num_edges + (graph.num_nodes if self.self_loops else 0)
-        if choose_kernel(entries=entries) != "numba":
+        if not len(nodes):
+            return values[:0]
+        if live_kernel.choose(entries=graph.num_edges) != "numba":
             return ordered_product(*self.rows(graph, nodes), values)
-        indptr, indices = self._entries(graph, nodes)
-        scalings = self._scalings.tensor
-        weights = self._weights(graph, nodes, indptr) if graph.weighted else None
-        left = scalings[nodes]
-        rows = Smoother(indptr, indices, left, scalings, False, kernel="numba", weights=weights)
-        return rows.product(values)
+        return self._compiled_product(graph, nodes.numpy(), values)
+
+    def _compiled_product(self, graph: GrowingGraph, nodes: Array, values: Tensor) -> Tensor:
+        from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
+
+        lists = graph.gathering
+        starts = lists.starts[nodes]
+        rows = ListedRows(
+            starts,
+            starts + lists.counts[nodes],
+            lists.pool,
+            self._scalings.array[nodes],
+            self._rights.array,
+            nodes if self.self_loops else nodes[:0],
+        )
+        out = room(len(nodes), like=values)
+        weights = lists.weights
+        given = rows if weights is None else WeightedListedRows(*rows, weights)
+        listed_product(given, values, out)
+        return out
 
     def _entries(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
         starts, columns = graph.rows(nodes)
@@ -94,3 +157,5 @@ class LiveSmoother:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self._scalings.restore(state["scalings"])
+        if self.scheme != "symmetric":
+            self._ones.restore(torch.ones(len(self._scalings)))

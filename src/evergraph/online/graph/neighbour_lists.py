@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.online.graph import live_kernel
+from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 
 _ROW = 32  # bits that an entry's row is shifted by, so that row and column make one number
+_COLUMN = 2**_ROW - 1
 _LEAST_POOL = 64
 _ENTRIES = 1 << 20  # that are looked at together where all are
+
+
+class Lists(NamedTuple):
+    """Lists as they lie, in views that are good until one changes.
+
+    Attributes:
+        starts, counts: where each begins in the pool, and how long it is.  int64 [rows]
+        pool: columns, and room between.  int32 [room]
+        weights: beside the pool, None where all are 1.  float32 [room]
+    """
+
+    starts: Array
+    counts: Array
+    pool: Array
+    weights: Array | None
 
 
 class NeighbourLists:
@@ -33,13 +51,13 @@ class NeighbourLists:
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
-    >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1]))  # rows with something new
+    >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1])).owners  # with something new
     array([1, 2])
     >>> indptr, indices = lists.rows(np.array([2, 1]))
     >>> indptr.tolist(), indices.tolist()
     ([0, 1, 3], [1, 0, 2])
-    >>> lists.insert(np.array([1]), np.array([2]), np.array([0.5], np.float32))
-    array([1])
+    >>> lists.insert(np.array([1]), np.array([2]), np.array([0.5], np.float32)).differences
+    array([-0.5], dtype=float32)
     >>> lists.weights(np.array([2, 1]))
     array([1. , 1. , 0.5], dtype=float32)
     """
@@ -68,6 +86,10 @@ class NeighbourLists:
         """Whether an entry has ever weighed anything but 1."""
         return self._weights is not None
 
+    def lying(self) -> Lists:
+        """Return all lists as they lie, for compiled code."""
+        return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
+
     def extend(self, rows: int) -> None:
         """Add empty rows."""
         for column in (self._starts, self._counts, self._rooms):
@@ -94,6 +116,8 @@ class NeighbourLists:
 
     def lists(self, rows: Array, columns: Array) -> Array:
         """Return whether each row lists a column.  [pairs], [pairs] -> bool [pairs]"""
+        if self._compiled:
+            return self._located(_keys(rows, columns))[1]
         known, wanted = self._listed(np.unique(rows)), _keys(rows, columns)
         return _among(wanted, known, np.searchsorted(known, wanted))
 
@@ -107,22 +131,54 @@ class NeighbourLists:
         found[there] = self.weights(owners)[places[there]]
         return found
 
-    def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Array:
-        """List columns in rows, and return those rows that are others now.
+    def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
+        """List columns in rows, and return what is other now.
 
         weights: of the entries, the last counting of one that comes twice; unless given, new ones
         weigh 1 and known ones what they did.  float32 [pairs]
         """
         if weights is not None or self._weights is not None:
             return self._insert_weighted(_keys(rows, columns), weights)
-        owners, wanted = np.unique(rows), np.unique(_keys(rows, columns))
-        known = self._listed(owners)
-        places = np.searchsorted(known, wanted)
-        fresh = ~_among(wanted, known, places)
-        self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]))
-        return np.unique(wanted[fresh] >> _ROW)
+        wanted = np.unique(_keys(rows, columns))
+        if self._compiled:
+            fresh = self._merged(wanted)
+        else:
+            owners = np.unique(rows)
+            known = self._listed(owners)
+            places = np.searchsorted(known, wanted)
+            new = ~_among(wanted, known, places)
+            fresh = wanted[new]
+            self._rewrite(owners, np.insert(known, places[new], fresh))
+        return _entries(fresh, np.ones(len(fresh), np.float32))
 
-    def _insert_weighted(self, keys: Array, weights: Array | None) -> Array:
+    @property
+    def _compiled(self) -> bool:
+        """Whether lists are changed in place by compiled code; the same lists either way."""
+        return self._weights is None and live_kernel.choose(entries=self.num_entries) == "numba"
+
+    def _merged(self, wanted: Array) -> Array:
+        """List entries where they are not yet, and return which were not.  ascending keys"""
+        from evergraph.online.graph.list_kernels import merge
+
+        places, there = self._located(wanted)
+        fresh, places = wanted[~there], places[~there]
+        rows, columns = fresh >> _ROW, fresh & _COLUMN
+        owners, more = np.unique(rows, return_counts=True)
+        self._make_room(owners, self.lengths(owners) + more)
+        merge(self._starts.array, self._counts.array, self._pool, rows, columns, places)
+        self.num_entries += len(fresh)
+        return fresh
+
+    def _located(self, keys: Array) -> tuple[Array, Array]:
+        """Return where entries stand in their lists, or would, and whether they do."""
+        from evergraph.online.graph.list_kernels import locate
+
+        places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
+        lists = self._starts.array, self._counts.array, self._pool
+        locate(*lists, keys >> _ROW, keys & _COLUMN, places, there)
+        return places, there
+
+    def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
         """Do the same of entries that weigh something, given by their keys."""
         wanted, given = last_of_each(keys, weights)
         owners = np.unique(wanted >> _ROW)
@@ -131,25 +187,41 @@ class NeighbourLists:
         there = _among(wanted, known, places)
         fresh, other = ~there, there.copy()
         other[there] = False if weights is None else weighs[places[there]] != given[there]
+        differences = given.copy()
+        differences[other] -= weighs[places[other]]
         weighs[places[other]] = given[other]
         self._begin_weights(weighs, given[fresh])
         merged = np.insert(weighs, places[fresh], given[fresh])
         self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
-        return np.unique(wanted[fresh | other] >> _ROW)
+        return _entries(wanted[fresh | other], differences[fresh | other])
 
     def _begin_weights(self, *given: Array) -> None:
         """Keep weights from the first one on that is not 1."""
         if self._weights is None and any((part != 1).any() for part in given):
             self._weights = np.ones(len(self._pool), np.float32)
 
-    def delete(self, rows: Array, columns: Array) -> Array:
-        """Take columns off the lists of rows, and return those rows that have listed them."""
-        owners, gone = np.unique(rows), np.unique(_keys(rows, columns))
+    def delete(self, rows: Array, columns: Array) -> Entries:
+        """Take columns off the lists of rows, and return what is other now."""
+        gone = np.unique(_keys(rows, columns))
+        if self._compiled:
+            return self._dropped(gone)
+        owners = np.unique(rows)
         known = self._listed(owners)
         kept = ~_among(known, gone, np.searchsorted(gone, known))
-        weights = None if self._weights is None else self.weights(owners)[kept]
-        self._rewrite(owners, known[kept], weights)
-        return np.unique(known[~kept] >> _ROW)
+        weights = self.weights(owners)
+        self._rewrite(owners, known[kept], None if self._weights is None else weights[kept])
+        return _entries(known[~kept], -weights[~kept])
+
+    def _dropped(self, keys: Array) -> Entries:
+        """Do the same by compiled code, of ascending keys."""
+        from evergraph.online.graph.list_kernels import drop
+
+        places, there = self._located(keys)
+        gone = keys[there]
+        lists = self._starts.array, self._counts.array, self._pool
+        drop(*lists, gone >> _ROW, places[there])
+        self.num_entries -= len(gone)
+        return _entries(gone, np.full(len(gone), -1, np.float32))
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -169,7 +241,7 @@ class NeighbourLists:
         self._make_room(owners, counts)
         self._counts.array[owners] = counts
         places = _places(self._starts.array[owners], counts)
-        self._pool[places] = keys & (2**_ROW - 1)
+        self._pool[places] = keys & _COLUMN
         if self._weights is not None:
             self._weights[places] = weights
 
@@ -181,7 +253,12 @@ class NeighbourLists:
             self._repack(int(rooms.sum()))
             tight = counts > self._rooms.array[rows]  # lists that had shrunk have lost room
         moved, rooms = rows[tight], rooms[tight]
+        lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
+        source, target = _places(old, lengths), _places(self._starts.array[moved], lengths)
+        self._pool[target] = self._pool[source]
+        if self._weights is not None:
+            self._weights[target] = self._weights[source]
         self._rooms.array[moved] = rooms
         self._end += int(rooms.sum())
 
@@ -242,13 +319,14 @@ class NeighbourLists:
 
 
 def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of the lists that tell who lists each row, with whatever weight."""
+    """Return the state of the lists that tell who lists each row."""
     rows = len(state["indptr"]) - 1
     owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
     order = state["indices"].argsort(stable=True)
     counts = torch.bincount(state["indices"], minlength=rows)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    kept = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
+    return kept | {"weights": state["weights"][order]} if "weights" in state else kept
 
 
 def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
@@ -268,6 +346,10 @@ def _blocks(indptr: Array) -> Iterator[Array]:
     """Yield all rows in order, those of about ``_ENTRIES`` entries at a time."""
     ends = np.searchsorted(indptr, np.arange(_ENTRIES, indptr[-1], _ENTRIES), side="right")
     yield from np.split(np.arange(len(indptr) - 1), np.unique(ends))
+
+
+def _entries(keys: Array, differences: Array) -> Entries:
+    return Entries(keys >> _ROW, keys & _COLUMN, differences)
 
 
 def _keys(rows: Array, columns: Array) -> Array:

@@ -1,0 +1,248 @@
+"""Differences pushed along edges, and rows corrected by them, in compiled code.
+
+Imported only where numba is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from evergraph.graphs.kernels.compiled import compiled
+from evergraph.graphs.kernels.lanes import (
+    load,
+    minus,
+    peak,
+    plus,
+    prefetch,
+    store,
+    times,
+    times_plus,
+    zeros,
+)
+from evergraph.graphs.kernels.numba_sum import Flat
+
+Code = Callable[..., Any]
+AHEAD = 4  # rows that are asked for before they are needed
+
+
+@compiled
+def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
+    """Find the rows that feel something, in no order, and return how many they are.
+
+    In ``tally`` each has one more than the number of differences that reach it.
+    """
+    found = 0
+    for other in others:
+        if tally[other] == 0:
+            tally[other] = 1
+            rows[found] = other
+            found += 1
+    for node in nodes:
+        if tally[node] == 0:
+            tally[node] = 1
+            rows[found] = node
+            found += 1
+        if loops:
+            tally[node] += 1
+        for entry in range(starts[node], starts[node] + counts[node]):
+            near = pool[entry]
+            if tally[near] == 0:
+                tally[near] = 1
+                rows[found] = near
+                found += 1
+            tally[near] += 1
+    for row in direct:
+        if tally[row] == 0:
+            tally[row] = 1
+            rows[found] = row
+            found += 1
+        tally[row] += 1
+    return found
+
+
+@compiled
+def fill_pushed(  # type: ignore[no-untyped-def]
+    nodes,
+    starts,
+    counts,
+    pool,
+    weights,
+    direct_rows,
+    direct_places,
+    direct_weights,
+    loops,
+    rows,
+    tally,
+    indptr,
+    places,
+    given,
+):
+    """List for every row what reaches it, in the order of edges, own, direct; clear ``tally``."""
+    end = 0
+    for i in range(len(rows)):
+        indptr[i] = end
+        end += tally[rows[i]] - 1
+        tally[rows[i]] = indptr[i]
+    indptr[len(rows)] = end
+    for i in range(len(nodes)):
+        node = nodes[i]
+        for entry in range(starts[node], starts[node] + counts[node]):
+            near = pool[entry]
+            place = tally[near]
+            places[place] = i
+            given[place] = weights[entry] if len(weights) else np.float32(1)
+            tally[near] = place + 1
+    if loops:
+        for i in range(len(nodes)):
+            place = tally[nodes[i]]
+            places[place], given[place] = i, 1
+            tally[nodes[i]] = place + 1
+    for i in range(len(direct_rows)):
+        place = tally[direct_rows[i]]
+        places[place], given[place] = direct_places[i], direct_weights[i]
+        tally[direct_rows[i]] = place + 1
+    for row in rows:
+        tally[row] = 0
+
+
+@compiled
+def subtract(  # type: ignore[no-untyped-def]
+    nodes, places, now, before, after, new, old, differences, sizes, start, stop
+):
+    """Fill in new · after - old · before of some nodes, and the largest value of each row.
+
+    places: where a node stands in ``before`` and ``after``, below 0 where it is as ``now`` has it.
+    """
+    width = now.shape[1]
+    for i in range(start, stop):
+        place, top = places[i], np.float32(0)
+        if place < 0:
+            row, factor = now[nodes[i]], new[i] - old[i]
+            for c in range(width):
+                differences[i, c] = np.float32(factor * row[c])
+        else:
+            row, was, one, other = after[place], before[place], new[i], old[i]
+            for c in range(width):
+                differences[i, c] = np.float32(one * row[c] - other * was[c])
+        for c in range(width):
+            top = max(top, abs(differences[i, c]))
+        sizes[i] = top
+
+
+def _tile(half: int) -> Code:
+    """Return code that corrects the columns from ``low`` and from ``high`` on, ``half`` of each.
+
+    The two may overlap. What each addition rounds away is carried along (Kahan 1965): the sums are
+    off by about two roundings, however many differences are added.
+    """
+
+    def tile(  # type: ignore[no-untyped-def]
+        places, weights, differences, ratio, left, before, after, values, low, high, start, stop
+    ):
+        a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
+        for pair in range(start, stop):
+            weight = weights[np.uintp(pair)]
+            place = np.intp(places[np.uintp(pair)]) * differences.stride
+            more = times_plus(weight, load(differences.values, place + low, half), lost_a)
+            total = plus(a, more)
+            lost_a, a = minus(more, minus(total, a)), total
+            more = times_plus(weight, load(differences.values, place + high, half), lost_b)
+            total = plus(b, more)
+            lost_b, b = minus(more, minus(total, b)), total
+        a = times_plus(ratio, load(before.values, before.stride + low, half), times(left, a))
+        b = times_plus(ratio, load(before.values, before.stride + high, half), times(left, b))
+        for rows in (after, values):
+            store(rows.values, rows.stride + low, a)
+            store(rows.values, rows.stride + high, b)
+        return max(peak(a), peak(b))
+
+    code: Code = njit(tile)
+    return code
+
+
+_16, _8, _4, _2, _1 = (_tile(half) for half in (16, 8, 4, 2, 1))
+
+
+@njit
+def _columns(  # type: ignore[no-untyped-def]
+    places, weights, differences, ratio, left, before, after, values, width, start, stop
+):
+    """Correct one row: ``stride`` of before, after and values says where it begins."""
+    top = np.float32(0)
+    for low in range(0, width, 32):
+        count = min(width - low, 32)
+        end = low + count
+        given = (places, weights, differences, ratio, left, before, after, values, low)
+        if count > 16:
+            found = _16(*given, end - 16, start, stop)
+        elif count > 8:
+            found = _8(*given, end - 8, start, stop)
+        elif count > 4:
+            found = _4(*given, end - 4, start, stop)
+        elif count > 2:
+            found = _2(*given, end - 2, start, stop)
+        else:
+            found = _1(*given, end - 1, start, stop)
+        top = max(top, found)
+    return top
+
+
+@compiled
+def correct(  # type: ignore[no-untyped-def]
+    rows,
+    indptr,
+    places,
+    weights,
+    differences,
+    sizes,
+    ratios,
+    left,
+    anew,
+    rounding,
+    width,
+    values,
+    drift,
+    before,
+    after,
+    tops,
+    start,
+    stop,
+):
+    """Correct rows of ``values`` that are not to be summed anew; keep what all were and are.
+
+    differences: ``Flat``; values, before, after: flat; tops: the largest value of each row.
+    """
+    for i in range(start, stop):
+        row, begin = rows[i] * width, i * width
+        if i + AHEAD < stop:
+            prefetch(values, rows[i + AHEAD] * width, 64)
+            prefetch(values, rows[i + AHEAD] * width + max(width - 64, 0), 64)
+        for c in range(width):
+            before[begin + c] = values[row + c]
+        if anew[i]:
+            continue
+        reached = 0.0
+        for pair in range(indptr[i], indptr[i + 1]):
+            reached += abs(weights[pair]) * sizes[places[pair]]
+        was, now, then = Flat(before, begin), Flat(after, begin), Flat(values, row)
+        ratio, factor = np.float32(ratios[i]), np.float32(left[i])
+        top = _columns(
+            places,
+            weights,
+            differences,
+            ratio,
+            factor,
+            was,
+            now,
+            then,
+            width,
+            indptr[i],
+            indptr[i + 1],
+        )
+        tops[i] = top
+        rounded = top if ratio == 1 else 2 * top
+        drift[rows[i]] = ratio * drift[rows[i]] + rounding * (rounded + 6 * factor * reached)
