@@ -8,6 +8,8 @@ from torch import Tensor
 
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Delta
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_embeddings import EmbeddingUpdate
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
@@ -122,3 +124,24 @@ def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_f
     learner.apply(Delta(forgotten=("u",)))
     assert counted_as(learner, 0).equal(learner.embed(["h"]))
     assert learner.embed(["h"]).equal(torch.tensor([[1.0, 0.0]]))
+
+
+def test_what_a_forgotten_node_was_before_is_not_left_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """h keeps a hair of what u was, and does not move when u goes: u has become nothing."""
+    learner = star(0.2)
+    learner.apply(Delta(updated=("u",), updated_features=torch.zeros(1, 2)))
+    knowledge = learner._knowledge
+    assert knowledge is not None
+    assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
+    update = knowledge.embeddings.update
+
+    def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> EmbeddingUpdate:
+        found = update(graph, change)
+        other = (found.before != found.after).any(1)
+        return EmbeddingUpdate(found.nodes[other], found.before[other], found.after[other])
+
+    monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
+    learner.apply(Delta(forgotten=("u",)))
+    assert counted_as(learner, 0).equal(torch.tensor([[1.0, 0.0]]))

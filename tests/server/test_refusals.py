@@ -251,6 +251,7 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     send("running")
     assert answers["running"].json() == {
         "seq": 1, "new_nodes": 1, "classes": 0, "recomputed": 1, "predicted": 0, "right": 0,
+        "counted": 0,
     }  # fmt: skip
     assert service.get("/v1/status").json()["nodes"] == 1
 

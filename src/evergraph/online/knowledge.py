@@ -24,6 +24,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import class_scores
+from evergraph.online.heads.view_parts import CODE_HOPS
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
@@ -330,12 +331,20 @@ class Knowledge:
     def forget(self, nodes: Tensor) -> None:
         """Take nodes out of what was learned, and out of the graph."""
         self._forgotten = True
+        self._touched.append(self._reached_by(nodes))  # even where nothing moves when they go
         relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
         if self.relations is not None:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), relabelled)
+
+    def _reached_by(self, nodes: Tensor) -> Tensor:
+        """Return all whose vectors nodes may have a part in, themselves among them."""
+        hops = self.embeddings.topology.hops
+        for _ in range(max(hops, CODE_HOPS) + 1):  # degrees of the outermost count
+            nodes = self.graph.gatherers(nodes)
+        return nodes
 
     def settle(self) -> Settled:
         """Tell the head all that has changed since it last settled."""
