@@ -19,7 +19,13 @@ from evergraph.core.errors import (
 )
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import check_parts, late_nodes, plain_names, weight_values
+from evergraph.online.delta_parts import (
+    check_parts,
+    late_nodes,
+    plain_names,
+    row_by_row,
+    weight_values,
+)
 from evergraph.online.edge_columns import edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable
@@ -100,8 +106,8 @@ def _plain(delta: Delta) -> dict[str, Any]:
     Python's own, weights are rounded in one place (``weight_values``), features lie row by row.
     """
     return {
-        "features": delta.features.detach().cpu().contiguous(),
-        "updated_features": delta.updated_features.detach().cpu().contiguous(),
+        "features": row_by_row(delta.features),
+        "updated_features": row_by_row(delta.updated_features),
         "relations": plain_names(delta.relations),
         "types": plain_names(delta.types),
     }

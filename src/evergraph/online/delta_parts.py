@@ -190,6 +190,14 @@ def weight_values(weights: Sequence[float]) -> NDArray[np.float32]:
     return np.array(weights, dtype=np.float64).astype(np.float32)
 
 
+def row_by_row(features: Tensor) -> Tensor:
+    """Return features as they are written and applied: row by row, in the memory of the processor.
+
+    Strides too are those of a matrix that was read back, even where a width of 1 leaves a choice.
+    """
+    return features.detach().cpu().contiguous().reshape(-1).view(features.shape)
+
+
 def _check_features(what: str, features: Tensor, nodes: int, width: int | None) -> None:
     if not nodes:
         if len(features):

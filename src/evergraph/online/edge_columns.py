@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -103,17 +103,24 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
     def __repr__(self) -> str:
         return f"EdgeColumns({len(self)} edges)"
 
-    def where(self, mask: NDArray[np.bool_]) -> EdgeColumns:
-        """Return some of the edges.  mask: which, bool [edges]"""
-        if mask.all():
-            return self
-        sides = (list(compress(listed(side), mask.tolist())) for side in self.sides)
-        return EdgeColumns(*sides)
+    def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
+        """Return some of the edges, by their places.
+
+        >>> EdgeColumns(["a", "b"], ["b", "c"]).take(np.array([1]))[0]
+        ('b', 'c')
+        """
+        return EdgeColumns(_taken(self.sources, rows), _taken(self.targets, rows))
 
     @property
     def sides(self) -> tuple[Column, Column]:
         """Sources and targets."""
         return self.sources, self.targets
+
+
+def _taken(column: Column, rows: NDArray[np.int64]) -> Column:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    return list(map(listed(column).__getitem__, rows.tolist()))
 
 
 def _plain(value: Any) -> NodeId:

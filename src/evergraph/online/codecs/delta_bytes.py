@@ -34,7 +34,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.codecs.id_columns import WrittenColumn, column_from_bytes, column_to_bytes
 from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import check_weights, weight_values
+from evergraph.online.delta_parts import check_weights, row_by_row, weight_values
 from evergraph.online.edge_columns import EdgeColumns, edge_columns, in_columns, listed
 
 PLAIN, CHANGES, COLUMNS = 1, 2, 3
@@ -220,7 +220,7 @@ def _checked(features: Tensor) -> Tensor:
             "a delta's features must be float32 [nodes, dims], not "
             f"{str(features.dtype).removeprefix('torch.')} {list(features.shape)}"
         )
-    return features.detach().cpu().contiguous()
+    return row_by_row(features)
 
 
 def _refuse(value: object) -> object:

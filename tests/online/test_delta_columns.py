@@ -1,0 +1,199 @@
+"""A delta looked at in columns is what it is looked at one by one, mistakes and their words too."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import EvergraphError, LooseEdgeError
+from evergraph.online.checking import CheckedDelta, check_delta
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
+from evergraph.online.delta import Delta
+from evergraph.online.edge_columns import EdgeColumns, edge_columns, in_columns
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.identifiers import MANY, IdTable
+
+KNOWN = ("a", "b", "c", 0, 1, 2, "1", 10**12)
+NEW = ("x", "y", 7, -3, "7")
+MISTAKES = (True, 1.0, None, 2**63, "\ud800", "nobody", 99)
+POSITIONS = ("ends", "cut", "renewed", "told", "gone")
+
+
+@pytest.fixture(scope="module")
+def loop_check() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
+        return importlib.import_module("benchmarks.loop_checking").loop_check
+
+
+def grown() -> tuple[IdTable, GrowingGraph]:
+    """A gone node, eight known ones, and a path through them."""
+    ids, graph = IdTable(), GrowingGraph(num_features=1)
+    ids.add(["gone", *KNOWN])
+    ids.remove(["gone"])
+    graph.add(torch.zeros(9, 1), torch.stack([torch.arange(8), torch.arange(1, 9)]))
+    return ids, graph
+
+
+@st.composite
+def deltas(draw: st.DrawFn) -> Delta:
+    """A delta that fits, or has one or a few mistakes anywhere."""
+    new = draw(st.lists(st.sampled_from(NEW), unique=True, max_size=4))
+    good = st.sampled_from([*KNOWN, *new])
+    some = good if draw(st.booleans()) else good | st.sampled_from(MISTAKES)
+    known = st.sampled_from(KNOWN) if draw(st.booleans()) else some
+    pair = st.tuples(some, some)
+    pairs = pair if draw(st.integers(0, 3)) else pair | st.tuples(some)
+    edges = draw(st.lists(pairs, max_size=6))
+    weights = st.lists(
+        st.sampled_from([0.0, 1.5, 2, *((-1.0, 10**18 + 1, True) if draw(st.booleans()) else ())]),
+        min_size=len(edges),
+        max_size=len(edges),
+    )
+    path = [(KNOWN[place], KNOWN[place + 1]) for place in range(7)]
+    gone = st.sampled_from(path) | st.sampled_from([(b, a) for a, b in path])
+    once = draw(st.booleans())
+    return Delta(
+        nodes=new if draw(st.integers(0, 3)) else [*new, *draw(st.lists(known, max_size=2))],
+        labels=(),
+        edges=edges,
+        weights=draw(st.just([]) | weights),
+        relations=["cites"] * len(edges) if draw(st.booleans()) else (),
+        removed_edges=draw(st.lists(gone if draw(st.booleans()) else pairs, max_size=4)),
+        late=draw(st.lists(st.tuples(known, some), max_size=3, unique_by=_first if once else None)),
+        forgotten=draw(st.lists(known, max_size=2, unique_by=repr if once else None)),
+    )
+
+
+def _first(pair: tuple[Any, Any]) -> str:
+    return repr(pair[0])
+
+
+def outcome(look: Any) -> Any:
+    """Return positions, or what was said."""
+    try:
+        found = look()
+    except EvergraphError as error:
+        return type(error), str(error)
+    parts = found if isinstance(found, dict) else vars(found)
+    return {name: parts[name].tolist() for name in POSITIONS}
+
+
+@given(deltas(), st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_columns_say_what_loops_say(loop_check: Any, delta: Delta, undirected: bool) -> None:
+    ids, graph = grown()
+    delta = Delta(**vars(delta) | {"features": torch.zeros(len(delta.nodes), 1)})
+    known = {node: place + 1 for place, node in enumerate(KNOWN)}
+    said = outcome(lambda: loop_check(delta, known, first=9, graph=graph, undirected=undirected))
+    ours = outcome(
+        lambda: check_delta(delta, ids, num_features=1, graph=graph, undirected=undirected)
+    )
+    assert ours == said
+
+
+@given(deltas())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_checked_is_what_would_be_read_back(delta: Delta) -> None:
+    ids, graph = grown()
+    delta = Delta(**vars(delta) | {"features": torch.rand(1, len(delta.nodes)).t()})
+    try:
+        checked = check_delta(delta, ids, num_features=1, graph=graph)
+    except EvergraphError:
+        return
+    back = check_delta(
+        delta_from_bytes(delta_to_bytes(in_columns(delta))), ids, num_features=1, graph=graph
+    )
+    for name, value in vars(back).items():
+        ours = getattr(checked, name)
+        if isinstance(value, torch.Tensor):
+            assert ours.equal(value), name
+            assert ours.dtype == value.dtype
+            assert ours.stride() == value.stride()
+        elif name == "weights":  # the rounded ones are applied
+            assert len(ours) == len(value)
+        elif name not in ("weighed", "key", "first"):
+            assert repr(list(ours)) == repr(list(value)), name
+
+
+def test_names_of_numpy_are_applied_as_plain_ones() -> None:
+    ids, graph = grown()
+    delta = Delta(edges=(("a", "b"),), relations=(np.str_("cites"),))
+    checked = check_delta(delta, ids, num_features=1, graph=graph)
+    assert [type(name) for name in checked.relations] == [str]
+
+
+def test_nodes_that_come_ahead_are_there_for_edges_and_labels() -> None:
+    ids, _ = grown()
+    delta = Delta(nodes=("y",), features=torch.zeros(1, 1), edges=(("x", "y"),), late=(("x", "l"),))
+    with pytest.raises(LooseEdgeError, match="edge 0 joins 'x' and 'y', but node 'x' is not in"):
+        check_delta(delta, ids, num_features=1)
+    checked = check_delta(delta, ids, num_features=1, ahead={"x": 9})
+    assert (checked.first, checked.ends.tolist(), checked.told.tolist()) == (10, [[9], [10]], [9])
+    with pytest.raises(EvergraphError, match="node 'y' is in the graph already"):
+        check_delta(delta, ids, num_features=1, ahead={"x": 9, "y": 10})
+
+
+COLUMNS = st.one_of(
+    st.lists(st.sampled_from(["a", "b", "c", "nobody", "\0"]), max_size=5),
+    st.lists(st.integers(-2, 12) | st.just(10**12), max_size=5),
+    st.lists(st.sampled_from([*KNOWN, "nobody", 5]), max_size=5),
+)
+
+
+@given(COLUMNS)
+@settings(max_examples=30, deadline=None)
+def test_whatever_a_column_is_kept_in_its_ids_are_found_and_written_alike(values: Any) -> None:
+    ids, _ = grown()
+    said = [next((p for p, n in enumerate(["gone", *KNOWN]) if _same(n, v)), -1) for v in values]
+    kept: list[Any] = [values, tuple(values)]
+    if values and all(type(value) is int for value in values):
+        kept.append(np.array(values, dtype=np.int64))
+    if all(type(value) is str for value in values):
+        kept.append(pa.array(values, pa.string()))
+    written = {delta_to_bytes(Delta(edges=EdgeColumns(one, one))) for one in kept}
+    assert len(written) == 1
+    for one in kept:
+        assert ids.where(one).tolist() == said
+        assert EdgeColumns(one, one) == list(zip(values, values, strict=True))
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def test_many_are_found_as_few_are() -> None:
+    table = IdTable()
+    table.add([f"n{place}" for place in range(50)])
+    table.add([10**9, 3, -1])
+    texts = [f"n{place % 60}" for place in range(MANY)]
+    places = [place % 60 if place % 60 < 50 else -1 for place in range(MANY)]
+    assert table.where(pa.array(texts)).tolist() == table.where(texts).tolist() == places
+    assert table.where([3, -1, 10**9, 4]).tolist() == [51, 52, 50, -1]
+    new = {number: 60 + number for number in range(4, MANY + 4)}
+    assert table.where(np.array([3, 4, MANY + 3, MANY + 4]), new).tolist() == [
+        51, 64, MANY + 63, -1,
+    ]  # fmt: skip
+    table.remove([3])
+    assert table.where([3, 10**9]).tolist() == [-1, 50]
+    twin = IdTable()
+    twin.restore(table.state())
+    assert twin.where([3, 10**9, -1]).tolist() == [-1, 50, 52]
+
+
+def test_edges_that_are_no_pairs_are_no_columns() -> None:
+    assert edge_columns([("a",)]) is None
+    assert edge_columns([3]) is None  # type: ignore[list-item]
+    edges = EdgeColumns([1, 2, 3], ["a", "b", "c"])
+    assert (edges[1:], edges[-1], edges != ()) == ([(2, "b"), (3, "c")], (3, "c"), True)
+    assert isinstance(check_delta(Delta(), IdTable(), num_features=None), CheckedDelta)
+    assert json.dumps(list(edges)) == '[[1, "a"], [2, "b"], [3, "c"]]'
