@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from evergraph.core.errors import (
+    DroppedError,
     DuplicateNodeError,
     EvergraphError,
     KeyReusedError,
@@ -64,6 +65,7 @@ STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (UnknownEdgeError, 404),
     (DuplicateNodeError, 409),
     (KeyReusedError, 409),
+    (DroppedError, 410),
     (NothingLearnedError, 409),
     (StoppedError, 503),
     (ResourceError, 507),
