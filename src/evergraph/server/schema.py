@@ -28,7 +28,7 @@ from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.delta_parts import LONGEST_NAME
 from evergraph.online.explanation import Explanation, Voice
-from evergraph.online.folder.writer import FolderStatus
+from evergraph.online.folder.status import FolderStatus
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.suggestions import Suggestion
