@@ -95,7 +95,7 @@ def serve_command(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
-        opening = {"key_age": key_age}
+        opening: dict[str, Any] = {"key_age": key_age}
         folder = (
             LearnerFolder.of(path, given, **opening)
             if leader is None
