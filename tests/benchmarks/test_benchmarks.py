@@ -362,6 +362,18 @@ def test_deltas_refuses_embeddings_that_disagree(load):
         load("deltas").difference(torch.zeros(2), torch.ones(2))
 
 
+def test_group_commit_counts_waits_for_the_disk(load, tmp_path):
+    bench = load("group_commit")
+    size = bench.Size(known=20, deltas=12)
+    alone, shared = (
+        bench.measured(tmp_path / f"{way}", bench.light, size, 6, together=way)
+        for way in (False, True)
+    )
+    assert alone.commits == 12
+    assert 2 <= shared.commits <= 12
+    assert min(alone.cpu, shared.cpu, shared.late) > 0
+
+
 def test_first_run_measures_a_command(load):
     bench = load("first_run")
     code = "import sys; print('loading'); print('task 1  AA 50.0'); sys.exit({})"

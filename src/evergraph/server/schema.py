@@ -27,7 +27,7 @@ from torch import Tensor
 from evergraph.online.checking import LONGEST_NAME
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.explanation import Explanation, Voice
-from evergraph.online.folder.writer import FolderStatus
+from evergraph.online.folder.status import FolderStatus
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.upsert import News

@@ -170,6 +170,28 @@ def test_an_interrupt_of_one_that_waits_leaves_nobody_behind(tmp_path, monkeypat
         assert answers == [1]
 
 
+def test_an_interrupt_of_who_leads_leaves_the_others_to_themselves(tmp_path, monkeypatch):
+    """It comes before anything is written: nothing has happened, and the others go on."""
+    with opened(tmp_path) as folder:
+        waiting, answers, check = folder._files._waiting, [], StandIn.check
+        behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
+
+        def interrupted(self, given, ahead=()):
+            if "n1" in given.nodes:
+                raise KeyboardInterrupt
+            return check(self, given, ahead)
+
+        monkeypatch.setattr(StandIn, "check", interrupted)
+        with folder.lock:
+            behind.start()
+            until(lambda: waiting._queue)
+            with pytest.raises(KeyboardInterrupt):
+                folder.submit(delta(1))
+        behind.join()
+        assert answers == [1]
+        assert folder.status().stopped is None
+
+
 def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):
     path = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), edges=(("a", "b"),))
     third = Delta(nodes=("c",), features=torch.ones(1, 2), labels=("x",), edges=(("c", "a"),))

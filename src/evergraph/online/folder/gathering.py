@@ -100,10 +100,11 @@ class Gathered:
     def refuse(self, error: Exception) -> None:
         """Tell everybody that nothing was done, each in an error of its own: it is raised."""
         for each in (*self.waiting, *(each for each, _ in self._again)):
-            each.answer = _same(error)
+            each.answer = own(error)
 
 
-def _same(error: Exception) -> Exception:
+def own(error: Exception) -> Exception:
+    """Return an error as one of several callers is told: whoever raises it adds to it."""
     if not isinstance(error, ResourceError | StoppedError):
         return error
     again = type(error)(str(error))

@@ -60,7 +60,6 @@ class Journal:
             self._connection = open_for_reading(path) if readonly else _writable(path)
             self._up_to_date = layout_of(self._connection) == LAYOUT
         self.keys = JournalKeys(path, self._connection)
-        self._seen: int | None = None
 
     def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
         """Write a delta down that is applied by itself; when this returns, the disk has it."""
@@ -88,12 +87,13 @@ class Journal:
             ) from error
         self.keys.written()
 
-    def changed(self) -> bool:
-        """Whether another connection has written since this was last asked; costs microseconds."""
+    def version(self) -> int:
+        """Return a number that is another one once another connection has written.
+
+        It costs microseconds to ask.
+        """
         with sound(self.path):
-            version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-        before, self._seen = self._seen, version
-        return version != before
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def begin_after(self, seq: int) -> None:
         """Have an empty journal go on after a delta that only a snapshot holds."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.closing import Closing
-from evergraph.core.errors import ConfigurationError, StoppedError, did_you_mean
+from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.delta import Delta, DeltaResult
@@ -30,9 +30,11 @@ from evergraph.online.folder.columns_file import (
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import stored_parameters
+from evergraph.online.folder.parameters import defaults, merged
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import snapshots_in
-from evergraph.online.folder.writer import FolderStatus, FolderWriter
+from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.upsert import Upserted, is_empty
 
 if TYPE_CHECKING:
@@ -132,8 +134,8 @@ class LearnerFolder(Closing):
         from evergraph.online.learner import OnlineLearner
 
         given, stored = given or {}, stored_parameters(Path(path))
-        known = _defaults(given) if stored is None else OnlineLearner().parameters | stored
-        make = partial(OnlineLearner.from_parameters, _merged(known, given))
+        known = defaults(given) if stored is None else OnlineLearner().parameters | stored
+        make = partial(OnlineLearner.from_parameters, merged(known, given))
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
@@ -287,37 +289,3 @@ class LearnerFolder(Closing):
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
-
-
-def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a new learner: the f_topo is the choice of the head that is given.
-
-    Where only another number of hops is given, the last of them is kept beside the features.
-    """
-    from evergraph.online.heads import heads
-    from evergraph.online.learner import OnlineLearner
-
-    name = given.get("head", {}).get("name")
-    known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
-    topology, asked = known["topology"], given.get("topology", {})
-    if "keep" in topology and "hops" in asked:
-        topology["keep"] = sorted({0, asked["hops"]})
-    return known
-
-
-def _merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay what was given over what is known; a part of another name begins anew."""
-    merged = dict(known)
-    for key, value in given.items():
-        if key not in known:
-            raise ConfigurationError(
-                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
-                f"it takes {', '.join(known)}"
-            )
-        old = merged.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            same = value.get("name", old["name"]) == old["name"]
-            merged[key] = old | value if same else value
-        else:
-            merged[key] = value
-    return merged

@@ -11,7 +11,7 @@ from evergraph.online.folder.markers import open_journal
 from evergraph.online.folder.recovery import Recovered, recover, replay
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.state_machine import StateMachine
-from evergraph.online.folder.writer import FolderStatus
+from evergraph.online.folder.status import FolderStatus
 
 
 class FolderReader:
@@ -26,6 +26,7 @@ class FolderReader:
         self.path = path
         self.make = make
         self.lock = threading.RLock()
+        self._seen: int | None = None  # the version of the journal that was read
         self._journal = open_journal(path, make, readonly=True)
         try:
             self._take(self._recovered())
@@ -58,8 +59,8 @@ class FolderReader:
         holds them: it is another object then.
         """
         with self.lock:
-            before = self.seq
-            if not self._journal.changed():
+            before, version = self.seq, self._journal.version()
+            if version == self._seen:
                 return 0
             try:
                 self.seq = replay(self.learner, self._journal, before)
@@ -67,6 +68,7 @@ class FolderReader:
                 if self._newest() <= before:
                     raise
                 self._take(self._recovered())
+            self._seen = version  # what came since it was asked for is seen the next time
             return self.seq - before
 
     def status(self) -> FolderStatus:

@@ -78,12 +78,12 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
 def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
     for batch in journal.batches_after(seq):
-        apply_entries(learner, journal, batch)
+        _apply(learner, journal, batch)
         seq = batch[-1].seq
     return seq
 
 
-def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
+def _apply(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
     """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
     deltas = [_read(journal.path, entry) for entry in batch]
     try:
@@ -111,11 +111,12 @@ def _read(path: Path, entry: JournalEntry) -> Delta:
         raise DataError(f"{path}: delta {entry.seq} cannot be read: {error}") from error
 
 
-def check_entry(entry: JournalEntry) -> None:
-    """Raise unless an entry of another journal is what was written there."""
+def delta_of(entry: JournalEntry) -> Delta:
+    """Return the delta of an entry of another journal; raise unless it is what was written."""
     delta = delta_from_bytes(entry.data)
     if entry.key not in (None, delta.key):
         raise DataError(f"delta {entry.seq} has the key {delta.key!r}, not {entry.key!r}")
+    return delta
 
 
 def result_text(applied: DeltaResult) -> str:

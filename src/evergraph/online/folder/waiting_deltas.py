@@ -41,6 +41,11 @@ class _Group:
     woken: threading.Event = field(default_factory=threading.Event)
     done: bool = False
 
+    @property
+    def answered(self) -> bool:
+        """Whether all deltas are answered."""
+        return all(each.answer is not None for each in self.deltas)
+
 
 class WaitingDeltas:
     """Callers that come while another is at work form a queue, and are served together.
@@ -103,11 +108,21 @@ class WaitingDeltas:
             try:
                 self._take([each for one in groups for each in one.deltas])
             finally:
-                for each in groups:
-                    each.done = True
-                    each.woken.set()
+                self._wake(group, groups)
         finally:
             self._lock.release()
+
+    def _wake(self, leader: _Group, groups: list[_Group]) -> None:
+        """Tell callers that are answered; who is not, since this one was interrupted, leads."""
+        unanswered = [each for each in groups if each is not leader and not each.answered]
+        with self._mutex:
+            self._queue = unanswered + self._queue
+        for each in groups:
+            if each.answered:
+                each.done = True
+                each.woken.set()
+        if unanswered:
+            unanswered[0].woken.set()
 
     def _leave(self, group: _Group) -> None:
         """Leave the queue, and have the next one lead in this one's place."""

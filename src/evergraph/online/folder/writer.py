@@ -1,4 +1,4 @@
-"""The one process that writes to a learner's folder, and how the folder is doing."""
+"""The one process that writes to a learner's folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -17,7 +16,7 @@ from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
-from evergraph.online.folder.gathering import Gathered
+from evergraph.online.folder.gathering import Gathered, own
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
@@ -26,37 +25,11 @@ from evergraph.online.folder.markers import (
     make_folder,
     open_journal,
 )
-from evergraph.online.folder.recovery import apply_entries, check_entry, note_results, recover
+from evergraph.online.folder.recovery import delta_of, note_results, recover
 from evergraph.online.folder.snapshot import SnapshotShelf, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.status import FolderStatus
 from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
-
-
-@dataclass(frozen=True)
-class FolderStatus:
-    """What an operator wants to know of a folder.
-
-    Attributes:
-        path: the folder.
-        readonly: whether it was opened for reading.
-        seq: how many deltas the learner has been given.
-        snapshot: how many deltas the newest snapshot holds.
-        deltas_since: how many deltas came after it; a recovery applies these again.
-        bytes_since: their size in the journal.
-        keys: how many keys of deltas are kept.
-        stopped: why no more deltas are taken; None while they are.
-        snapshot_error: why the last attempt at a snapshot failed; None if it did not.
-    """
-
-    path: str
-    readonly: bool
-    seq: int
-    snapshot: int
-    deltas_since: int
-    bytes_since: int
-    keys: int = 0
-    stopped: str | None = None
-    snapshot_error: str | None = None
 
 
 class FolderWriter:
@@ -145,12 +118,9 @@ class FolderWriter:
                 gathered = Gathered(self.learner, self._journal, self.seq)
                 gathered.gather(left)
                 self._take(gathered)
-        except BaseException as error:  # what stops one stops all
-            reason = self.stopped or f"{type(error).__name__}: {error}"
+        except Exception as error:  # what stops one stops all
             for each in waiting:
-                each.answer = each.answer or StoppedError(reason)
-            if not isinstance(error, Exception):
-                raise
+                each.answer = each.answer or own(error)
 
     def _take(self, gathered: Gathered) -> None:
         """Write a batch down and apply it; what is applied is what a recovery would."""
@@ -163,7 +133,9 @@ class FolderWriter:
             note_results(self._journal, gathered.deltas, results)
             self.seq = entries[-1].seq
         except BaseException as error:  # an interrupt too may leave a delta half applied
-            gathered.refuse(self._failure(entries, error))
+            failure = self._failure(entries, error)
+            if isinstance(failure, Exception):
+                gathered.refuse(failure)
             if not isinstance(error, Exception):
                 raise
             return
@@ -175,7 +147,7 @@ class FolderWriter:
         self._keys += sum(entry.key is not None for entry in entries)
         self._compactor.count(sum(len(entry.data) for entry in entries), deltas=len(entries))
 
-    def _failure(self, entries: Sequence[JournalEntry], error: BaseException) -> Exception:
+    def _failure(self, entries: Sequence[JournalEntry], error: BaseException) -> BaseException:
         """Return what to say; stop if deltas are, or may be, in the journal and not learned."""
         try:
             # After an error of SQLite other than a full disk, what the next one to open the file
@@ -183,14 +155,13 @@ class FolderWriter:
             unsure = isinstance(error, sqlite3.Error) or self._journal.last() >= entries[0].seq
         except EvergraphError:
             unsure = True
-        if not unsure and isinstance(error, Exception):
+        if not unsure:
             return error
-        if unsure:
-            self.stopped = (
-                f"{self.path}: {named(entries)} could not be taken in whole "
-                f"({type(error).__name__}: {error}): no more are taken, open the folder again"
-            )
-        stopped = StoppedError(self.stopped or f"{self.path}: {type(error).__name__}")
+        self.stopped = (
+            f"{self.path}: {named(entries)} could not be taken in whole "
+            f"({type(error).__name__}: {error}): no more are taken, open the folder again"
+        )
+        stopped = StoppedError(self.stopped)
         stopped.__cause__ = error
         return stopped
 
@@ -203,17 +174,18 @@ class FolderWriter:
         with self.lock:
             self._check_taking()
             check_entries(entries, self.seq)
-            for entry in entries:
-                check_entry(entry)
+            deltas = [delta_of(entry) for entry in entries]
             if entries:
-                self._follow(entries)
+                self._follow(entries, deltas)
             return len(entries)
 
-    def _follow(self, entries: Sequence[JournalEntry]) -> None:
+    def _follow(self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]) -> None:
         try:
             self._journal.write(entries)
             for batch in batches(entries):
-                apply_entries(self.learner, self._journal, batch)
+                start = batch[0].seq - entries[0].seq
+                together = deltas[start : start + len(batch)]
+                note_results(self._journal, together, self.learner.apply_batch(together))
                 self.seq = batch[-1].seq
         except BaseException as error:
             failure = self._failure(entries, error)

@@ -1,0 +1,42 @@
+"""What the learner of a folder is made with, where some of it is given and the rest is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evergraph.core.errors import ConfigurationError, did_you_mean
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a new learner: the f_topo is the choice of the head that is given.
+
+    Where only another number of hops is given, the last of them is kept beside the features.
+    """
+    from evergraph.online.heads import heads
+    from evergraph.online.learner import OnlineLearner
+
+    name = given.get("head", {}).get("name")
+    known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
+    topology, asked = known["topology"], given.get("topology", {})
+    if "keep" in topology and "hops" in asked:
+        topology["keep"] = sorted({0, asked["hops"]})
+    return known
+
+
+def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay what was given over what is known; a part of another name begins anew."""
+    merged = dict(known)
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigurationError(
+                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
+                f"it takes {', '.join(known)}"
+            )
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            same = value.get("name", old["name"]) == old["name"]
+            merged[key] = old | value if same else value
+        else:
+            merged[key] = value
+    return merged
