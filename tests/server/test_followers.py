@@ -167,7 +167,7 @@ def test_a_thread_that_cannot_follow_stops_its_process_and_says_why(
 def test_a_follower_of_another_history_is_refused(
     leader: tuple[LearnerFolder, str], tmp_path: Path
 ) -> None:
-    folder, url = leader
+    _, url = leader
     asked = Leader(url, FOLLOW)
     service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
     service.folder.submit(delta(0))
