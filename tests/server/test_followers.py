@@ -17,11 +17,12 @@ import psutil
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
+from evergraph.server.following import Following
 from evergraph.server.leader import Leader, LeaderSteps, follower_folder
 from evergraph.server.limits import Limits
 from evergraph.server.service import Service
@@ -56,7 +57,7 @@ def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.wait()
 
 
-def until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
     late = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < late, "it did not happen"
@@ -140,6 +141,39 @@ def test_a_follower_begins_with_a_snapshot_or_with_nothing(
         assert service.processes()[0].lag == 0
         service.close()
         folder.compact()
+
+
+def test_a_thread_that_cannot_follow_stops_its_process_and_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+
+    def step() -> float:
+        raise DataError("delta 3 is missing")
+
+    try:
+        following = Following(step)
+        following.start()
+        following.join()
+        until(lambda: told)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert following.failed
+    assert "cannot follow any more, and stops: delta 3 is missing" in caplog.text
+    following.close()
+
+
+def test_a_follower_of_another_history_is_refused(
+    leader: tuple[LearnerFolder, str], tmp_path: Path
+) -> None:
+    _, url = leader
+    asked = Leader(url, FOLLOW)
+    service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
+    service.folder.submit(delta(0))
+    with pytest.raises(DataError, match="must follow the service that it began with: it knows 1"):
+        LeaderSteps(service, asked, wait=0.0)()
+    service.close()
 
 
 def test_who_may_only_read_may_not_follow(

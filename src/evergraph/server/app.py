@@ -97,7 +97,7 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.following = following
+    app.state.following, app.state.stopping = following, service.stopping
     front: ASGIApp = Predicting(app.behind, service=service, guard=guard)
     if folder.readonly and place is not None:
         routes = {**WRITES, **WRITERS}

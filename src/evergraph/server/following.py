@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evergraph.server.service import Service
 
 PAUSE = 0.004  # seconds between two looks at the board
+PATIENCE = 1.0  # seconds that a step has to end in; the folder's lock waits for one that changes it
 NOTE = 1.0  # seconds between two notes of what was answered
 log = logging.getLogger(__name__)
 
@@ -41,23 +42,23 @@ class Following(Thread):
         while not self._closing.wait(wait):
             try:
                 wait = self._step()
-            except EvergraphError as error:
-                return self._give_up(str(error))
             except Exception as error:
-                log.exception("something failed that should not")
-                return self._give_up(repr(error))
+                if not self._closing.is_set():  # else the folder was closed under it
+                    self._give_up(error)
+                return
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, error: Exception) -> None:
         # Whoever started this process may start it again, with what is on the disk.
-        log.error("this process cannot follow any more, and stops: %s", why)
+        unforeseen = None if isinstance(error, EvergraphError) else error
+        log.error("this process cannot follow any more, and stops: %s", error, exc_info=unforeseen)
         self.failed = True
         os.kill(os.getpid(), signal.SIGTERM)
 
     def close(self) -> None:
-        """Finish the step that was begun, and stop."""
+        """Stop; a step that only waits for a leader is not waited for."""
         self._closing.set()
         if self.is_alive():
-            self.join()
+            self.join(PATIENCE)
 
 
 class JournalSteps:

@@ -6,14 +6,13 @@ Whoever follows gets everything the learner knows, features and keys too, so a t
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tarfile
 from collections.abc import Iterator
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from evergraph.online.folder.entries import entries_to_bytes
@@ -31,7 +30,7 @@ ENTRIES, TAR = "application/octet-stream", "application/x-tar"
 SEQ = "x-evergraph-seq"  # how many deltas there are
 MOST_BYTES = 1 << 23  # of entries in one answer, unless a batch is larger
 LONGEST = 60.0  # seconds that a follower may have an answer wait for
-PAUSE = 0.002  # seconds between two looks for a delta
+LOOK = 0.2  # seconds between two looks whether whoever asked is still there
 PIECE, BLOCK = 1 << 20, tarfile.BLOCKSIZE
 
 
@@ -41,12 +40,15 @@ def handing_on_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.get("/journal", response_class=Response, responses=_answers(ENTRIES, 410, 422))
     async def journal(
+        request: Request,
         after: int = Query(ge=0, le=LARGEST, description="The last delta that is known."),
         wait: float = Query(0.0, ge=0, le=LONGEST, description="Seconds to wait for another."),
     ) -> Response:
         """Hand on the deltas after one, in whole batches, each with a checksum."""
-        seconds = min(wait, service.limits.seconds, service.limits.patience)
-        await _until(lambda: service.folder.seq > after, seconds)
+        left = min(wait, service.limits.seconds, service.limits.patience)
+        while left > 0 and not await service.until(lambda: service.folder.seq > after, LOOK):
+            left = 0.0 if await request.is_disconnected() else left - LOOK
+            left = 0.0 if service.stopping.is_set() else left
         read = partial(service.folder.entries_after, after, most_bytes=MOST_BYTES)
         seq = service.folder.seq
         found = [] if seq <= after else await in_thread(read, service.limits.seconds)
@@ -73,13 +75,6 @@ def _answers(kind: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
     for status in (401, 403, 429, 503, *refusals):
         said[status] = {"model": ErrorReply, "description": MEANINGS[status]}
     return said
-
-
-async def _until(true: Any, seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    late = loop.time() + seconds
-    while not true() and loop.time() < late:
-        await asyncio.sleep(PAUSE)
 
 
 Files = list[tuple[str, IO[bytes]]]

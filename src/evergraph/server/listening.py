@@ -112,8 +112,7 @@ def listen(
         bound.listen()  # from here on a client waits instead of being turned away
         log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound))
         server = uvicorn.Server(config)
-        if others is not None:
-            _tell(server, others)
+        _tell(server, app, others)
         server.run(sockets=[bound] if others is None else [bound, others.socket])
     except KeyboardInterrupt:
         pass
@@ -124,12 +123,14 @@ def listen(
         log.info("stopped: everything acknowledged is on the disk")
 
 
-def _tell(server: uvicorn.Server, others: Replicas) -> None:
-    """Have others told to stop as soon as a server is."""
+def _tell(server: uvicorn.Server, app: FastAPI, others: Replicas | None) -> None:
+    """Have others told to stop as soon as a server is, and those that wait for deltas as well."""
     stop = server.handle_exit
 
     def told(sig: int, frame: FrameType | None) -> None:
-        others.stop()
+        app.state.stopping.set()
+        if others is not None:
+            others.stop()
         stop(sig, frame)
 
     server.handle_exit = told  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -82,6 +83,7 @@ class Service:
         self.turn()
         self._writer = Writer(places=limits.queue)
         self._together = Together(self._predict)
+        self.stopping = Event()  # set: nobody waits for what may come
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -202,14 +204,22 @@ class Service:
 
     async def wait_for(self, seq: int) -> None:
         """Wait until a delta is known here; refuse where it does not come in time."""
-        loop, most = asyncio.get_running_loop(), min(self.limits.patience, self.limits.seconds)
-        late = loop.time() + most
-        while (known := self._view.status.seq) < seq:
-            if loop.time() >= late:
-                raise RefusedError(
-                    503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
-                )
+        most = min(self.limits.patience, self.limits.seconds)
+        if not await self.until(lambda: self._view.status.seq >= seq, most):
+            known = self._view.status.seq
+            raise RefusedError(
+                503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
+            )
+
+    async def until(self, true: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something is true, but not when the service stops; return whether it is."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() + seconds
+        while not true():
+            if self.stopping.is_set() or loop.time() >= late:
+                return False
             await asyncio.sleep(PAUSE)
+        return True
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, and how its folder does."""
