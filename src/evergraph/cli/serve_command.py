@@ -121,6 +121,10 @@ def serve_command(
         tokens=None if tokens is None else list(tokens.listed),
         plugins=list(plugins),
         threads=threads,
+        opening={
+            "memory_limit": memory_limit,
+            "scratch": None if scratch is None else str(scratch),
+        },
     )
     with Replicas(replicas, orders) as others:
         _run(make(place=others.place), bound, threads, others)
