@@ -21,7 +21,6 @@ from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
-from evergraph.online.alarms.alarm import AlarmNews, tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.columns_file import (
     check_same_columns,
@@ -220,10 +219,7 @@ class LearnerFolder(Closing):
         applied, ``StoppedError`` says so, then and ever after. Alarms that it raises are written to
         the log.
         """
-        writer, news = self._writer(), AlarmNews(after=self.seq)
-        applied = writer.submit(delta)
-        tell(news.of(self.learner.alarms()), warn)  # now that the disk has it
-        return applied
+        return self._writer().submit(delta)
 
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Take deltas in, in order; return what each did, or why it was refused.

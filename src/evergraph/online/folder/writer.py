@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evergraph.core.errors import EvergraphError, StoppedError
+from evergraph.online.alarms.alarm import AlarmNews, tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
@@ -125,7 +126,7 @@ class FolderWriter:
         """Write a batch down and apply it; what is applied is what a recovery would."""
         if not gathered.waiting:
             return
-        entries = gathered.entries()
+        entries, news = gathered.entries(), AlarmNews(after=self.seq)
         try:
             self._journal.write(entries)
             results = self.learner.apply_batch(gathered.deltas)
@@ -139,6 +140,7 @@ class FolderWriter:
                 raise
             return
         self._taken(entries)
+        tell(news.of(self.learner.alarms()), warn)  # now that the disk has it
         gathered.answer(results)
 
     def _taken(self, entries: Sequence[JournalEntry]) -> None:
