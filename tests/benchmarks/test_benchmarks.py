@@ -402,3 +402,9 @@ def test_first_run_forces_threads_on_small_steps(load, monkeypatch):
         torch.set_num_threads(before)
     assert set(used) == {2}
     assert min(cpu, clock) > 0
+
+
+def test_every_path_of_a_delta_is_measured_both_ways(load) -> None:
+    rows = list(load("parsing").rows((20,), 50, 1))
+    assert len(rows) == 2 * 7
+    assert all(row[-1].endswith("x") for row in rows)
