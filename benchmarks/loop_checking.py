@@ -56,7 +56,7 @@ def loop_check(
                     f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {end!r} is not in "
                     "the graph"
                 )
-    both = dict(known) | new
+    both = (known, new)
     return {
         "ends": _ends(delta.edges, both),
         "cut": _cut(delta, both, graph, undirected),
@@ -99,12 +99,18 @@ def _check_names(what: str, names: Sequence[Any]) -> None:
             )
 
 
-def _ends(edges: Sequence[tuple[NodeId, NodeId]], places: Positions) -> Tensor:
-    rows = [[places.get(edge[side], -1) for edge in edges] for side in (0, 1)]
+def _ends(edges: Sequence[tuple[NodeId, NodeId]], places: tuple[Positions, Positions]) -> Tensor:
+    known, new = places
+    rows = [[known.get(e[side], new.get(e[side], -1)) for e in edges] for side in (0, 1)]
     return torch.tensor(rows, dtype=torch.int64).view(2, len(edges))
 
 
-def _cut(delta: Delta, both: Positions, graph: GrowingGraph | None, undirected: bool) -> Tensor:
+def _cut(
+    delta: Delta,
+    both: tuple[Positions, Positions],
+    graph: GrowingGraph | None,
+    undirected: bool,
+) -> Tensor:
     name: Callable[[tuple[NodeId, NodeId]], object] = frozenset if undirected else tuple
     weights = delta.weights or [1.0] * len(delta.edges)
     weighed = zip(delta.edges, weights, strict=True)

@@ -438,3 +438,9 @@ def test_live_memory_measures_every_stage(load, here, monkeypatch):
     assert 0 < states[0][0] < states[0][1] == states[0][3] < states[0][4] == states[0][5]
     tables = [bench._peaks(90, found), bench._snapshots(found)]
     assert [len(table.rows) for table in tables] == [len(bench.STAGES), 2]
+
+
+def test_every_path_of_a_delta_is_measured_both_ways(load) -> None:
+    rows = list(load("parsing").rows((20,), 50, 1))
+    assert len(rows) == 2 * 7
+    assert all(row[-1].endswith("x") for row in rows)

@@ -141,6 +141,8 @@ def _sides(
     """Return where edges begin and end, -1 where a node is not known.  -> int64 [2, edges]"""
     columns = edge_columns(edges)
     assert columns is not None, "edges were looked at before"
+    if not len(columns):
+        return torch.empty(2, 0, dtype=torch.int64)
     return torch.stack([ids.where(side, *new) for side in columns.sides])
 
 
@@ -228,6 +230,8 @@ def _known(
     what: str, nodes: Sequence[NodeId], ids: IdTable, *ahead: Mapping[NodeId, int]
 ) -> Tensor:
     """Return where nodes are that must be known, each named once.  -> int64 [nodes]"""
+    if not len(nodes):
+        return torch.empty(0, dtype=torch.int64)
     _each_once(what, nodes)
     found = ids.where(nodes, *ahead)
     if len(found) and int(found.min()) < 0:

@@ -27,7 +27,8 @@ from evergraph.graphs.validation import (
     say_unread,
 )
 from evergraph.online.delta import Delta, Label, NodeId, Told
-from evergraph.online.identifiers import check_id
+from evergraph.online.edge_columns import EdgeColumns
+from evergraph.online.identifiers import check_ids
 from evergraph.online.plain import plain_values
 from evergraph.online.told import as_labels, told_of_targets, told_of_y
 
@@ -39,8 +40,7 @@ def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
     ([3, 5], ['a', 1])
     """
     ids = plain_values(values, name)
-    for value in ids:
-        check_id(f"id in {name}", value)
+    check_ids(f"id in {name}", ids)
     return ids
 
 
@@ -81,11 +81,11 @@ def _numbers(values: Any) -> np.ndarray[Any, Any]:
     return np.array(array, np.float32 if array.dtype.itemsize <= 4 else np.float64, order="C")
 
 
-def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
-    """Return edges as pairs of ids: pairs, an array [edges, 2], a table of two columns (or with
-    ``source`` and ``target``), or a tensor [2, edges] as PyG has it.
+def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
+    """Return edges as pairs of ids, kept in columns where they came so: pairs, an array [edges, 2],
+    a table of two columns (or with ``source`` and ``target``), or a tensor [2, edges] as in PyG.
 
-    >>> as_edges([("a", 7)]), as_edges(torch.tensor([[0, 1], [2, 3]]))
+    >>> as_edges([("a", 7)]), list(as_edges(torch.tensor([[0, 1], [2, 3]])))
     ([('a', 7)], [(0, 2), (1, 3)])
     """
     if values is None:
@@ -93,8 +93,7 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
     if isinstance(values, Tensor):
         if values.dim() != 2 or values.shape[0] != 2:
             raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
-        sources, targets = as_ids(values[0], "edges"), as_ids(values[1], "edges")
-        return list(zip(sources, targets, strict=True))
+        return EdgeColumns(as_ids(values[0], "edges"), as_ids(values[1], "edges"))
     if is_table(values):
         columns = [name for name in column_names(values) if not _is_known(name)]
         named = {"source", "target"} <= set(columns)
@@ -102,10 +101,11 @@ def as_edges(values: Any) -> list[tuple[NodeId, NodeId]]:
         others = [name for name in columns if name not in (source, target)]
         used = "only source, target, weight and relation of edges are used"
         say_ignored("edges", "column", others, used)
-        pair = (as_ids(values[source], "edges"), as_ids(values[target], "edges"))
-        return list(zip(*pair, strict=True))
+        return EdgeColumns(as_ids(values[source], "edges"), as_ids(values[target], "edges"))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
         raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row an edge")
+    if isinstance(values, np.ndarray):
+        return EdgeColumns(as_ids(values[:, 0], "edges"), as_ids(values[:, 1], "edges"))
     return [_pair(edge) for edge in plain_values(values, "edges")]
 
 

@@ -117,6 +117,9 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
         return self.sources, self.targets
 
 
+NO_EDGES = EdgeColumns((), ())
+
+
 def _taken(column: Column, rows: NDArray[np.int64]) -> Column:
     if isinstance(column, np.ndarray):
         return column[rows]
@@ -138,6 +141,8 @@ def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
     """
     if isinstance(edges, EdgeColumns):
         return edges
+    if not len(edges):
+        return NO_EDGES
     try:
         if set(map(len, edges)) - {2}:
             return None

@@ -165,6 +165,8 @@ class IdTable:
             places = self._where(coded.dictionary.to_pylist(), others)
             at: NDArray[np.int64] = places[coded.indices.to_numpy(zero_copy_only=False)]
             return at
+        if not len(values):
+            return np.empty(0, dtype=np.int64)
         numbers = as_numbers(values)
         if numbers is None:
             found = _looked_up(self._positions, listed(values))

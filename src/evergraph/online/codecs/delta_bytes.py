@@ -108,7 +108,7 @@ def _more_numbers(delta: Delta) -> list[Tensor]:
 
 
 def _floats(part: Tensor) -> bytes:
-    return part.numpy().astype("<f4").tobytes()
+    return part.numpy().astype("<f4", copy=False).tobytes() if part.numel() else b""
 
 
 def _sealed(layout: int, facts: dict[str, Any], values: list[bytes]) -> bytes:

@@ -55,6 +55,7 @@ class HopStates:
         self.smoother = smoother
         self._graph: GrowingGraph | None = None
         self._inputs = inputs
+        self._width = num_features
         self._most = drift
         self._states: list[GrowingArray] = []  # from hop 1 on
         self._messages: list[GrowingArray | None] = []  # from hop 0 on; None: the state itself
@@ -250,7 +251,7 @@ class HopStates:
         if self._inputs is not None:
             return self._inputs.tensor[nodes]
         if self._graph is None:
-            return torch.zeros(len(nodes), self.dims)  # nobody has come yet
+            return torch.zeros(len(nodes), self._width)  # nobody has come yet
         return self._graph.features[nodes]
 
     def attach(self, graph: GrowingGraph) -> None:
