@@ -48,6 +48,7 @@ class Size:
     idle: float = 60.0
     loaded: float = 600.0
     rush: float = 30.0
+    replicas: Sequence[int] = (0, 2)
 
 
 QUICK = Size(nodes=2_000, idle=2.0, loaded=3.0, rush=2.0)
@@ -209,7 +210,8 @@ def measure(size: Size, folder: Path) -> list[Row]:
     count = int(size.loaded) + 8 * int(size.rush) + 50
     bodies = iter([arrow_from_delta(d) for d in deltas(size.nodes, NEW * count, NEW)])
     rows = []
-    for replicas, loaded in ((0, size.loaded), (2, size.rush)):
+    for replicas in size.replicas:
+        loaded = size.rush if replicas else size.loaded
         with serving(folder, replicas) as (port, process):
             service = (port, process, replicas)
             stretch(service, PACED, min(5.0, size.idle), size.nodes)  # warming up

@@ -13,13 +13,14 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
     service = importlib.import_module("benchmarks.service")
-    size = service.Size(nodes=200, idle=0.2, loaded=0.4, rush=0.2)
+    size = service.Size(nodes=200, idle=0.2, loaded=1.0, rush=0.3, replicas=(1,))
     rows = service.measure(size, tmp_path / "learner")
     assert len(rows) == 5
-    assert all(row.asked.seconds and not row.asked.wrong for row in rows)
-    assert [bool(row.taken) for row in rows] == [False, True, True, False, True]
+    assert all(row.asked["answers"] and row.cpu and not row.asked["wrong"] for row in rows)
+    assert [bool(row.taken) for row in rows] == [False, True, False, True, False]
+    assert any(row.lags for row in rows)
     cells = service.table(rows, size).rows
-    assert [cells[0][3], cells[3][3]] == ["1.00x", "1.00x"]
+    assert [cells[place][5] for place in (0, 2, 4)] == ["1.00x"] * 3
 
 
 def test_a_delta_and_everything_again_end_alike(monkeypatch: pytest.MonkeyPatch) -> None:

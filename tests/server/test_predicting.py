@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.online.view import FEW, Answer
+from evergraph.online.heads.fused import FusedScorer
+from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server import predicting
 from evergraph.server.http import RefusedError
 from evergraph.server.predicting import Together, after_in, as_json
@@ -81,6 +83,23 @@ def test_few_and_many_are_told_the_same(lasting: TestClient, count: int) -> None
         assert (one["id"], one["label"]) == (expected["id"], expected["label"])
         assert one["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
         assert one["probability"] == max(one["probabilities"])
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_takes_long_is_answered_in_a_thread(
+    lasting: TestClient, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    threads: list[str] = []
+    answer = LearnerView.answer
+
+    def noting(view: LearnerView, ids: Any, *, every_class: bool = False) -> Answer:
+        threads.append(threading.current_thread().name)
+        return answer(view, ids, every_class=every_class)
+
+    monkeypatch.setattr(FusedScorer, "quick", quick)
+    monkeypatch.setattr(LearnerView, "answer", noting)
+    assert lasting.post("/v1/predictions", json={"ids": ["a"]}).status_code == 200
+    assert threads[0].startswith("AnyIO worker") != quick
 
 
 def test_one_node_by_its_address(lasting: TestClient) -> None:

@@ -287,6 +287,11 @@ class LearnerView:
         return self._page.status
 
     @property
+    def quick(self) -> bool:
+        """Whether predictions for a few nodes take well under a millisecond."""
+        return self._page.scorer is None or self._page.scorer.quick
+
+    @property
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
         return self._page.classes

@@ -184,7 +184,7 @@ class Service:
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
-        if len(ids) <= FEW:  # cheaper than a thread
+        if len(ids) <= FEW and self._view.quick:  # cheaper than a thread
             return await self._together.ask(ids, every_class)
         return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
 

@@ -153,6 +153,8 @@ class AnalyticHead(OnlineHead):
 class AnalyticScorer(Scorer):
     """s(e) = Vᵀφ(e), as sharp as a softmax needs it."""
 
+    quick = True
+
     expansion: Expansion
     weights: Tensor
 

@@ -19,7 +19,14 @@ from evergraph.topology import SGC, TopologyEncoder
 
 
 class Scorer(ABC):
-    """Class scores as they were when it was made: it never changes, so anyone may ask it."""
+    """Class scores as they were when it was made: it never changes, so anyone may ask it.
+
+    Attributes:
+        quick: whether a few rows take well under a millisecond; a service then answers for them
+            without handing them to a thread.
+    """
+
+    quick: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:

@@ -307,6 +307,8 @@ class FusedScorer(Scorer):
         dims: of a vector with class codes.
     """
 
+    quick = True
+
     parts: ViewParts
     views: tuple[View, ...]
     weights: tuple[Tensor, ...]

@@ -186,6 +186,8 @@ class MethodHead(OnlineHead):
 class TableScorer(Scorer):
     """Scores computed before."""
 
+    quick = True
+
     table: Tensor
 
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:

@@ -176,6 +176,8 @@ class ReplayHead(OnlineHead):
 class ReplayScorer(Scorer):
     """What a copy of the MLP says."""
 
+    quick = True
+
     head: MLP | None
 
     @torch.no_grad()

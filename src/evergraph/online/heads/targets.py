@@ -150,6 +150,8 @@ class TargetHead(AnalyticHead):
 class TargetScorer(Scorer):
     """scale · Vᵀφ(e) + shift: log-odds of labels, or numbers."""
 
+    quick = True
+
     expansion: Expansion
     weights: Tensor
     scale: float
