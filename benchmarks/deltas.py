@@ -64,7 +64,7 @@ class Growing:
     def _add(self, nodes: int, edges: Tensor) -> GraphChange:
         features = torch.randn(nodes, FEATURES, generator=self.generator)
         change = self.graph.add(features, edges)
-        self.moved = self.live.update(self.graph, change)
+        self._follow(change)
         return change
 
     def delta(self, places: int) -> float:
@@ -92,6 +92,7 @@ class Growing:
 
     def _follow(self, change: GraphChange) -> None:
         self.moved = self.live.update(self.graph, change)
+        _ = self.moved.after  # scaled, as all anew is
 
     def _measured(self, work: Callable[[], object]) -> float:
         taken = seconds_of(work)

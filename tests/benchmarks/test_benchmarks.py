@@ -357,6 +357,37 @@ def test_deltas_quick(load):
     assert bench.NEW < frontier[0] <= frontier[-1] <= bench.QUICK[0] + 10 * bench.NEW
 
 
+def test_updates_come_in_thirds_and_none_twice(load):
+    bench = load("updates")
+    graph = load("graphs").synthetic(200, mean_degree=4.0, features=2)
+    stream = bench.Stream(graph, features=2)
+    loaded = {tuple(pair) for pair in stream.loaded.T.tolist()}
+    batches = [stream.batch(9) for _ in range(2)]
+    assert [(b.added.shape[1], b.cut.shape[1], len(b.nodes)) for b in batches] == [(3, 3, 3)] * 2
+    came, went = ([tuple(p) for b in batches for p in ends(b)] for ends in (
+        lambda b: b.added.T.tolist(), lambda b: b.cut.T.tolist()))  # fmt: skip
+    assert len({*came, *went}) == 12
+    assert not loaded & {*came}
+    assert loaded >= {*went}
+    kinds = [(b.added.shape[1], b.cut.shape[1], len(b.nodes)) for b in map(stream.batch, [1] * 6)]
+    assert sorted(kinds) == sorted([(1, 0, 0), (0, 1, 0), (0, 0, 1)] * 2)
+
+
+def test_updates_lead_every_contender_to_the_same_embeddings(load):
+    bench = load("updates")
+    graph = load("graphs").synthetic(200, mean_degree=4.0, features=2)
+    streams = [bench.Stream(graph, features=2) for _ in range(2)]
+    engine, frontier = (
+        kind(stream, bench.SGC(hops=2))
+        for kind, stream in zip((bench.Engine, bench.Frontier), streams, strict=True)
+    )
+    for _ in range(2):
+        for contender, stream in zip((engine, frontier), streams, strict=True):
+            contender.apply(stream.batch(6))
+    engine.off()
+    torch.testing.assert_close(frontier.embeddings, engine.live.of(torch.arange(200)))
+
+
 def test_deltas_refuses_embeddings_that_disagree(load):
     with pytest.raises(ValueError, match="differ from those from scratch by 1"):
         load("deltas").difference(torch.zeros(2), torch.ones(2))

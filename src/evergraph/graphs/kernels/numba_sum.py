@@ -133,26 +133,16 @@ def _own_column(rows, row):  # type: ignore[no-untyped-def]
     return lambda rows, row: row + rows.own if rows.own >= 0 else -1
 
 
-def ahead(rows, row, entry, end):  # type: ignore[no-untyped-def]
-    """Return which entry comes a little later: in this row, or in the next."""
+def ahead(rows, entry, end):  # type: ignore[no-untyped-def]
+    """Return which entry comes a little later; of rows that lie anywhere, in the same row."""
     raise NotImplementedError
 
 
 @overload(ahead, inline="always")
-def _ahead(rows, row, entry, end):  # type: ignore[no-untyped-def]
-    if "starts" not in rows.fields:
-        return lambda rows, row, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
-
-    def listed(rows, row, entry, end):  # type: ignore[no-untyped-def]
-        place = entry + AHEAD
-        if place >= end:
-            follows = np.uintp(min(row + 1, len(rows.starts) - 1))
-            place = np.intp(rows.starts[follows]) + place - end
-            if place >= np.intp(rows.stops[follows]):
-                place = entry
-        return place
-
-    return listed
+def _ahead(rows, entry, end):  # type: ignore[no-untyped-def]
+    if "starts" in rows.fields:
+        return lambda rows, entry, end: min(entry + AHEAD, end - 1)
+    return lambda rows, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
 
 
 def _tile(half: int) -> Code:
@@ -176,7 +166,7 @@ def _tile(half: int) -> Code:
                 b = times_plus(weight, load(x.values, place + high, half), b)
             end = until(rows, i)  # type: ignore[no-untyped-call]
             for entry in range(begin(rows, i), end):  # type: ignore[no-untyped-call]
-                later = ahead(rows, row, entry, end)  # type: ignore[no-untyped-call]
+                later = ahead(rows, entry, end)  # type: ignore[no-untyped-call]
                 soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)

@@ -149,7 +149,8 @@ def correct(
     left, were = smoother.left(rows)
     lengths = np.diff(found.pushed.indptr)
     degrees = graph.degrees(torch.from_numpy(rows)).numpy() + int(smoother.self_loops)
-    anew = (lengths >= degrees) | (were == 0) | np.isin(rows, new.numpy())
+    first = int(new[0]) if len(new) else graph.num_nodes
+    anew = (lengths >= degrees) | (were == 0) | (rows >= first)
     ratios = left / np.where(were == 0, 1, were)
     compiled = live_kernel.choose(entries=graph.num_edges) == "numba"
     make = _correct_compiled if compiled else _correct

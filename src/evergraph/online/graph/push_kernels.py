@@ -219,8 +219,9 @@ def correct(  # type: ignore[no-untyped-def]
     for i in range(start, stop):
         row, begin = rows[i] * width, i * width
         if i + AHEAD < stop:
-            prefetch(values, rows[i + AHEAD] * width, 64)
-            prefetch(values, rows[i + AHEAD] * width + max(width - 64, 0), 64)
+            soon = rows[i + AHEAD] * width
+            for c in range(0, width, 16):
+                prefetch(values, soon + c, 16)
         for c in range(width):
             before[begin + c] = values[row + c]
         if anew[i]:

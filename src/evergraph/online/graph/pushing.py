@@ -12,6 +12,8 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 
 Array = npt.NDArray[Any]
 
+SORTED = 64  # how many positions are looked through in the time that it takes to sort one more
+
 
 class Pushed(NamedTuple):
     """For every row that feels a change, the differences that reach it, as CSR.
@@ -92,7 +94,7 @@ def _push_compiled(
     rows = np.empty(pairs + len(nodes) + len(others), np.int64)
     tally = graph.tally
     found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
-    rows = np.sort(rows[:found])
+    rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
     indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int64)
     given = np.empty(pairs, np.float32)
     weighed = np.empty(0, np.float32) if weights is None else weights
