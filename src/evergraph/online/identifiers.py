@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -10,12 +10,11 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
 from evergraph.online.delta import NodeId
-from evergraph.online.pieces import Pieces
+from evergraph.online.pieces import Pieces, whole
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _BLOCK = 1 << 16  # names that are written down at a time
-_DTYPES = {"kinds": torch.uint8, "lengths": torch.int64, "bytes": torch.uint8}
 _NOTHING: Mapping[NodeId, int] = {}
 
 
@@ -129,20 +128,20 @@ class IdTable:
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
-        return _arrays(self._ids)
+        return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same, made of some names at a time."""
-        starts = range(0, len(self._ids), _BLOCK)
 
-        def made(name: str) -> Iterator[Tensor]:
-            return (_arrays(self._ids[start : start + _BLOCK])[name] for start in starts)
+        def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
+            starts = range(0, len(self._ids), _BLOCK)
+            return (make(self._ids[start : start + _BLOCK]) for start in starts)
 
-        sizes = {"kinds": len(self._ids), "lengths": len(self._ids)}
-        sizes["bytes"] = sum(len(part) for part in made("bytes"))
+        count, size = len(self._ids), sum(int(part.sum()) for part in made(_lengths))
         return {
-            name: Pieces((size,), _DTYPES[name], partial(made, name))
-            for name, size in sizes.items()
+            "kinds": Pieces((count,), torch.uint8, partial(made, _kinds)),
+            "lengths": Pieces((count,), torch.int64, partial(made, _lengths)),
+            "bytes": Pieces((size,), torch.uint8, partial(made, _bytes)),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -158,15 +157,18 @@ class IdTable:
             self._ids.append(value)
 
 
-def _arrays(ids: Sequence[NodeId | None]) -> dict[str, Tensor]:
-    """Return names as arrays, see ``IdTable.state``."""
-    texts = [b"" if value is None else str(value).encode() for value in ids]
-    joined = bytearray(b"".join(texts))
-    return {
-        "kinds": torch.tensor([_kind(value) for value in ids], dtype=torch.uint8),
-        "lengths": torch.tensor([len(text) for text in texts], dtype=torch.int64),
-        "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
-    }
+def _kinds(ids: Sequence[NodeId | None]) -> Tensor:
+    return torch.tensor([_kind(value) for value in ids], dtype=torch.uint8)
+
+
+def _lengths(ids: Sequence[NodeId | None]) -> Tensor:
+    lengths = [0 if value is None else len(str(value).encode()) for value in ids]
+    return torch.tensor(lengths, dtype=torch.int64)
+
+
+def _bytes(ids: Sequence[NodeId | None]) -> Tensor:
+    joined = bytearray("".join([str(value) for value in ids if value is not None]).encode())
+    return torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes()
 
 
 def _kind(value: NodeId | None) -> int:
