@@ -176,7 +176,7 @@ def test_how_long_keys_are_kept_reaches_the_folder(
     monkeypatch.setattr(LearnerFolder, "of", of)
     _, err = call("serve", "l", "--port", "0", "--key-age", "0.5", expect=2)
     assert err.endswith("error: this is enough\n")
-    assert given == {"key_age": 0.5}
+    assert given["key_age"] == 0.5
 
 
 @pytest.mark.parametrize("command", ["serve", "ingest", "predict"])

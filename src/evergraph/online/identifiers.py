@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, repeat
 from typing import Any
@@ -16,14 +16,13 @@ from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeErro
 from evergraph.online.delta import NodeId
 from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
 from evergraph.online.number_slots import NumberSlots
-from evergraph.online.pieces import Pieces
+from evergraph.online.pieces import Pieces, whole
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
 MANY = 10_000  # from so many on it pays to make a table of what is looked for
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 _BLOCK = 1 << 16  # names that are written down at a time
-_DTYPES = {"kinds": torch.uint8, "lengths": torch.int64, "bytes": torch.uint8}
 _NOTHING: Mapping[NodeId, int] = {}
 
 
@@ -223,20 +222,20 @@ class IdTable:
 
     def state(self) -> dict[str, Tensor]:
         """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
-        return _arrays(self._ids)
+        return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same, made of some names at a time."""
-        starts = range(0, len(self._ids), _BLOCK)
 
-        def made(name: str) -> Iterator[Tensor]:
-            return (_arrays(self._ids[start : start + _BLOCK])[name] for start in starts)
+        def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
+            starts = range(0, len(self._ids), _BLOCK)
+            return (make(self._ids[start : start + _BLOCK]) for start in starts)
 
-        sizes = {"kinds": len(self._ids), "lengths": len(self._ids)}
-        sizes["bytes"] = sum(len(part) for part in made("bytes"))
+        count, size = len(self._ids), sum(int(part.sum()) for part in made(_lengths))
         return {
-            name: Pieces((size,), _DTYPES[name], partial(made, name))
-            for name, size in sizes.items()
+            "kinds": Pieces((count,), torch.uint8, partial(made, _kinds)),
+            "lengths": Pieces((count,), torch.int64, partial(made, _lengths)),
+            "bytes": Pieces((size,), torch.uint8, partial(made, _bytes)),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -250,19 +249,19 @@ class IdTable:
         self._give_slots(self._ids, 0)
 
 
-def _arrays(ids: Sequence[NodeId | None]) -> dict[str, Tensor]:
-    """Return names as arrays, see ``IdTable.state``."""
+def _kinds(ids: Sequence[NodeId | None]) -> Tensor:
     kinds = np.fromiter(map(_KINDS.__getitem__, map(type, ids)), np.uint8, len(ids))
-    texts = list(map(str, ids))
-    for place in np.flatnonzero(kinds == _GONE).tolist():
-        texts[place] = ""
-    joined = bytearray("".join(texts).encode())
-    lengths = map(len, texts if joined.isascii() else map(str.encode, texts))
-    return {
-        "kinds": torch.from_numpy(kinds),
-        "lengths": torch.from_numpy(np.fromiter(lengths, np.int64, len(ids))),
-        "bytes": torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes(),
-    }
+    return torch.from_numpy(kinds)
+
+
+def _lengths(ids: Sequence[NodeId | None]) -> Tensor:
+    lengths = [0 if value is None else len(str(value).encode()) for value in ids]
+    return torch.tensor(lengths, dtype=torch.int64)
+
+
+def _bytes(ids: Sequence[NodeId | None]) -> Tensor:
+    joined = bytearray("".join([str(value) for value in ids if value is not None]).encode())
+    return torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes()
 
 
 def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
