@@ -54,22 +54,28 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 	$(BIN)/mkdocs serve
 
 bench: $(STAMP)  ## every figure of benchmarks/results
+	$(BIN)/python benchmarks/asking.py
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/deltas.py
 	$(BIN)/python benchmarks/embedding.py
 	$(BIN)/python benchmarks/first_run.py
+	$(BIN)/python benchmarks/group_commit.py
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/parsing.py
 	$(BIN)/python benchmarks/reach.py
 	$(BIN)/python benchmarks/reach_at_scale.py
 	$(BIN)/python benchmarks/retraining.py
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/stream.py
+	$(BIN)/python benchmarks/tolerance.py
 	$(BIN)/python benchmarks/twins.py
+	$(BIN)/python benchmarks/updates.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
