@@ -1,12 +1,11 @@
-"""What a learner was made with, as JSON can hold it, and the way back."""
+"""A learner of a growing graph, changed by deltas alone."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,16 +15,17 @@ from torch import Tensor
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
-from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
-from evergraph.online.alarms import Alarm, Watch
+from evergraph.online.alarms import Alarm
 from evergraph.online.answers import name_of
 from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.descriptions import described, made
 from evergraph.online.explanation import Explanation, explain
+from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
@@ -34,7 +34,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import METRICS, Prequential, tally
+from evergraph.online.prequential import METRICS
 from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
@@ -45,35 +45,9 @@ from evergraph.training.learner import part_of
 if TYPE_CHECKING:
     import pyarrow
 
-T = TypeVar("T")
-
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
-
-
-def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
-    """Return a component's name and the parameters that it stores under their own names.
-
-    >>> from evergraph.topology import SGC, topologies
-    >>> described(topologies, SGC(hops=3))
-    {'name': 'sgc', 'hops': 3, 'self_loops': True}
-    """
-    names = resolver.parameters(component.name)
-    values = {"name": component.name} | {name: getattr(component, name) for name in names}
-    kept: dict[str, Any] = json.loads(json.dumps(values))
-    return kept
-
-
-def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return a component as ``described`` tells it.
-
-    >>> from evergraph.topology import topologies
-    >>> made(topologies, {"name": "sgc", "hops": 3}).hops
-    3
-    """
-    given = dict(description)
-    return resolver.make(given.pop("name"), **given)
 
 
 class OnlineLearner:
@@ -143,11 +117,10 @@ class OnlineLearner:
         self._seq = 0
         self._solved = 0
         self._ids = IdTable()
-        self._prequential = Prequential()
-        self._watch = Watch(self.head.kind)
+        self._foretold = Foretold(self.head)
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
-        self._view = LearnerView(self._ids, self._prequential, self._page())
+        self._view = LearnerView(self._ids, self._foretold.prequential, self._page())
         self._storage: ArrayStorage | None = None
         if memory_limit is not None:
             self.keep_within(memory_limit, scratch)
@@ -349,24 +322,20 @@ class OnlineLearner:
         owners: Tensor,
     ) -> list[DeltaResult]:
         """Turn the page, and say what was done; owners: of which part each label is."""
-        told = [
-            self._compared(self._seq + place + 1, guesses, labels, owners == place)
-            for place in range(len(parts))
+        found = [
+            self._foretold.compared(guesses, labels, owners == place) for place in range(len(parts))
         ]
+        first = self._seq + 1
         self._seq += len(parts)
         if settled is None or not settled.behind:
             self._solved = self._seq
 
         def write() -> Page:
             known = 0 if self._knowledge is None else len(self._knowledge.names)
-            first = self._seq - len(parts) + 1
-            for place, (delta, (_, _, count)) in enumerate(zip(parts, told, strict=True)):
+            for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first):
                 self._ids.add(delta.nodes)
                 self._ids.remove(delta.forgotten)
-                before = self._prequential.totals_
-                count(len(self._ids), known)
-                answers = (self._prequential.totals_ - before).tolist()
-                self._look(first + place, labels[owners == place], answers, known)
+                self._foretold.count(compared, seq=seq, nodes=len(self._ids), classes=known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -376,54 +345,12 @@ class OnlineLearner:
                 new_nodes=len(delta.nodes),
                 classes=self.status().classes,
                 recomputed=0 if settled is None else settled.recomputed,
-                predicted=predicted,
-                right=right,
+                predicted=compared.predicted,
+                right=compared.right,
                 counted=0 if settled is None else settled.counted,
             )
-            for seq, (delta, (predicted, right, _)) in enumerate(
-                zip(parts, told, strict=True), self._seq - len(parts) + 1
-            )
+            for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first)
         ]
-
-    def _look(self, seq: int, labels: Tensor, answers: list[float], known: int) -> None:
-        """Let the watch look at the labels that came with a delta, and how they were predicted."""
-        told = labels if self.head.kind == "class" or not len(labels) else self._values(labels)
-        asked, fitting = answers
-        self._watch.see(seq, told, answers=(int(asked), fitting), known=known)
-
-    def _values(self, answers: Tensor) -> Tensor:
-        """Return which labels numbered answers stand for, bool [n, labels], or which numbers."""
-        values = self.head.values(answers)
-        return values == 1 if self.head.kind == "labels" else values
-
-    def _compared(
-        self, seq: int, guesses: Tensor | None, labels: Tensor, mine: Tensor
-    ) -> tuple[int, int, Callable[[int, int], object]]:
-        """Return how many guesses there are of a part, how many were right, and what counts them.
-
-        mine: which labels are of this part.  bool [labels]
-        """
-        if guesses is None or not bool(mine.any()):
-            return 0, 0, lambda nodes, classes: None
-        guesses, labels = guesses[mine], labels[mine]
-        if self.head.kind == "class":
-            write = self._prequential.count
-            right = int((guesses == labels).sum())
-            return (
-                len(labels),
-                right,
-                lambda nodes, classes: write(seq, nodes, classes, guesses, labels),
-            )
-        values = self.head.values(labels)
-        # Labels that came with this delta were not there to be guessed.
-        padded = torch.nn.functional.pad(guesses, (0, values.shape[1] - guesses.shape[1]))
-        asked, of_these, whole = tally(padded, values, self.head.kind)
-        add = self._prequential.add
-        return (
-            len(labels),
-            whole,
-            lambda nodes, classes: asked and add(seq, nodes, classes, asked, of_these),
-        )
 
     def _page(self) -> Page:
         knowledge = self._knowledge
@@ -438,8 +365,8 @@ class OnlineLearner:
             knowledge.of,
             knowledge.embeddings.dims,
             self.head.kind,
-            self._watch.alarms(knowledge.names),
-            self._watch.raised,
+            self._foretold.watch.alarms(knowledge.names),
+            self._foretold.watch.raised,
         )
 
     def _status(self) -> Status:
@@ -452,8 +379,8 @@ class OnlineLearner:
             labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
             features=0 if knowledge is None else knowledge.graph.num_features,
             memory=0 if knowledge is None else knowledge.nbytes,
-            predicted=self._prequential.asked,
-            accuracy=self._prequential.accuracy,
+            predicted=self._foretold.prequential.asked,
+            accuracy=self._foretold.prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
             metric=METRICS[self.head.kind],
             relations=self.head.takes_relations
@@ -567,7 +494,7 @@ class OnlineLearner:
             kept: dict[str, Tensor | Pieces] = {}
             if self._knowledge is not None:
                 kept = self._knowledge.pieces()
-            parts = {"ids": self._ids, "prequential": self._prequential, "alarms": self._watch}
+            parts = {"ids": self._ids} | self._foretold.parts
             for prefix, part in parts.items():
                 kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
             return kept
@@ -594,8 +521,8 @@ class OnlineLearner:
 
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))
-        self._prequential.restore(part_of(state, "prequential."))
-        self._watch.restore(part_of(state, "alarms."))
+        for name, part in self._foretold.parts.items():
+            part.restore(part_of(state, f"{name}."))
         return self._page()
 
 
