@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
@@ -146,6 +147,21 @@ def test_what_is_wrong_is_one_sentence(call: Call, arguments: tuple[str, ...], s
     out, err = call(*arguments, expect=2)
     assert said in err
     assert (out, err.count("\n")) == ("", 1)
+
+
+def test_how_long_keys_are_kept_reaches_the_folder(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def of(*_: object, **options: Any) -> None:
+        given.update(options)
+        raise DataError("this is enough")
+
+    monkeypatch.setattr(LearnerFolder, "of", of)
+    _, err = call("serve", "l", "--port", "0", "--key-age", "0.5", expect=2)
+    assert err.endswith("error: this is enough\n")
+    assert given == {"key_age": 0.5}
 
 
 @pytest.mark.parametrize("command", ["serve", "ingest", "predict"])

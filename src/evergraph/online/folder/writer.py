@@ -244,16 +244,12 @@ class FolderWriter:
         while more:
             with self.lock:
                 self._check_taking()
-                more = self._drop_keys()
+                before = time.time() - self.key_age
+                more = self._journal.keys.drop(before, keep=self.keys_kept)
         with self.lock:
             self._check_taking()
+            self._keys = self._journal.keys.count()
             self._journal.tidy()
-
-    def _drop_keys(self) -> bool:
-        """Drop a few keys that are old; return whether more are."""
-        more = self._journal.keys.drop(time.time() - self.key_age, keep=self.keys_kept)
-        self._keys = self._journal.keys.count()
-        return more
 
     def status(self) -> FolderStatus:
         """Return how the folder is doing."""
