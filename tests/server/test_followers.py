@@ -69,8 +69,11 @@ def state(folder: LearnerFolder) -> dict[str, bytes]:
     return {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
 
 
-def test_replicas_that_are_killed_come_back_and_end_with_their_writer(tmp_path: Path) -> None:
+def test_replicas_that_are_killed_come_back_and_end_with_their_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = (tmp_path / "learner", "--set", "head.width=32", "--replicas", 1)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serving(*arguments) as (process, url):
         client = Client(url)
 
@@ -86,6 +89,7 @@ def test_replicas_that_are_killed_come_back_and_end_with_their_writer(tmp_path: 
         assert client.status()["replicas"][1]["seq"] == 2
         process.kill()
         until(lambda: not psutil.pid_exists(second))
+        assert not [*tmp_path.glob("evergraph-*")]  # nor are files left behind
         told = process.stderr.read()
         assert f"replica 1 (process {first}) ended with SIGKILL: it is started again in" in told
 

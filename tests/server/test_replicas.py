@@ -17,6 +17,7 @@ import pytest
 import torch
 import uvicorn
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -148,6 +149,29 @@ def test_tokens_and_limits_hold_in_a_replica(pair: Any, first: Any) -> None:
     status, told = ask(replica, "POST", "/v1/deltas", {"nodes": ["x" * 3000]}, **writer)
     assert (status, told["error"][:42]) == (413, "the body must have at most 2000 bytes, not")
     assert ask(replica, "POST", "/v1/predictions", {"ids": ["a"]})[0] == 401
+
+
+def test_a_body_that_comes_in_pieces_is_passed_on_whole(pair: Any, first: Any) -> None:
+    _, replica = pair(body=2000)
+    for filler, status in ((b"", 200), (b" " * 3000, 413)):
+        text = json.dumps(first).encode() + filler
+        pieces = (text[start : start + 100] for start in range(0, len(text), 100))
+        connection = http.client.HTTPConnection(urlsplit(replica).netloc, timeout=30)
+        kind = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/deltas", pieces, kind, encode_chunked=True)
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_a_writer_that_does_not_answer_is_said_so(tmp_path: Path, learner: Any, first: Any) -> None:
+    LearnerFolder.open(tmp_path / "learner", make=learner).close()
+    Board(tmp_path / BOARD, processes=2)
+    folder = LearnerFolder.open(tmp_path / "learner", make=learner, readonly=True)
+    app = create_app(folder, place=Place.at(tmp_path, 1))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = client.post("/v1/deltas", json=first)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"].startswith("the process that writes does not answer (")
 
 
 def test_a_replica_never_answers_from_half_a_delta(pair: Any, learner: Any, tmp_path: Path) -> None:

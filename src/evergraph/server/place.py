@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,8 @@ class Place:
 
     def keep(self, metrics: Metrics) -> None:
         """Write down what this process has answered, for the one that is asked for it."""
-        metrics.save(self._counts(self.slot))
+        with suppress(FileNotFoundError):  # whoever would be asked is gone, and this one stops
+            metrics.save(self._counts(self.slot))
 
     def counted(self) -> Metrics:
         """Return what this process had answered before it was started again."""

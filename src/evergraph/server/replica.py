@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -29,7 +30,8 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, format=form, level=logging.WARNING, force=True)
     logging.getLogger("evergraph").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server takes signals itself
-    Thread(target=_outlive_nobody, name="evergraph-lifeline", daemon=True).start()
+    watch = Thread(target=_outlive_nobody, args=(Path(orders["private"]),), daemon=True)
+    watch.start()
     sys.exit(_answer(orders))
 
 
@@ -63,10 +65,11 @@ def _line() -> bytes:
     return line
 
 
-def _outlive_nobody() -> None:
-    """Stop when the pipe from the process that started this one breaks."""
+def _outlive_nobody(private: Path) -> None:
+    """Stop when the pipe from the process that started this one breaks; tidy up behind it."""
     while os.read(0, 1 << 16):
         pass
+    shutil.rmtree(private, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
     os._exit(1)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,6 +16,7 @@ from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.few_rows import FewRows, Matrix
 from evergraph.online.heads.view_parts import CODE_HOPS, ViewParts, default_views, hops_in
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.relation_hops import WIDTH
@@ -284,18 +282,6 @@ def _count(statistics: ClassStatistics, features: Tensor, labels: Tensor, sign: 
     count(features, labels, torch.ones(len(labels)))
 
 
-class _Arrays(NamedTuple):
-    """What a scorer holds, as numpy reads it.
-
-    Attributes:
-        parts: each with its place in a vector and R_b.
-        views: the parts of each, and a_v V_v with φ's scale.
-    """
-
-    parts: tuple[tuple[int, int, int, npt.NDArray[np.float32]], ...]
-    views: tuple[tuple[tuple[int, ...], npt.NDArray[np.float32]], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class FusedScorer(Scorer):
     """s(x) = Σ_v a_v V_vᵀφ_v(x).
@@ -327,29 +313,13 @@ class FusedScorer(Scorer):
             scores[rows] = torch.stack(said).sum(0)
         return scores
 
-    def few(self, ids: Sequence[int], vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
         """Return the scores in a few calls of numpy.  [n, dims] -> [n, classes]"""
-        said, dims = None, vectors.shape[1]
-        projected = {
-            part: vectors[:, start:stop] @ matrix
-            for part, start, stop, matrix in self._arrays.parts
-            if start < dims  # where class codes are left out, no label is nearby
-        }
-        for needed, weights in self._arrays.views:
-            first, *others = (projected[part] for part in needed if part in projected)
-            total = sum(others[1:], first + others[0]) if others else first.copy()
-            scores = np.maximum(total, 0, out=total) @ weights
-            said = scores if said is None else np.add(said, scores, out=said)
-        assert said is not None, "there is a view"
-        return said
+        return self._few(vectors)
 
     @cached_property
-    def _arrays(self) -> _Arrays:
-        pairs = zip(self.views, self.weights, strict=True)
-        return _Arrays(
-            tuple((p, *self.parts.places[p], m.numpy()) for p, m in self.parts.matrices.items()),
-            tuple((self.parts.needed(v), (w * self.parts.scale(v)).numpy()) for v, w in pairs),
-        )
+    def _few(self) -> FewRows:
+        return FewRows.of(self.parts, self.views, self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return ∂s/∂x: s(x) is this times x, as φ is piecewise linear.  -> [classes, dims]"""
