@@ -119,6 +119,7 @@ class Stream:
         self._ends = ends[:, torch.randperm(ends.shape[1], generator=self.generator)]
         self._held = int(HELD * ends.shape[1])  # the next one to come
         self._loaded = self._held  # the next one to go
+        self._turn = 0
         self.features = torch.randn(self.nodes, features, generator=self.generator)
 
     @property
@@ -128,12 +129,12 @@ class Stream:
 
     def batch(self, size: int) -> Batch:
         """Draw one; of a single update each kind takes turns."""
-        turn = self._held + self._loaded
-        thirds = [(size + (turn + k) % 3) // 3 for k in range(3)]
+        self._turn += 1
+        thirds = [(size + (self._turn + k) % 3) // 3 for k in range(3)]
         added = self._ends[:, self._held - thirds[0] : self._held]
         cut = self._ends[:, self._loaded : self._loaded + thirds[1]]
         self._held -= thirds[0]
-        self._loaded += thirds[1] + (thirds[2] > 0 and size == 1)  # so that turns go on
+        self._loaded += thirds[1]
         nodes = torch.randperm(self.nodes, generator=self.generator)[: thirds[2]].sort().values
         return Batch(
             added, cut, nodes, torch.randn(len(nodes), self.width, generator=self.generator)

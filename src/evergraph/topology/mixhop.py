@@ -72,6 +72,11 @@ class MixHop(Stepwise, TopologyEncoder):
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
         return torch.cat([densify(steps[hop]) for hop in self.kept], dim=1)
 
+    @property
+    def assembled(self) -> Sequence[int]:
+        """The hops kept."""
+        return self.kept
+
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
         """Return the hops kept, side by side."""
         return torch.cat([states[hop] for hop in self.kept], dim=1)

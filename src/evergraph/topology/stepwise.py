@@ -44,6 +44,12 @@ class Stepwise(ABC):
         """Return the embeddings; the last state unless overridden.  states: H_0 = X, ..., H_L"""
         return states[-1]
 
+    @property
+    def assembled(self) -> Sequence[int]:
+        """Which states ``assemble`` looks at; it is given others too, or empty ones for them."""
+        own = type(self).assemble is not Stepwise.assemble
+        return range(self.hops + 1) if own else (self.hops,)
+
 
 def coefficients(topology: Stepwise) -> list[float] | None:
     """Return c_0, ..., c_L with E = Σ_l c_l Â^l X, or None where there are none.

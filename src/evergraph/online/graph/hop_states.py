@@ -223,28 +223,30 @@ class HopStates:
         return graph.features if self._inputs is None else self._inputs.tensor
 
     def _embeddings_moved(self, hops: list[Moved]) -> Moved:
-        """Return whose embedding is another now, and what it was."""
-        if self._last_alone:
-            return hops[-1]
-        nodes = torch.cat([moved.nodes for moved in hops]).unique()
-        before = []
-        for hop, moved in enumerate(hops):
-            rows = self._rows(hop, nodes)
-            rows[torch.searchsorted(nodes, moved.nodes)] = moved.before
-            before.append(rows)
-        return Moved(nodes, self.topology.assemble(before), self.of(nodes))
+        """Return whose embedding is another now, and what it was and is."""
+        used = [hops[hop] for hop in self.topology.assembled]
+        nodes = used[0].nodes if len(used) == 1 else torch.cat([m.nodes for m in used]).unique()
+        before = [torch.empty(0)] * len(hops)
+        after = list(before)
+        for hop in self.topology.assembled:
+            before[hop], after[hop] = self._were_and_are(hops[hop], hop, nodes)
+        return Moved(nodes, self.topology.assemble(before), self.topology.assemble(after))
 
-    @property
-    def _last_alone(self) -> bool:
-        """Whether an embedding is the last state."""
-        return type(self.topology).assemble is Stepwise.assemble
+    def _were_and_are(self, moved: Moved, hop: int, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a hop of some nodes, among them all that moved, as it was and as it is."""
+        if len(moved.nodes) == len(nodes):
+            return moved.before, moved.after
+        after = self._rows(hop, nodes)
+        before = after.clone()
+        before[torch.searchsorted(nodes, moved.nodes)] = moved.before
+        return before, after
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
-        hops = self.topology.hops
-        if self._last_alone:
-            return self._rows(hops, nodes)
-        return self.topology.assemble([self._rows(hop, nodes) for hop in range(hops + 1)])
+        states = [torch.empty(0)] * (self.topology.hops + 1)
+        for hop in self.topology.assembled:
+            states[hop] = self._rows(hop, nodes)
+        return self.topology.assemble(states)
 
     def _rows(self, hop: int, nodes: Tensor) -> Tensor:
         if hop:

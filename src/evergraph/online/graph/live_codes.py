@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
+from evergraph.online.graph import live_kernel
 from evergraph.online.graph.corrections import ROUNDING, Moved
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
@@ -113,8 +114,10 @@ class LiveCodes:
 
     def _before(self, nodes: Tensor, moved: Moved, relabelled: Moved) -> Tensor:
         """Return what vectors were, when hops and labels are others and shares not yet."""
-        hops, shown = self._hops.of(nodes), self.shown(nodes)
-        hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
+        hops, shown = moved.before, self.shown(nodes)
+        if len(nodes) > len(moved.nodes):
+            hops = self._hops.of(nodes)
+            hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
         shown[torch.searchsorted(nodes, relabelled.nodes)] = relabelled.before
         return self._vectors(nodes, hops, shown)
 
@@ -167,6 +170,8 @@ class LiveCodes:
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
+        if live_kernel.choose(entries=graph.num_edges) == "numba":
+            return self._own_share_compiled(graph, nodes)
         indptr, columns, weights = self.smoother.rows(graph, nodes)
         squares = weights.double().square().numpy()  # both ways N_vu = N_uv
         owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
@@ -174,6 +179,16 @@ class LiveCodes:
             squares = squares * self._ways_back(graph, nodes[owners], columns.long())
         sums = np.bincount(owners, weights=squares, minlength=len(nodes))
         return torch.from_numpy(sums.astype(np.float32))
+
+    def _own_share_compiled(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
+        from evergraph.online.graph.push_kernels import there_and_back
+
+        (*there, out), (*back, home) = graph.gathering, graph.gathered
+        weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))
+        sums = np.empty(len(nodes), np.float32)
+        scalings = self.smoother.scalings
+        there_and_back(nodes.numpy(), *there, *back, *weights, scalings, sums)
+        return torch.from_numpy(sums)
 
     @staticmethod
     def _ways_back(graph: GrowingGraph, targets: Tensor, sources: Tensor) -> NDArray[Any]:

@@ -75,6 +75,11 @@ class LiveSmoother:
         inverse = 1 / (np.sqrt(some) if self.scheme == "symmetric" else some)
         return np.where(there, inverse, 0.0)
 
+    @property
+    def scalings(self) -> Array:
+        """The diagonal of L.  float32 [positions], a view until there are more"""
+        return self._scalings.array
+
     def left(self, nodes: Array) -> tuple[Array, Array]:
         """Return rows' factors as they are and as they were before the last refresh.
 

@@ -110,6 +110,39 @@ def fill_pushed(  # type: ignore[no-untyped-def]
 
 
 @compiled
+def there_and_back(  # type: ignore[no-untyped-def]
+    nodes, starts, counts, pool, backs, numbers, home, weights, returns, scalings, sums
+):
+    """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
+
+    starts, counts, pool, weights: whom each gathers from; backs, numbers, home, returns: who
+    gathers from each. Both lists ascend: the one is searched for what stands in the other.
+    """
+    for i in range(len(nodes)):
+        node, total = nodes[i], 0.0
+        low, end = backs[node], backs[node] + numbers[node]
+        for entry in range(starts[node], starts[node] + counts[node]):
+            high = end
+            if low < end and home[low] == pool[entry]:
+                high = low
+            while low < high:  # all that comes is larger than what was found
+                middle = (low + high) // 2
+                if home[middle] < pool[entry]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == end:
+                break
+            if home[low] == pool[entry]:
+                share = np.float64(scalings[pool[entry]]) ** 2
+                if len(weights):
+                    share *= np.float64(weights[entry]) * returns[low]
+                total += share
+                low += 1
+        sums[i] = np.float64(scalings[node]) ** 2 * total
+
+
+@compiled
 def subtract(  # type: ignore[no-untyped-def]
     nodes, places, now, before, after, new, old, differences, sizes, start, stop
 ):
