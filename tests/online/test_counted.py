@@ -8,8 +8,8 @@ from torch import Tensor
 
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Delta
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
@@ -140,7 +140,8 @@ def test_what_a_forgotten_node_was_before_is_not_left_either(
     def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> EmbeddingUpdate:
         found = update(graph, change)
         other = (found.before != found.after).any(1)
-        return EmbeddingUpdate(found.nodes[other], found.before[other], found.after[other])
+        before, after = found.before[other], found.after[other]
+        return EmbeddingUpdate(found.nodes[other], lambda: before, lambda: after)
 
     monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
     learner.apply(Delta(forgotten=("u",)))

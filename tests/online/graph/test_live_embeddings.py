@@ -12,8 +12,9 @@ from torch import Tensor
 
 from evergraph.graphs.kernels import numba_works
 from evergraph.online.graph import corrections, live_kernel
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate, LiveEmbeddings
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.pushing import Pushed
 from evergraph.topology import EmbeddingCache, topologies

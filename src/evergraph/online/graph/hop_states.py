@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.online.graph.corrections import DRIFT, Moved, correct, differences
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.graph_change import Entries, GraphChange
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -91,7 +92,7 @@ class HopStates:
         change: GraphChange,
         renewed: Tensor | None = None,
         former: Tensor | None = None,
-    ) -> Moved:
+    ) -> EmbeddingUpdate:
         """Follow a change; return who feels it and what their embeddings were and are, unscaled.
 
         renewed: nodes whose H_0 is another now, new ones among them or not, ascending, int64
@@ -104,7 +105,8 @@ class HopStates:
             array.array[change.removed.numpy()] = 0
         moved = self._inputs_moved(graph, change, renewed, former)
         if not len(moved.nodes) + len(change.touched):
-            return Moved(change.new, torch.zeros(0, self.dims), torch.zeros(0, self.dims))
+            none = torch.zeros(0, self.dims)
+            return EmbeddingUpdate(change.new, lambda: none, lambda: none)
         entries = None if len(change.removed) or not self._corrects else change.known_entries
         if renewed is not None and former is None:
             entries = None
@@ -222,24 +224,23 @@ class HopStates:
             return self._states[hop - 1].tensor
         return graph.features if self._inputs is None else self._inputs.tensor
 
-    def _embeddings_moved(self, hops: list[Moved]) -> Moved:
-        """Return whose embedding is another now, and what it was and is."""
+    def _embeddings_moved(self, hops: list[Moved]) -> EmbeddingUpdate:
+        """Return whose embedding is another now, and what makes it as it was and is."""
         used = [hops[hop] for hop in self.topology.assembled]
         nodes = used[0].nodes if len(used) == 1 else torch.cat([m.nodes for m in used]).unique()
-        before = [torch.empty(0)] * len(hops)
-        after = list(before)
-        for hop in self.topology.assembled:
-            before[hop], after[hop] = self._were_and_are(hops[hop], hop, nodes)
-        return Moved(nodes, self.topology.assemble(before), self.topology.assemble(after))
+        return EmbeddingUpdate(nodes, lambda: self._before(hops, nodes), lambda: self.of(nodes))
 
-    def _were_and_are(self, moved: Moved, hop: int, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a hop of some nodes, among them all that moved, as it was and as it is."""
-        if len(moved.nodes) == len(nodes):
-            return moved.before, moved.after
-        after = self._rows(hop, nodes)
-        before = after.clone()
-        before[torch.searchsorted(nodes, moved.nodes)] = moved.before
-        return before, after
+    def _before(self, hops: list[Moved], nodes: Tensor) -> Tensor:
+        """Return what embeddings were; nodes: all that moved, and others as they are."""
+        states = [torch.empty(0)] * len(hops)
+        for hop in self.topology.assembled:
+            moved = hops[hop]
+            if len(moved.nodes) == len(nodes):
+                states[hop] = moved.before
+            else:
+                states[hop] = self._rows(hop, nodes)
+                states[hop][torch.searchsorted(nodes, moved.nodes)] = moved.before
+        return self.topology.assemble(states)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""

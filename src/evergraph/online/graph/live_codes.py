@@ -13,11 +13,12 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph import live_kernel
-from evergraph.online.graph.corrections import ROUNDING, Moved
+from evergraph.online.graph.corrections import ROUNDING
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate, contributions
+from evergraph.online.graph.live_embeddings import contributions
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import MixHop
@@ -105,21 +106,36 @@ class LiveCodes:
         moved = self._hops.update(graph, change, nodes, former)
         along = self._along_felt(change, nodes)
         felt = moved.nodes if along is None else torch.cat([moved.nodes, along]).unique()
-        before = self._before(felt, moved, Moved(nodes, former, self.shown(nodes)))
+        was = self._kept(felt)
         self._share(graph, change, moved.nodes)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)
             self._along.tensor[along] = unit_rows(sums)
-        return EmbeddingUpdate(felt, before, self.of(felt))
+        return EmbeddingUpdate(
+            felt, lambda: self._before(felt, moved, (nodes, former), was), lambda: self.of(felt)
+        )
 
-    def _before(self, nodes: Tensor, moved: Moved, relabelled: Moved) -> Tensor:
-        """Return what vectors were, when hops and labels are others and shares not yet."""
-        hops, shown = moved.before, self.shown(nodes)
-        if len(nodes) > len(moved.nodes):
-            hops = self._hops.of(nodes)
-            hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
-        shown[torch.searchsorted(nodes, relabelled.nodes)] = relabelled.before
-        return self._vectors(nodes, hops, shown)
+    def _kept(self, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what else than hops and labels vectors are made of."""
+        along = None if self.relations is None else self._along.tensor[nodes]
+        return self._own.tensor[nodes], along
+
+    def _before(
+        self,
+        nodes: Tensor,
+        moved: EmbeddingUpdate,
+        relabelled: tuple[Tensor, Tensor],
+        was: tuple[Tensor, Tensor | None],
+    ) -> Tensor:
+        """Return what vectors were.
+
+        relabelled: whose labels are others now, and the codes of those they had; was: what
+        ``_kept`` returned then.
+        """
+        hops, shown = self._hops.of(nodes), self.shown(nodes)
+        hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
+        shown[torch.searchsorted(nodes, relabelled[0])] = relabelled[1]
+        return self._vectors(hops, shown, *was)
 
     def _share(self, graph: GrowingGraph, change: GraphChange, moved: Tensor) -> None:
         """Follow with the diagonal of N², and sum anew what rounding would show in without it."""
@@ -128,7 +144,8 @@ class LiveCodes:
             near = graph.gatherers(gathering)
             self._own.tensor[near] = self._own_share(graph, near)
         labelled = moved[self.shown(moved).any(1)]
-        far = self._others(labelled, self._hops.of(labelled), self.shown(labelled))[1]
+        own = self._own.tensor[labelled]
+        far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
         self._hops.settle(graph, labelled, far.abs().amax(1))
 
     def _along_felt(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
@@ -156,17 +173,15 @@ class LiveCodes:
         """Return rows of C.  int64 [n] -> float32 [n, width]"""
         return self._shown.tensor[nodes]
 
-    def _others(self, nodes: Tensor, hops: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+    def _others(self, hops: Tensor, shown: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """Return both hops without nodes' own codes."""
         near, far = hops.split(self.width, dim=1)
-        return near, others_alone(far, self._own.tensor[nodes], shown)
+        return near, others_alone(far, own, shown)
 
-    def _vectors(self, nodes: Tensor, hops: Tensor, shown: Tensor) -> Tensor:
-        """Return vectors made of hops and own codes; shares and relations as they are."""
-        scaled = self._topology.scaled(torch.cat(self._others(nodes, hops, shown), dim=1))
-        if self.relations is None:
-            return scaled
-        return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
+    def _vectors(self, hops: Tensor, shown: Tensor, own: Tensor, along: Tensor | None) -> Tensor:
+        """Return vectors made of hops, nodes' own codes and what ``_kept`` returns."""
+        scaled = self._topology.scaled(torch.cat(self._others(hops, shown, own), dim=1))
+        return scaled if along is None else torch.cat([scaled, along], dim=1)
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
@@ -200,7 +215,7 @@ class LiveCodes:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._vectors(nodes, self._hops.of(nodes), self.shown(nodes))
+        return self._vectors(self._hops.of(nodes), self.shown(nodes), *self._kept(nodes))
 
     def attach(self, graph: GrowingGraph) -> None:
         """Look at the graph again, once both were restored and before it changes."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.graph.corrections import Moved
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
@@ -135,43 +135,6 @@ class Surroundings:
             self._embeddings.restore(state["unscaled"])
 
 
-class EmbeddingUpdate:
-    """Embeddings that were computed anew.
-
-    Args:
-        nodes: positions, ascending, new nodes among them; removed ones are not.  int64 [k]
-        before: what the embeddings were, zeros for new nodes.  float32 [k, dims]
-        after: what they are.  float32 [k, dims]
-        scaled: what is to be done to both before anybody sees them; done when somebody asks, as
-            mostly only one of them is looked at.
-
-    >>> update = EmbeddingUpdate(torch.tensor([3]), torch.zeros(1, 2), torch.ones(1, 2))
-    >>> update.nodes, update.after
-    (tensor([3]), tensor([[1., 1.]]))
-    """
-
-    def __init__(
-        self,
-        nodes: Tensor,
-        before: Tensor,
-        after: Tensor,
-        *,
-        scaled: Callable[[Tensor], Tensor] = lambda rows: rows,
-    ) -> None:
-        self.nodes = nodes
-        self._before, self._after, self._scaled = before, after, scaled
-
-    @cached_property
-    def before(self) -> Tensor:
-        """What the embeddings were.  float32 [k, dims]"""
-        return self._scaled(self._before)
-
-    @cached_property
-    def after(self) -> Tensor:
-        """What they are.  float32 [k, dims]"""
-        return self._scaled(self._after)
-
-
 class LiveEmbeddings:
     """f_topo of every node of a growing graph, computed only where a change can be felt.
 
@@ -236,7 +199,9 @@ class LiveEmbeddings:
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
         moved = self._source.update(graph, change, renewed, change.former)
-        return EmbeddingUpdate(*moved, scaled=self._scaled)
+        return EmbeddingUpdate(
+            moved.nodes, lambda: self._scaled(moved.before), lambda: self._scaled(moved.after)
+        )
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return self.topology.scaled(rows) if self.scaling == "unit" else rows

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.graph_change import Entries, no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.live_embeddings import EmbeddingUpdate
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, whole
@@ -226,7 +226,7 @@ class LiveRelations:
         )
         after, before = torch.cat(parts, dim=1), self.of(nodes)
         self._vectors.tensor[nodes] = after
-        return EmbeddingUpdate(nodes, before, after)
+        return EmbeddingUpdate(nodes, lambda: before, lambda: after)
 
     def product(self, nodes: Tensor, values: Tensor, *, hop: int) -> Tensor:
         """Return some rows of B V.  values: float32 [positions, any] -> [nodes, any]
