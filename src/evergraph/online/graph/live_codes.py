@@ -104,9 +104,14 @@ class LiveCodes:
         nodes, former = nodes[alive], former[alive]
         moved = self._hops.update(graph, change, nodes, former)
         along = self._along_felt(change, nodes)
-        felt = moved.nodes if along is None else torch.cat([moved.nodes, along]).unique()
+        near = graph.gatherers(
+            torch.cat([change.new, change.touched])
+        )  # other shares of themselves
+        told = [moved.nodes, nodes, near] if along is None else [moved.nodes, nodes, near, along]
+        felt = torch.from_numpy(graph.distinct(torch.cat(told).numpy()))
         before = self._before(felt, moved, Moved(nodes, former, self.shown(nodes)))
-        self._share(graph, change, moved.nodes)
+        self._own.tensor[near] = self._own_share(graph, near)
+        self._settle(graph, felt)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)
             self._along.tensor[along] = unit_rows(sums)
@@ -121,13 +126,9 @@ class LiveCodes:
         shown[torch.searchsorted(nodes, relabelled.nodes)] = relabelled.before
         return self._vectors(nodes, hops, shown)
 
-    def _share(self, graph: GrowingGraph, change: GraphChange, moved: Tensor) -> None:
-        """Follow with the diagonal of N², and sum anew what rounding would show in without it."""
-        gathering = torch.cat([change.new, change.touched])
-        if len(gathering):
-            near = graph.gatherers(gathering)
-            self._own.tensor[near] = self._own_share(graph, near)
-        labelled = moved[self.shown(moved).any(1)]
+    def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
+        """Sum anew what rounding would show in once a node's own code is taken out."""
+        labelled = felt[self.shown(felt).any(1)]
         far = self._others(labelled, self._hops.of(labelled), self.shown(labelled))[1]
         self._hops.settle(graph, labelled, far.abs().amax(1))
 
