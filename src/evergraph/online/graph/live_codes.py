@@ -105,9 +105,12 @@ class LiveCodes:
         nodes, former = nodes[alive], former[alive]
         moved = self._hops.update(graph, change, nodes, former)
         along = self._along_felt(change, nodes)
-        felt = moved.nodes if along is None else torch.cat([moved.nodes, along]).unique()
+        near = graph.gatherers(torch.cat([change.new, change.touched]))  # have other own shares
+        told = [moved.nodes, nodes, near] if along is None else [moved.nodes, nodes, near, along]
+        felt = torch.from_numpy(graph.distinct(torch.cat(told).numpy()))
         was = self._kept(felt)
-        self._share(graph, change, moved.nodes)
+        self._own.tensor[near] = self._own_share(graph, near)
+        self._settle(graph, felt)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)
             self._along.tensor[along] = unit_rows(sums)
@@ -137,13 +140,9 @@ class LiveCodes:
         shown[torch.searchsorted(nodes, relabelled[0])] = relabelled[1]
         return self._vectors(hops, shown, *was)
 
-    def _share(self, graph: GrowingGraph, change: GraphChange, moved: Tensor) -> None:
-        """Follow with the diagonal of N², and sum anew what rounding would show in without it."""
-        gathering = torch.cat([change.new, change.touched])
-        if len(gathering):
-            near = graph.gatherers(gathering)
-            self._own.tensor[near] = self._own_share(graph, near)
-        labelled = moved[self.shown(moved).any(1)]
+    def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
+        """Sum anew what rounding would show in once a node's own code is taken out."""
+        labelled = felt[self.shown(felt).any(1)]
         own = self._own.tensor[labelled]
         far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
         self._hops.settle(graph, labelled, far.abs().amax(1))
