@@ -65,8 +65,11 @@ class MixHop(Stepwise, TopologyEncoder):
         """Return embeddings divided by their lengths, hop by hop if ``unit``."""
         if not self.unit:
             return super().scaled(rows, together=together)
-        hops = rows.tensor_split(self.parts, dim=1)
-        return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
+        unit = torch.empty_like(rows)
+        pairs = zip(*(part.tensor_split(self.parts, dim=1) for part in (rows, unit)), strict=True)
+        for hop, out in pairs:
+            unit_rows(hop, together=together, out=out)
+        return unit
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]

@@ -16,13 +16,14 @@ BLOCK = 64  # rows of every product: one shape, whatever is asked for
 LEAST_LENGTH = 1e-12  # of rows whose values can be squared without loss
 
 
-def unit_rows(rows: Tensor, *, together: bool = False) -> Tensor:
+def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None) -> Tensor:
     """Return rows divided by their lengths; rows of zeros stay.  [n, dims] -> [n, dims]
 
     The one way to unit length. Rows so long or so short that their squares overflow or vanish are
     divided by their largest value first: any finite row comes out of length 1.
 
-    together: on any device and by several threads, where bits may depend on other rows.
+    together: on any device and by several threads, where bits may depend on other rows; out: where
+    to put them.
 
     >>> unit_rows(torch.tensor([[3., 4.], [0., 0.], [3e30, 4e30], [3e-30, 4e-30]]))
     tensor([[0.6000, 0.8000],
@@ -32,7 +33,7 @@ def unit_rows(rows: Tensor, *, together: bool = False) -> Tensor:
     """
     measure = _lengths_together if together else _lengths_apart
     lengths = measure(rows)
-    unit = rows / lengths.clamp_min(LEAST_LENGTH)
+    unit = torch.div(rows, lengths.clamp_min(LEAST_LENGTH), out=out)
     extreme = ~((lengths >= LEAST_LENGTH) & lengths.isfinite()).flatten()
     if bool(extreme.any()) and rows.shape[1]:
         peaks = rows[extreme].abs().amax(1, keepdim=True)
