@@ -199,5 +199,5 @@ def test_memory_counts_graph_embeddings_and_head() -> None:
     learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
     before = learner.status().memory
     learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
-    # features, one hop, the embedding; alive; three numbers for its list; an entry each way
-    assert learner.status().memory - before == 3 * 8 * 4 + 1 + 3 * 8 + 2 * 4
+    # features, two hops and their rounding; alive; three numbers for its list; an entry each way
+    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 3 * 8 + 2 * 4

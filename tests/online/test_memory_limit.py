@@ -187,8 +187,8 @@ def test_all_that_is_wide_is_mapped_and_nothing_else():
     arrays = [*learner._knowledge.arrays(), *learner._view.arrays()]
     mapped = [isinstance(array.tensor, PagedTensor) for array in arrays]
     assert mapped == [array.row_bytes >= WIDE for array in arrays]
-    # features, a hop, both hops side by side, three of codes, the copy for readers
-    assert sum(mapped) == 7
+    # features, two hops, codes and two hops of these, what is counted, the copy for readers
+    assert sum(mapped) == 8
 
 
 def test_a_folder_opens_within_a_limit_and_without(tmp_path):

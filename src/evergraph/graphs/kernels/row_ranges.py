@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -50,16 +50,26 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     """Do the work of every range, on as many threads as torch would use.
 
     Plain threads, as the work holds no lock of Python's: they wait without spinning, may be
-    started from several threads at once, and leave torch's own alone.
+    started from several threads at once, and leave torch's own alone. What one of them raises is
+    raised here.
     """
-    threads = torch.get_num_threads()
-    if threads == 1:
-        for part in ranges:
-            work(part)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, ranges):  # an exception comes out here
-            pass
+    left, failed = iter(tuple(ranges)), []
+
+    def take() -> None:
+        try:
+            for part in left:  # each is taken once: a step of this iterator is one of Python's own
+                work(part)
+        except BaseException as error:
+            failed.append(error)
+
+    helpers = [Thread(target=take) for _ in range(torch.get_num_threads() - 1)]
+    for helper in helpers:
+        helper.start()
+    take()
+    for helper in helpers:
+        helper.join()
+    if failed:
+        raise failed[0]
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:
@@ -73,7 +83,7 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
     if whole * each <= ALONE or threads == 1:
         work(slice(0, len(costs)))
         return
-    parts = RANGES_PER_THREAD * threads
+    parts = min(RANGES_PER_THREAD * threads, -(-whole * each // ALONE) + threads)
     cuts = np.searchsorted(ends, whole * np.arange(1, parts) // parts)
     bounds = np.unique(np.concatenate([[0], cuts, [len(costs)]])).tolist()
     spread(work, [slice(start, stop) for start, stop in pairwise(bounds)])

@@ -112,7 +112,7 @@ function list(place, columns, rows) {
 }
 
 function showReplicas(replicas) {
-  byId("replicas").hidden = !replicas || !replicas.length;
+  byId("replicas").hidden = !replicas || replicas.length < 2;  // one alone is this page's own
   if (replicas) list(byId("replica-list"), ["Role", "Process", "Deltas", "Behind by", "State"], replicas.map(one =>
     [String(one.role), String(one.pid ?? "–"), one.seq ?? "–",
       `${whole(one.lag ?? 0)} deltas${one.seconds === undefined || one.seconds === null ? "" : `, ${(+one.seconds).toFixed(1)} s`}`,
