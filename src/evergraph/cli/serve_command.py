@@ -46,7 +46,7 @@ def serve_command(
     ),
     plugins: list[str] = PLUGINS,
     body_limit: str = typer.Option("32MB", help="The largest request body."),
-    rate: float = typer.Option(1000.0, help="Requests per second, per token or address."),
+    rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
     key_age: float = typer.Option(
         7.0, help="Days for which the key of a delta is known, at least.", min=0

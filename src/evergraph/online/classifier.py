@@ -77,7 +77,8 @@ class ContinualNodeClassifier(Part, Closing):
             ``numbers`` (a number a node).
         tolerance: by which share of its length the vector of a labelled node may move before it is
             counted again; 0: by nothing.
-        patience: how many deltas at most scores may be behind what was counted; 1: never.
+        patience: how many deltas, or batches of them, scores may be behind what was counted; 1:
+            never.
         on_alarm: called with each ``Alarm`` that a delta raises, once, after the delta is learned
             and, in a folder, on the disk.
         memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``:

@@ -68,8 +68,8 @@ class OnlineLearner:
             ``numbers``; as the head has it unless given.
         tolerance: a labelled node is counted again when (a part of) its vector has moved by more
             than this share of its length since it was last counted; 0: whenever it has moved.
-        patience: how many deltas at most scores may be behind what was counted, see ``Solving``;
-            1: never. ``status().solved`` tells.
+        patience: how many deltas, or batches of them, scores may be behind what was counted, see
+            ``Solving``; 1: never. ``status().solved`` tells.
         memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``;
             features, embeddings and all else that is wide then lies in files, see
             ``ArrayStorage``. No bit depends on it.

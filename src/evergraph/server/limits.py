@@ -28,8 +28,8 @@ class Limits:
     """
 
     body: int = 32_000_000
-    rate: float = 1_000.0
-    burst: int = 2_000
+    rate: float = 10_000.0
+    burst: int = 20_000
     seconds: float = 30.0
     nodes: int = 100_000
     queue: int = 64
