@@ -204,7 +204,9 @@ def test_a_folder_opens_within_a_limit_and_without(tmp_path):
 
 
 def test_a_limit_too_small_is_one_sentence(monkeypatch):
-    with pytest.raises(ResourceError, match=r"memory_limit must be above the [\d.]+ [MG]B .* not 1 MB$"):
+    with pytest.raises(
+        ResourceError, match=r"memory_limit must be above the [\d.]+ [MG]B .* not 1 MB$"
+    ):
         OnlineLearner(memory_limit="1MB")
     with pytest.raises(ConfigurationError, match="must be a size"):
         OnlineLearner(memory_limit="much")

@@ -103,7 +103,7 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(LiveSmoother, "product", counted)
     monkeypatch.setattr(corrections, "push", pushed)
     costs = []
-    for nodes in (40, 2000):
+    for nodes in (200, 2000):
         graph, live = path(nodes)
         read.clear()
         live.update(graph, graph.add(torch.ones(1, 2), pairs_of((10, nodes))))

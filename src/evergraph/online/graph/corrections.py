@@ -23,6 +23,7 @@ from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.online.graph import live_kernel
+from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import LiveSmoother
@@ -50,6 +51,9 @@ class Moved(NamedTuple):
     after: Tensor
 
 
+Changed = Moved | EmbeddingUpdate  # rows that are others now, there or to be made
+
+
 class Differences(NamedTuple):
     """What is pushed, one row each, and whom it reaches.
 
@@ -68,7 +72,7 @@ class Differences(NamedTuple):
 def differences(
     graph: GrowingGraph,
     smoother: LiveSmoother,
-    sent: Moved,
+    sent: Changed,
     values: Tensor,
     touched: Tensor,
     entries: Entries,
@@ -93,7 +97,7 @@ def differences(
     return Differences(*make(both, values.numpy(), sent, *factors), pushed)
 
 
-def _places(nodes: Array, sent: Moved) -> Array:
+def _places(nodes: Array, sent: Changed) -> Array:
     """Return where nodes stand among those that were sent, below 0 where they do not."""
     known = sent.nodes.numpy()
     if not len(known):
@@ -103,7 +107,7 @@ def _places(nodes: Array, sent: Moved) -> Array:
 
 
 def _subtract(
-    nodes: Array, values: Array, sent: Moved, new: Array, old: Array
+    nodes: Array, values: Array, sent: Changed, new: Array, old: Array
 ) -> tuple[Array, Array]:
     now = values[nodes].astype(np.float64)
     before, places = now.copy(), _places(nodes, sent)
@@ -113,7 +117,7 @@ def _subtract(
 
 
 def _subtract_compiled(
-    nodes: Array, values: Array, sent: Moved, new: Array, old: Array
+    nodes: Array, values: Array, sent: Changed, new: Array, old: Array
 ) -> tuple[Array, Array]:
     from evergraph.online.graph.push_kernels import subtract
 
@@ -194,3 +198,14 @@ def _correct_compiled(
         each=width,
     )
     return before, after, tops
+
+
+def differ(rows: Array, others: Array) -> Array:
+    """Return which rows are not the same, bit for bit.  2 x float32 [n, width] -> bool [n]
+
+    >>> differ(np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 2], [3, 5]], np.float32))
+    array([False,  True])
+    """
+    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer comparisons of wider words
+    found: Array = (rows.view(word) != others.view(word)).any(1)
+    return found

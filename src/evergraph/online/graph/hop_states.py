@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from evergraph.online.graph.corrections import DRIFT, Moved, correct, differences
+from evergraph.online.graph.corrections import DRIFT, Changed, Moved, correct, differ, differences
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.graph_change import Entries, GraphChange
 from evergraph.online.graph.growing_array import GrowingArray
@@ -16,10 +16,12 @@ from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import Stepwise
 
 ROWS = 1 << 15  # computed at a time
-# From so many differences on, for each entry of the adjacency, all rows are summed anew: to push
-# one and correct what it reaches takes three times as long as to add up an entry (measured at 32
-# and 128 columns). Where rows are not corrected, for each position: then most rows are reached.
-WHOLE = 1 / 3
+# From so much work on, for each entry of the adjacency, all rows are summed anew. A difference that
+# is pushed is 1, and a row that is corrected as much as so many: it is read, kept and written
+# (measured at 32 and 128 columns). Where rows are not corrected, for each position: then most rows
+# are reached.
+WHOLE, ROW = 1 / 3, 4
+AT_ONCE = 1 << 25  # values of a hop that are computed at once where all are
 
 
 class HopStates:
@@ -110,7 +112,7 @@ class HopStates:
         entries = None if len(change.removed) or not self._corrects else change.known_entries
         if renewed is not None and former is None:
             entries = None
-        hops = [moved]
+        hops: list[Changed] = [moved]
         for hop in range(self.topology.hops):
             sent = self._send(graph, hops[-1], hop)
             hops.append(self._step(graph, change, sent, entries, hop))
@@ -136,7 +138,7 @@ class HopStates:
         nodes = torch.cat([old, change.new])
         return Moved(nodes, before, inputs[nodes])
 
-    def _send(self, graph: GrowingGraph, moved: Moved, hop: int) -> Moved:
+    def _send(self, graph: GrowingGraph, moved: Changed, hop: int) -> Changed:
         """Compute anew what nodes give to the next hop, and return what they gave."""
         messages = self._messages[hop]
         if messages is None:
@@ -151,14 +153,13 @@ class HopStates:
         self,
         graph: GrowingGraph,
         change: GraphChange,
-        sent: Moved,
+        sent: Changed,
         entries: Entries | None,
         hop: int,
-    ) -> Moved:
+    ) -> Changed:
         """Compute hop + 1 wherever it may be another, and return where it was what."""
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
-        pairs = graph.num_gatherers(seeds)
-        if pairs > WHOLE * (graph.num_nodes if entries is None else graph.num_edges):
+        if self._reaches_most(graph, graph.num_gatherers(seeds), entries is None):
             return self._sum_all(graph, change.new, hop)
         if entries is None:
             nodes = graph.gatherers(seeds)
@@ -166,8 +167,19 @@ class HopStates:
             return Moved(nodes, before, self._sum_anew(graph, nodes, hop))
         return self._correct(graph, change, sent, entries, hop)
 
+    @staticmethod
+    def _reaches_most(graph: GrowingGraph, pairs: int, anew: bool) -> bool:
+        """Whether to compute a hop of all nodes is the less; anew: rows would be summed anew.
+
+        pairs: how often somebody feels a difference; nobody has looked yet who that is.
+        """
+        if anew:
+            return pairs > WHOLE * graph.num_nodes
+        work = pairs + ROW * min(pairs, graph.num_nodes)
+        return work > WHOLE * graph.num_edges
+
     def _correct(
-        self, graph: GrowingGraph, change: GraphChange, sent: Moved, entries: Entries, hop: int
+        self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
     ) -> Moved:
         """Correct hop + 1 by differences, and sum anew what is not worth it."""
         values, drift = self._source(graph, hop), self._drifts[hop].array
@@ -193,17 +205,20 @@ class HopStates:
         due = self._drifts[-1].tensor[nodes] > self._most * tops
         self._sum_anew(graph, nodes[due], len(self._states) - 1)
 
-    def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Moved:
+    def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Changed:
         """Compute hop + 1 of all nodes, and return whose is another, new nodes among them."""
-        state, kept = self._states[hop].tensor, []
-        first = int(new[0]) if len(new) else graph.num_nodes
-        for part in graph.alive.nonzero().flatten().split(ROWS):
-            rows, before = self._next(graph, part, hop), state[part]
-            state[part] = rows
-            other = torch.from_numpy((rows.numpy() != before.numpy()).any(1)) | (part >= first)
-            kept.append((part[other], before[other], rows[other]))
+        state, alive = self._states[hop].tensor, graph.alive.nonzero().flatten()
+        earlier, other = state.clone(), torch.zeros(len(state), dtype=torch.bool)
+        step = len(alive) if len(alive) * state.shape[1] <= AT_ONCE else ROWS
+        for part in alive.split(max(step, 1)):
+            state[part] = self._next(graph, part, hop)
+        for start in range(0, len(state), ROWS):
+            rows = slice(start, start + ROWS)
+            other[rows] = torch.from_numpy(differ(state[rows].numpy(), earlier[rows].numpy()))
+        other[new] = True
         self._drifts[hop].array[:] = 0
-        return Moved(*(torch.cat(parts) for parts in zip(*kept, strict=True)))
+        nodes = other.nonzero().flatten()
+        return EmbeddingUpdate(nodes, lambda: earlier[nodes], lambda: state[nodes])
 
     def _next(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
         """Return hop + 1 of some nodes.  [nodes, width]"""
@@ -224,13 +239,13 @@ class HopStates:
             return self._states[hop - 1].tensor
         return graph.features if self._inputs is None else self._inputs.tensor
 
-    def _embeddings_moved(self, hops: list[Moved]) -> EmbeddingUpdate:
+    def _embeddings_moved(self, hops: list[Changed]) -> EmbeddingUpdate:
         """Return whose embedding is another now, and what makes it as it was and is."""
         used = [hops[hop] for hop in self.topology.assembled]
         nodes = used[0].nodes if len(used) == 1 else torch.cat([m.nodes for m in used]).unique()
         return EmbeddingUpdate(nodes, lambda: self._before(hops, nodes), lambda: self.of(nodes))
 
-    def _before(self, hops: list[Moved], nodes: Tensor) -> Tensor:
+    def _before(self, hops: list[Changed], nodes: Tensor) -> Tensor:
         """Return what embeddings were; nodes: all that moved, and others as they are."""
         states = [torch.empty(0)] * len(hops)
         for hop in self.topology.assembled:
