@@ -16,11 +16,11 @@ from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import Stepwise
 
 ROWS = 1 << 15  # computed at a time
-# From so much work on, for each entry of the adjacency, all rows are summed anew. A difference that
-# is pushed is 1, and a row that is corrected as much as so many: it is read, kept and written
-# (measured at 32 and 128 columns). Where rows are not corrected, for each position: then most rows
-# are reached.
-WHOLE, ROW = 1 / 3, 4
+# From such a share of the work on, all rows are summed anew. An entry that is added up is 1, and so
+# is a difference that is pushed; a row, corrected or summed, is as much as so many: it is read,
+# kept, compared and written (measured at 32 and 128 columns). Where rows are not corrected, a share
+# of the positions: then most rows are reached.
+WHOLE, ROW = 0.3, 4
 AT_ONCE = 1 << 25  # values of a hop that are computed at once where all are
 
 
@@ -175,8 +175,8 @@ class HopStates:
         """
         if anew:
             return pairs > WHOLE * graph.num_nodes
-        work = pairs + ROW * min(pairs, graph.num_nodes)
-        return work > WHOLE * graph.num_edges
+        rows = min(pairs, graph.num_nodes)
+        return pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
 
     def _correct(
         self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
