@@ -45,9 +45,9 @@ class Size:
     """How much is measured."""
 
     nodes: int = 100_000
-    idle: float = 60.0
-    loaded: float = 600.0
-    rush: float = 30.0
+    idle: float = 20.0
+    loaded: float = 60.0
+    rush: float = 15.0
     replicas: Sequence[int] = (0, 2)
 
 
