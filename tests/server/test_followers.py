@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,21 @@ def test_a_follower_of_another_history_is_refused(
     service.folder.submit(delta(0))
     with pytest.raises(DataError, match="must follow the service that it began with: it knows 1"):
         LeaderSteps(service, asked, wait=0.0)()
+    service.close()
+
+
+def test_a_follower_with_as_many_deltas_of_another_history_is_refused(
+    leader: tuple[LearnerFolder, str], tmp_path: Path
+) -> None:
+    folder, url = leader
+    asked = Leader(url, FOLLOW)
+    service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
+    service.folder.submit(delta(0))
+    folder.submit(replace(delta(0), labels=("y", "y", None, "x")))
+    folder.submit(delta(1))
+    with pytest.raises(DataError, match=r"delta 1 of http://.* is another one"):
+        LeaderSteps(service, asked, wait=0.0)()
+    assert service.folder.seq == 1
     service.close()
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns
 from evergraph.online.folder.entries import JournalEntry, entries_from_bytes
 from evergraph.online.folder.following import begin_with_snapshot
@@ -114,7 +114,7 @@ class Leader:
     def miss(self, error: Exception) -> None:
         """Note that it does not answer."""
         if not self._silent:
-            log.warning("%s; answers are those of delta %d, and it is asked again", error, self.seq)
+            log.warning("%s; answers are those from before, and it is asked again", error)
         self._silent = True
 
 
@@ -130,11 +130,13 @@ class LeaderSteps:
         self._service = service
         self._leader = leader
         self._wait = wait
+        self._compared = False
 
     def __call__(self) -> float:
         """Take in what is new; return when to ask again."""
         folder, leader = self._service.folder, self._leader
         try:
+            self._compare()
             entries = leader.journal(folder.seq, wait=self._wait)
             if entries and not folder.learner.status().features:
                 folder.keep_columns(leader.columns())  # settled by now, and before the first nodes
@@ -151,6 +153,31 @@ class LeaderSteps:
             self._service.turn()
         leader.note(folder.seq)
         return 0.0
+
+    def _compare(self) -> None:
+        """Raise once where the last delta here is another one there.
+
+        Where only a snapshot holds it any more, here or there, it cannot be compared.
+        """
+        folder, leader = self._service.folder, self._leader
+        if self._compared or not folder.seq:
+            return
+        try:
+            own, others = (
+                journal[:1]
+                for journal in (
+                    folder.entries_after(folder.seq - 1),
+                    leader.journal(folder.seq - 1, wait=0.0),
+                )
+            )
+        except DroppedError:
+            own = others = []
+        self._compared = True
+        if own and others and (own[0].data, own[0].batch) != (others[0].data, others[0].batch):
+            raise DataError(
+                f"{folder.path} must follow the service that it began with: delta {folder.seq} of "
+                f"{leader.url} is another one"
+            )
 
 
 def follower_folder(path: Path, leader: Leader, **opening: Any) -> LearnerFolder:
