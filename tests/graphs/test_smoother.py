@@ -205,11 +205,14 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownNameError, match="choose one of numba, torch"):
+    with pytest.raises(UnknownNameError, match="choose one of numba, torch, triton"):
         smoother(PATH, kernel="mkl")  # type: ignore[arg-type]
     monkeypatch.setattr(MODULE, "numba_works", lambda: False)
     with pytest.raises(ConfigurationError, match="kernel 'numba' needs numba"):
         smoother(PATH, kernel="numba")
+    monkeypatch.setattr(MODULE, "triton_works", lambda: False)
+    with pytest.raises(ConfigurationError, match="kernel 'triton' needs Triton and a GPU"):
+        smoother(PATH, kernel="triton")
 
 
 def mapped(graph: Graph, folder: Path) -> Graph:

@@ -132,7 +132,7 @@ class Several(LocalEngine):
 def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
     by: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_blocks, "_size", lambda topology, graph, columns: 1 << 40)
+    monkeypatch.setattr(column_blocks, "_size", lambda *_: 1 << 40)
     monkeypatch.setattr(column_blocks, "_column_blocks", lambda *_, **__: [(0, 1), (1, 3)])
     graph = weighted_graph(1)
     for name in (name for name in topologies.names() if topologies.make(name).separable):

@@ -10,8 +10,8 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels import KERNELS, Kernel, choose_kernel, numba_works, room
-from evergraph.graphs.kernels.products import numba_product, torch_product
+from evergraph.graphs.kernels import KERNELS, Kernel, choose_kernel, numba_works, room, triton_works
+from evergraph.graphs.kernels.products import Product, numba_product, torch_product
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 from evergraph.graphs.kernels.streamed import streamed_product
 from evergraph.graphs.normalisation import Normalisation, row_sums, scalings
@@ -48,13 +48,23 @@ class Smoother(ScaledRows):
                 _check_shape(name, given, shape)
         out = room(shape[0], like=features) if out is None else out
         features, add = _with_whole_rows(features), None if add is None else _with_whole_rows(add)
-        by_numba = self.kernel == "numba" and _for_numba(features, add, out)
-        product = numba_product if by_numba else torch_product
-        if features.device != self.device:
-            product = streamed_product
         if out.numel():
+            product = self._by(features, add, out)
             product(self, features, out, add=add, scale=scale, add_scale=add_scale)
         return out
+
+    def _by(self, *matrices: Tensor | None) -> Product:
+        """Return who multiplies these: the smoother's own kernel wherever it can."""
+        given = [matrix for matrix in matrices if matrix is not None]
+        if given[0].device != self.device:
+            return streamed_product
+        if self.kernel == "numba" and all(map(_for_numba, given)):
+            return numba_product
+        if self.kernel == "triton" and all(map(_for_triton, given)):
+            from evergraph.graphs.kernels.triton_sum import triton_product
+
+            return triton_product
+        return torch_product
 
 
 def smoother(
@@ -81,6 +91,8 @@ def smoother(
     check_choice("kernel", kernel, KERNELS)
     if kernel == "numba" and not numba_works():
         raise ConfigurationError("kernel 'numba' needs numba, which is not installed")
+    if kernel == "triton" and not triton_works():
+        raise ConfigurationError("kernel 'triton' needs Triton and a GPU, which are not both here")
     return Smoother(
         graph.indptr,
         graph.indices,
@@ -103,10 +115,13 @@ def _with_whole_rows(matrix: Tensor) -> Tensor:
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
 
-def _for_numba(*matrices: Tensor | None) -> bool:
-    """Whether the numba kernel can read and write these where they lie."""
-    given = [matrix for matrix in matrices if matrix is not None]
-    return all(
-        m.dtype == torch.float32 and m.device.type == "cpu" and _with_whole_rows(m) is m
-        for m in given
-    )
+def _for_numba(matrix: Tensor) -> bool:
+    """Whether the numba kernel can read and write a matrix where it lies."""
+    plain = matrix.dtype == torch.float32 and matrix.device.type == "cpu"
+    return plain and _with_whole_rows(matrix) is matrix
+
+
+def _for_triton(matrix: Tensor) -> bool:
+    """Whether the Triton kernel can read and write a matrix where it lies."""
+    summed = matrix.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    return summed and matrix.device.type == "cuda" and _with_whole_rows(matrix) is matrix

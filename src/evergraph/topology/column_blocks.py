@@ -57,7 +57,7 @@ def encode_within(
     """
     device, graph = torch.device(device), topology.inputs(graph)
     resources.tidy()
-    whole = _size(topology, graph, graph.num_features)
+    whole = _size(topology, graph, graph.num_features, device)
     fits = whole + _reserve(graph) <= resources.left_on(device)
     if by is None and fits and not _worth_sharing(graph, resources):
         return topology.smooth(graph.to(device))
@@ -169,9 +169,15 @@ def _adjacency_on(graph: Graph, resources: Resources, device: torch.device) -> G
     return replace(graph, indptr=indptr, indices=indices, weights=weights)
 
 
-def _size(topology: TopologyEncoder, graph: Graph, columns: int) -> int:
-    """Return the bytes that encoding some columns takes at its highest."""
-    return 4 * graph.num_nodes * columns * topology.arrays
+def _size(
+    topology: TopologyEncoder, graph: Graph, columns: int, device: torch.device | str = "cpu"
+) -> int:
+    """Return the bytes that encoding some columns takes at its highest.
+
+    On a GPU a hop holds scaled features beside all else.
+    """
+    scaled = torch.device(device).type == "cuda"
+    return 4 * graph.num_nodes * columns * (topology.arrays + scaled)
 
 
 def _reserve(graph: Graph) -> int:
@@ -194,7 +200,7 @@ def _column_blocks(
     """
     wide, device = graph.num_features, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
-    one = _size(topology, graph, 1)
+    one = _size(topology, graph, 1, device)
     smallest = int((one + _reserve(graph)) * at_once)
     resources.check(held + smallest, "encoding a single column of the features")
     left = resources.left_on(device) - (held if device.type == "cpu" else 0)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph, smoother
-from evergraph.graphs.kernels import choose_kernel, room
+from evergraph.graphs.kernels import choice, choose_kernel, room
 from evergraph.graphs.kernels.choice import NUMBA_PAYS_FROM
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
 
@@ -38,7 +38,7 @@ def test_small_graphs_never_wait_for_numba(without_numba: None) -> None:
 def test_large_graphs_are_numbas() -> None:
     pytest.importorskip("numba")
     assert choose_kernel(entries=NUMBA_PAYS_FROM) == "numba"
-    assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") == "torch"
+    assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") != "numba"
 
 
 def test_torch_steps_in_without_numba(
@@ -49,6 +49,14 @@ def test_torch_steps_in_without_numba(
     assert "numba cannot be used (no numba here)" in caplog.text
     assert f"kernel torch for {NUMBA_PAYS_FROM} entries on cpu" in caplog.text
     assert all(record.levelno == logging.DEBUG for record in caplog.records)
+
+
+def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "triton_works", lambda: True)
+    assert choose_kernel(entries=choice.TRITON_PAYS_FROM, device="cuda") == "triton"
+    assert choose_kernel(entries=choice.TRITON_PAYS_FROM - 1, device="cuda") == "torch"
+    monkeypatch.setattr(choice, "triton_works", lambda: False)
+    assert choose_kernel(entries=choice.TRITON_PAYS_FROM, device="cuda") == "torch"
 
 
 def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +19,22 @@ if TYPE_CHECKING:
         WeightedListedRows,
         WeightedRows,
     )
+
+
+class Product(Protocol):
+    """Fills ``out`` with scale · Â features + add_scale · add."""
+
+    def __call__(
+        self,
+        smoother: ScaledRows,
+        features: Tensor,
+        out: Tensor,
+        *,
+        add: Tensor | None,
+        scale: float,
+        add_scale: float,
+    ) -> None:
+        """features: [columns, dims]; out, add: [rows, dims]."""
 
 
 def numba_product(

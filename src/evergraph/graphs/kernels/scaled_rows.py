@@ -29,7 +29,7 @@ class ScaledRows:
         self_loops: whether s is 1, else 0.
         first: which row of the whole the first row is.
         mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
-        kernel: who multiplies on a CPU; part of a whole keeps the whole's.
+        kernel: who multiplies where it can; part of a whole keeps the whole's.
         weights: of the entries of A, in the order of ``indices``; all 1 if None.  float32 [edges]
     """
 
