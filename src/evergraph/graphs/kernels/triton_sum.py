@@ -1,13 +1,10 @@
 """Sums over the rows of an adjacency on a GPU, by a kernel that reads no weights.
 
-Imported only where Triton is. Â = L (A + sI) R, so features are scaled by R once, rows of that are
-added up, and the sums are scaled by L: an entry costs its column and a row of features, and Â is
-never written out.
+Imported only where Triton is. Â = L (A + sI) R is never written out: features are scaled by R once,
+rows of that are added up, and the sums are scaled by L. An entry costs its column and a row.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
@@ -19,9 +16,9 @@ from evergraph.graphs.kernels.scaled_rows import ScaledRows
 # Bytes of a row that a program sums: a row whole if it is short. Of longer ones a narrow slice, so
 # that more of the same columns of all nodes stays in the cache; see ``benchmarks/gpu.py``.
 WHOLE, SLICE = 512, 256
-VECTOR = 16  # bytes that a thread reads at once, which rows must begin at multiples of
+VECTOR = 16  # bytes that a thread reads at once; rows begin at multiples of it
+LINE = 128  # bytes of the cache's lines; a slice of a row that straddles two costs both
 UNROLLED = 8  # entries whose rows are asked for before the first is there
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def triton_product(
@@ -40,20 +37,19 @@ def triton_product(
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: [rows, dims]
     """
-    scaled = _scaled(features, smoother.right)
-    block = _block(scaled, features.shape[1])
-    grid = (out.shape[0], triton.cdiv(features.shape[1], block))
-    weights = smoother.weights
-    sum_rows[grid](
+    dims, weights = features.shape[1], smoother.weights
+    rows = _scaled(features, smoother.right)
+    unit, block = VECTOR // rows.element_size(), _block(rows, dims)
+    sum_rows[(out.shape[0], triton.cdiv(dims, block))](
         smoother.indptr,
         smoother.indices,
-        smoother.indices if weights is None else weights,
-        scaled,
+        smoother.left if weights is None else weights,
+        rows,
         smoother.left,
         out,
         out if add is None else add,
-        features.shape[1],
-        scaled.stride(0) // _unit(scaled),
+        dims,
+        rows.stride(0) // unit,
         out.stride(0),
         0 if add is None else add.stride(0),
         smoother.first,
@@ -62,7 +58,7 @@ def triton_product(
         OWN=smoother.self_loops,
         WEIGHTED=weights is not None,
         ADDED=add is not None,
-        UNIT=_unit(scaled),
+        UNIT=unit,
         BLOCK=block,
         UNROLLED=UNROLLED,
         num_warps=1,
@@ -70,59 +66,63 @@ def triton_product(
 
 
 def _scaled(features: Tensor, right: Tensor) -> Tensor:
-    """Return R features, rows a multiple of a vector apart.  [columns, at least dims]
+    """Return R features, whose rows begin at whole vectors.  [columns, at least dims]
 
-    Rows of half numbers begin at whole lines of the cache: one that straddles two costs both.
+    At whole lines of the cache where slices of rows are read, or rows of half numbers: what
+    straddles two lines costs both. A short row of whole numbers costs more by being longer.
     """
-    unit = 128 // features.element_size() if features.dtype in HALVES else _unit(features)
-    rows, dims = features.shape
+    (rows, dims), size = features.shape, features.element_size()
+    unit = (VECTOR if size == 4 and size * dims <= WHOLE else LINE) // size
     scaled = features.new_empty(rows, -(-dims // unit) * unit)
     torch.mul(features, right[:, None], out=scaled[:, :dims])
     return scaled
 
 
-def _unit(features: Tensor) -> int:
-    return VECTOR // features.element_size()
-
-
-def _block(scaled: Tensor, dims: int) -> int:
+def _block(rows: Tensor, dims: int) -> int:
     """Return how many columns a program sums, a power of 2."""
-    size = scaled.element_size()
+    size = rows.element_size()
     whole = triton.next_power_of_2(max(dims, 32))
     return int(min(whole, (WHOLE if dims * size <= WHOLE else SLICE) // size))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def sum_rows(
-    indptr: Any, indices: Any, weights: Any, features: Any, left: Any, out: Any, add: Any,
-    dims: Any, units: Any, out_stride: Any, add_stride: Any, first: Any,
-    scale: Any, add_scale: Any,
+def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it knows its own only
+    features, place, units, columns, inside, UNIT: tl.constexpr
+):  # fmt: skip
+    """Return some columns of one row.
+
+    units: how far rows lie apart, in vectors: so the compiler knows that they begin at multiples
+    of one.
+    """
+    start = features + place.to(tl.int64) * units * UNIT
+    return tl.load(start + columns, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def sum_rows(  # type: ignore[no-untyped-def]
+    indptr, indices, weights, features, left, out, add,
+    dims, units, out_stride, add_stride, first, scale, add_scale,
     OWN: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr,
     UNIT: tl.constexpr, BLOCK: tl.constexpr, UNROLLED: tl.constexpr,
-) -> None:  # fmt: skip
-    """Fill some columns of one row; programs of the same columns run side by side.
-
-    units: how far rows of features lie apart, in vectors: so the compiler knows that they begin at
-    multiples of one.
-    """
+):  # fmt: skip
+    """Fill some columns of one row; programs of the same columns run side by side."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < units * UNIT  # what lies behind the last column is read and not written
     start, stop = tl.load(indptr + row), tl.load(indptr + row + 1)
-    whole = start + (stop - start) // UNROLLED * UNROLLED
+    several = start + (stop - start) // UNROLLED * UNROLLED
     total = tl.zeros((BLOCK,), tl.float32)
-    for entry in range(start, whole, UNROLLED):
+    for entry in range(start, several, UNROLLED):
         for ahead in tl.static_range(UNROLLED):
-            place = tl.load(indices + entry + ahead).to(tl.int64) * units * UNIT
-            found = tl.load(features + place + columns, mask=inside, other=0.0).to(tl.float32)
+            place = tl.load(indices + entry + ahead)
+            found = row_at(features, place, units, columns, inside, UNIT)
             total += found * tl.load(weights + entry + ahead) if WEIGHTED else found
-    for entry in range(whole, stop):
-        place = tl.load(indices + entry).to(tl.int64) * units * UNIT
-        found = tl.load(features + place + columns, mask=inside, other=0.0).to(tl.float32)
+    for entry in range(several, stop):
+        place = tl.load(indices + entry)
+        found = row_at(features, place, units, columns, inside, UNIT)
         total += found * tl.load(weights + entry) if WEIGHTED else found
     if OWN:
-        place = (first + row) * units * UNIT
-        total += tl.load(features + place + columns, mask=inside, other=0.0).to(tl.float32)
+        total += row_at(features, first + row, units, columns, inside, UNIT)
     total *= tl.load(left + row) * scale
     written = columns < dims
     if ADDED:
