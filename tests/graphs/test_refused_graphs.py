@@ -13,7 +13,6 @@ from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
 from evergraph.graphs.validation import check_features
 from graphs_to_draw import edge_index
-from six_nodes import graph_of
 
 EDGE, EYE, LABELS = edge_index([(0, 1)]), torch.eye(2), torch.tensor([0, 1])
 
@@ -58,13 +57,6 @@ def test_a_record_whose_features_have_other_rows_is_refused() -> None:
 
 def test_finite_features_whose_sum_is_not_are_taken() -> None:
     check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
-
-
-def test_more_edges_than_int32_can_count_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.graphs.csr._INT32_MAX", 2)
-    graph_of([(0, 1), (1, 2), (0, 1)])
-    with pytest.raises(DataError, match="the graph has 3 edges: at most 2 are supported"):
-        graph_of([(0, 1), (1, 2), (2, 3)])
 
 
 @pytest.mark.parametrize(

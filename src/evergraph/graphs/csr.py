@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
 from evergraph.core.mapped import is_mapped, page_out, put
 from evergraph.core.resources import Resources
 
-_INT32_MAX = 2**31 - 1
+MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers are of 64 bits
 ROWS_AT_A_TIME = 1 << 16  # when they go to a file
 
 
 def build_csr(rows: Tensor, columns: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort pairs into CSR, each pair once.  [edges], [edges] -> int32 [nodes + 1], int32 [edges]"""
+    """Sort pairs into CSR, each pair once.  [edges], [edges] -> [nodes + 1], int32 [edges]"""
     return _pointed(torch.unique(rows * nodes + columns), nodes)
 
 
@@ -29,7 +28,7 @@ def build_weighted_csr(
     """Sort weighted pairs into CSR: of a pair given twice the last counts, one of weight 0 is none.
 
     rows, columns: int64 [edges]; weights: float32 [edges]
-    -> int32 [nodes + 1], int32 [entries], float32 [entries]
+    -> [nodes + 1], int32 [entries], float32 [entries]
 
     >>> build_weighted_csr(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 1]),
     ...                    torch.tensor([2., 4., 3., 0.]), 2)
@@ -44,16 +43,34 @@ def build_weighted_csr(
 
 def _pointed(keys: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """Return ascending keys row · nodes + column as CSR."""
-    if keys.numel() > _INT32_MAX:
-        raise DataError(f"the graph has {keys.numel()} edges: at most {_INT32_MAX} are supported")
     return row_pointers(keys // max(nodes, 1), nodes), (keys % max(nodes, 1)).int()
 
 
 def row_pointers(rows: Tensor, nodes: int) -> Tensor:
-    """Return where each row begins, given the row of every entry.  [edges] -> int32 [nodes + 1]"""
-    indptr = torch.zeros(nodes + 1, dtype=torch.int32, device=rows.device)
-    indptr[1:] = torch.bincount(rows, minlength=nodes).cumsum(0)
+    """Return where each row begins, given the row of every entry.  [edges] -> [nodes + 1]"""
+    return pointers_of(torch.bincount(rows, minlength=nodes))
+
+
+def pointers_of(lengths: Tensor) -> Tensor:
+    """Return where each row begins, given how many entries it holds.  int64 [n] -> [n + 1]
+
+    >>> pointers_of(torch.tensor([2, 0, 1]))
+    tensor([0, 2, 2, 3], dtype=torch.int32)
+    """
+    ends = lengths.cumsum(0)
+    entries = int(ends[-1]) if len(ends) else 0
+    indptr = torch.zeros(len(ends) + 1, dtype=pointer_type(entries), device=lengths.device)
+    indptr[1:] = ends
     return indptr
+
+
+def pointer_type(entries: int) -> torch.dtype:
+    """Return the smallest type that counts so many entries.
+
+    >>> pointer_type(1_000), pointer_type(3_000_000_000)
+    (torch.int32, torch.int64)
+    """
+    return torch.int32 if entries <= MOST_INT32 else torch.int64
 
 
 def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,6 +172,7 @@ def as_csr(matrix: Tensor) -> Tensor:
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
     if indptr.dtype != indices.dtype:  # MKL does not mind, torch's own products do
-        indptr = indptr.to(indices.dtype)
+        both = pointer_type(len(indices))
+        indptr, indices = indptr.to(both), indices.to(both)
     with quietly_sparse():
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from evergraph.graphs.csr import as_csr, csr_tensor
+from evergraph.graphs.csr import as_csr, csr_tensor, pointer_type
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.relations import side_by_side, types_side_by_side
@@ -29,8 +29,11 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     """
     nodes = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
     edges = list(accumulate((graph.num_edges for graph in graphs), initial=0))
-    starts = [graphs[0].indptr[:1]]
-    pointers = [graph.indptr[1:] + before for graph, before in zip(graphs, edges, strict=False)]
+    kind = pointer_type(edges[-1])
+    starts = [graphs[0].indptr[:1].to(kind)]
+    pointers = [
+        graph.indptr[1:].to(kind) + before for graph, before in zip(graphs, edges, strict=False)
+    ]
     indices = [graph.indices + before for graph, before in zip(graphs, nodes, strict=False)]
     times = [graph.time for graph in graphs if graph.time is not None]
     return Graph(

@@ -43,7 +43,7 @@ class Graph(Shown):
     ``v``, so an edge of PyG's ``edge_index`` (source, target) is stored in row ``target``.
 
     Attributes:
-        indptr: int32 [nodes + 1], where each row begins.
+        indptr: where each row begins; of 64 bits from 2^31 entries on.  [nodes + 1]
         indices: int32 [edges], the neighbours, ascending within a row, none twice.
         features: float32 [nodes, dims], dense or ``torch.sparse_csr``.
         labels: int64 [nodes], ``UNLABELLED`` (-1) where the class is not known.
@@ -81,7 +81,8 @@ class Graph(Shown):
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
-        assert self.indptr.dtype == self.indices.dtype == torch.int32
+        assert self.indptr.dtype in (torch.int32, torch.int64)
+        assert self.indices.dtype == torch.int32
         if self.features.shape[0] != nodes:
             raise DataError(
                 f"features have {self.features.shape[0]} rows, but the graph has {nodes} nodes"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import build_csr, build_weighted_csr, row_entries
+from evergraph.graphs.csr import build_csr, build_weighted_csr, pointers_of, row_entries
 from evergraph.graphs.cuts import cut
 
 # Adjacency entries looked at at a time: some 100 MB on a CPU. A GPU has room, and waits for
@@ -29,7 +29,7 @@ def induced_adjacency(
 
     weights: of the entries, if they have any.  float32 [edges]; keep: entries to keep, where not
     all.  bool [edges]; groups: only entries that join nodes of one group are kept.  [all nodes]
-    -> int32 [nodes + 1], int32 [entries], float32 [entries]
+    -> [nodes + 1], int32 [entries], float32 [entries]
     """
     position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=indptr.device)
     position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=indptr.device)
@@ -57,8 +57,7 @@ def induced_adjacency(
             put(weighed, stop, weights.as_subclass(Tensor).index_select(0, entries[kept]))
             _let_go(weights, entries)
         stop += len(inside)
-    pointers = torch.zeros(len(nodes) + 1, dtype=torch.int32, device=indptr.device)
-    pointers[1:] = counts.cumsum(0)
+    pointers = pointers_of(counts)
     columns = shortened(columns, stop)
     weighed = None if weighed is None else shortened(weighed, stop)
     if len(nodes) < 2 or bool((nodes[1:] > nodes[:-1]).all()):  # columns keep their order

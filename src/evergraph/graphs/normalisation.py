@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.mapped import page_out
-from evergraph.graphs.csr import csr_tensor, repeat
+from evergraph.graphs.csr import csr_tensor, pointer_type, repeat
 from evergraph.graphs.cuts import ROW_COST, cut
 from evergraph.graphs.graph import Graph
 
@@ -108,7 +108,7 @@ def written_out(
 ) -> Tensor:
     """Return L (A + sI) R as ``torch.sparse_csr``  [rows, columns].
 
-    indptr: int32 [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
+    indptr: [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
     float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: of the
     entries of A, if they have any.  float32 [entries]
     """
@@ -123,15 +123,16 @@ def written_out(
 
 
 def with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Append to each row its own column.  -> int32 [rows + 1], int32 [entries + rows]"""
-    indptr = indptr + torch.arange(len(own) + 1, dtype=torch.int32, device=indices.device)
+    """Append to each row its own column.  -> [rows + 1], int32 [entries + rows]"""
+    kind = pointer_type(len(indices) + len(own))
+    indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=indices.device)
     return indptr, with_last(indptr, indices, own)
 
 
 def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
     """Append one more to the values of each row.  -> [entries + rows]
 
-    indptr: where rows begin once that is done.  int32 [rows + 1]; values: [entries]; last: [rows]
+    indptr: where rows begin once that is done.  [rows + 1]; values: [entries]; last: [rows]
 
     >>> with_last(torch.tensor([0, 3, 4]), torch.tensor([1, 2]), torch.tensor([7, 8]))
     tensor([1, 2, 7, 8])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from evergraph.graphs.csr import csr_tensor, repeat
+from evergraph.graphs.csr import csr_tensor, pointers_of, repeat
 from evergraph.graphs.propagation import propagate, sample_product
 
 
@@ -181,9 +181,7 @@ def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows = _rows_of(matrix)
         order = matrix.col_indices().argsort(stable=True)
         counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
-        indptr = torch.zeros(len(counts) + 1, dtype=torch.int32, device=matrix.device)
-        indptr[1:] = counts.cumsum(0)
-        return indptr, rows[order].int(), order
+        return pointers_of(counts), rows[order].int(), order
     places = np.arange(len(matrix.col_indices()), dtype=np.int64)
     parts = (places, matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     turned = scipy.sparse.csr_matrix(parts, shape=matrix.shape).tocsc()  # linear in the entries

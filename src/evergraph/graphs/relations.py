@@ -26,7 +26,7 @@ class Relations:
 
     Attributes:
         names: of the relations.
-        indptr: where each row begins.  int32 [nodes + 1]
+        indptr: where each row begins.  [nodes + 1]
         indices: who stands there, by kind, then ascending.  int32 [entries]
         kinds: of the entries.  int16 [entries]
         weights: of the entries, None where all are 1.  float32 [entries] | None

@@ -24,7 +24,7 @@ class RowSweep:
     """The rows of an adjacency, some of which are worked on at a time.
 
     Attributes:
-        indptr: int32 [nodes + 1].
+        indptr: [nodes + 1].
         indices: int32 [edges].
         mapped: whether they lie in files: then pages leave memory as soon as they were read.
     """

@@ -22,7 +22,7 @@ class RowBlock:
     """Some rows of Â, without what all rows share: the diagonal of R.
 
     Attributes:
-        indptr: where each row begins in ``indices``, from 0 on.  int32 [rows + 1]
+        indptr: where each row begins in ``indices``, from 0 on.  [rows + 1]
         indices: the rows' part of the graph's own.  int32 [entries]
         left: the rows' part of the diagonal of L.  float32 [rows]
         self_loops, first, mapped, kernel: see ``Smoother``.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 
 Keys = NDArray[np.int64]
@@ -169,14 +169,15 @@ class RowPointers:
     Args:
         writer: of the graph folder.
         nodes: how many rows there are.
+        entries: how many entries there may be.
         fresh: whether to make the array, or to go on with the one of an earlier process.
     """
 
-    def __init__(self, writer: GraphFolderWriter, nodes: int, *, fresh: bool) -> None:
+    def __init__(self, writer: GraphFolderWriter, nodes: int, entries: int, *, fresh: bool) -> None:
         self._path = writer.folder / "indptr.npy"
         if fresh:
-            writer.create("indptr", (nodes + 1,), torch.int32)
-        self._values: NDArray[np.int32] = map_array(self._path, writable=True).numpy()
+            writer.create("indptr", (nodes + 1,), pointer_type(entries))
+        self._values: NDArray[np.integer] = map_array(self._path, writable=True).numpy()
 
     def write(self, keys: Keys, begin: int, stop: int, *, before: int) -> None:
         """Write where every row begins whose first key is above ``begin`` and at most ``stop``."""
@@ -191,7 +192,7 @@ class RowPointers:
             os.fsync(file.fileno())
 
 
-MOST = 2**31 - 1  # what an int32 can count
+MOST = 2**31 - 1  # nodes that an int32 can number
 # Of every pair in memory: its key, the key again once doubles are gone, its column, and masks.
 _BYTES_A_PAIR = 32
 # Of a pair with a weight also that, the order it is sorted by, and all once more in that order.
@@ -308,15 +309,13 @@ class EdgeSorter:
         """
         self.spill()
         done = Sorted() if begin is None else begin
-        pointers = RowPointers(writer, self.nodes, fresh=done.key == 0)
+        pointers = RowPointers(writer, self.nodes, self.pairs, fresh=done.key == 0)
         indices = AppendedArray(writer.folder / "indices.npy", np.int32, length=done.entries)
         weighed = self._weighed(writer, done)
         arrays = [indices] if weighed is None else [indices, weighed]
         try:
             for each in self.runs.ranges(done.key, self.nodes << 32, room=self.room):
                 keys, weights = self._merged(each)
-                if done.entries + len(keys) > MOST:
-                    raise DataError(f"the graph has more than {MOST:,} edges: too many for int32")
                 indices.append(keys.astype(np.int32))  # the lower half of a key
                 if weighed is not None:
                     weighed.append(weights)

@@ -33,9 +33,14 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     return fast
 
 
-def unsigned(array: Tensor) -> npt.NDArray[np.uint32]:
-    """Return int32 numbers as unsigned ones: an index that cannot be negative needs no check."""
-    return array.numpy().view(np.uint32)
+def unsigned(array: Tensor) -> npt.NDArray[Any]:
+    """Return integers as unsigned ones: an index that cannot be negative needs no check.
+
+    >>> unsigned(torch.tensor([1, 2])).dtype, unsigned(torch.tensor([1, 2]).int()).dtype
+    (dtype('uint64'), dtype('uint32'))
+    """
+    numbers = array.numpy()
+    return numbers.view(np.uint64 if numbers.dtype == np.int64 else np.uint32)
 
 
 def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any) -> None:

@@ -20,7 +20,7 @@ class NumbaMax:
     A node by itself fills one register only, so the first hop reads three bytes an entry: the
     register and the rank of a neighbour, not a row of registers.
 
-    indptr: int32 [nodes + 1]; indices: int32 [edges].
+    indptr: [nodes + 1]; indices: int32 [edges].
     column, rank: which register each node fills, and with what.  int16 [nodes], uint8 [nodes]
     low, width: the first of the registers worked on, and how many they are.
     """

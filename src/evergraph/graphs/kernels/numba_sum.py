@@ -33,7 +33,7 @@ class Rows(NamedTuple):
     ``own`` is how far a row's own column lies behind its number, below 0 without self-loops.
     """
 
-    indptr: NDArray[np.int32]
+    indptr: NDArray[np.int32] | NDArray[np.int64]
     indices: NDArray[np.int32]
     left: NDArray[np.float32]
     right: NDArray[np.float32]
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 class WeightedRows(NamedTuple):
     """The same where entries have weights: numba compiles all below once more for these."""
 
-    indptr: NDArray[np.int32]
+    indptr: NDArray[np.int32] | NDArray[np.int64]
     indices: NDArray[np.int32]
     left: NDArray[np.float32]
     right: NDArray[np.float32]

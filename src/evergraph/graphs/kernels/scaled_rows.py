@@ -22,7 +22,7 @@ class ScaledRows:
     """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
 
     Attributes:
-        indptr: where each row begins in ``indices``.  int32 [rows + 1]
+        indptr: where each row begins in ``indices``.  [rows + 1]
         indices: the graph's own, all of them.  int32 [edges]
         left: the diagonal of L.  float32 [rows]
         right: the diagonal of R.  float32 [columns]
