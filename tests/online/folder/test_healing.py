@@ -104,9 +104,12 @@ def test_a_broken_disk_stops_the_folder_until_it_is_well(tmp_path, monkeypatch, 
         folder.on_renewed = lambda: renewed.append(folder.seq)
         folder.submit(delta(1, key="k1"))
         with folder.lock:  # not well before it was looked at
-            with broken_disk(monkeypatch, written=written):
-                with pytest.raises(StoppedError, match="delta 2 could not be .*disk I/O error"):
-                    folder.submit(delta(2, key="k2"))
+            sentence = r"delta 2 could not be .*disk I/O error"
+            with (
+                broken_disk(monkeypatch, written=written),
+                pytest.raises(StoppedError, match=sentence),
+            ):
+                folder.submit(delta(2, key="k2"))
             with pytest.raises(StoppedError):
                 folder.submit(delta(3))
             status = folder.status()
@@ -154,13 +157,12 @@ def test_a_damaged_folder_stays_stopped_and_says_so_again_and_again(tmp_path, mo
     with opened(tmp_path, retry=0.01) as folder:
         for seq in (1, 2, 3):
             folder.submit(delta(seq))
+        other = sqlite3.connect(tmp_path / JOURNAL_FILE)
+        other.execute("DELETE FROM deltas WHERE seq = 2")
+        other.commit()
+        other.close()
         with broken_disk(monkeypatch, written=False), pytest.raises(StoppedError):
-            with folder.lock:
-                other = sqlite3.connect(tmp_path / JOURNAL_FILE)
-                other.execute("DELETE FROM deltas WHERE seq = 2")
-                other.commit()
-                other.close()
-                folder.submit(delta(4))
+            folder.submit(delta(4))
         until(lambda: not folder.status().retrying)
         sentence = "takes no deltas, and cannot be mended from here: "
         assert sentence in folder.status().stopped

@@ -136,7 +136,7 @@ def _recovered(
         if until is not None and batch[-1].seq > until:
             break
         with _tried(journal, batch, acknowledged):
-            _apply(learner, journal, batch)
+            apply_entries(learner, journal, batch)
         counted.count(batch)
         seq = batch[-1].seq
     counted.end()
@@ -188,12 +188,12 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
 def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
     for batch in journal.batches_after(seq):
-        _apply(learner, journal, batch)
+        apply_entries(learner, journal, batch)
         seq = batch[-1].seq
     return seq
 
 
-def _apply(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
+def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
     """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
     deltas = [_read(journal.path, entry) for entry in batch]
     try:
