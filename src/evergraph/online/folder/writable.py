@@ -172,6 +172,7 @@ class WritableFolder:
         with self.lock:
             self._check_taking()  # a learner that stopped may hold half a delta
             if self.seq == self._shelf.newest:
+                self._compactor.restart()
                 return
             written = self._written()
             counted = self._compactor.restart()
