@@ -7,12 +7,14 @@ import json
 import os
 import pkgutil
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from evergraph.core.errors import ResourceError
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
@@ -89,36 +91,51 @@ def write(
     every: int,
     fatal: tuple[str, int],
     together: int = 1,
+    failing: tuple[str, int] = ("", 0),
 ) -> None:
     """Submit deltas from ``first`` on, for ever, and tell the number of each that is safe.
 
     every: deltas between snapshots. fatal: a function and the call of it that is the last thing
     this process does; none if the name is empty. together: how many are submitted at once.
+    failing: a function and the call of it for which the memory does not suffice.
     """
     torch.set_num_threads(1)
+    if failing[0]:
+        _at(*failing, _fail)
     if fatal[0]:
-        _die_at(*fatal)
+        _at(*fatal, _die)
     told.send_bytes(BEGUN)
     folder = LearnerFolder.open(path, make=make, snapshot_every=every)
     number = first
     while True:
-        for applied in folder.submit_many(given(number, together)):
+        answers = folder.submit_many(given(number, together))
+        if failing[0] and isinstance(answers[0], ResourceError):
+            continue  # it was set aside, and is sent again
+        for applied in answers:
             assert isinstance(applied, DeltaResult), f"delta {number} was refused: {applied}"
             assert applied.seq == number, f"delta {number} came out as {applied.seq}"
             number += 1
         told.send_bytes(b"%d" % (number - 1))
 
 
-def _die_at(name: str, call: int) -> None:
-    """Have this process killed when a function is called for the n-th time."""
+def _at(name: str, call: int, happen: Callable[[], None]) -> None:
+    """Have something happen when a function is called for the n-th time."""
     module, _, path = name.partition(":")
     owner = pkgutil.resolve_name(f"{module}:{path.rpartition('.')[0]}".rstrip(":"))
     attribute, calls = path.rpartition(".")[2], iter(range(1, 1 << 62))
     function = getattr(owner, attribute)
 
-    def fatal(*args: Any, **kwargs: Any) -> Any:
+    def fateful(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == call:
-            os.kill(os.getpid(), signal.SIGKILL)
+            happen()
         return function(*args, **kwargs)
 
-    setattr(owner, attribute, fatal)
+    setattr(owner, attribute, fateful)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fail() -> None:
+    raise MemoryError

@@ -85,15 +85,20 @@ class Killer:
         process.kill()
         return self._ended(process, here, heard[-1])
 
-    def kill_at(self, function: str, call: int) -> Found:
-        """Let a process write until it calls a function for the n-th time."""
-        here, process = self._started((function, call))
+    def kill_at(self, function: str, call: int, *, failing: tuple[str, int] = NOBODY) -> Found:
+        """Let a process write until it calls a function for the n-th time.
+
+        failing: a function and the call of it for which the memory does not suffice.
+        """
+        here, process = self._started((function, call), failing)
         return self._ended(process, here, self.acknowledged)
 
-    def _started(self, fatal: tuple[str, int]) -> tuple[Connection, BaseProcess]:
+    def _started(
+        self, fatal: tuple[str, int], failing: tuple[str, int] = NOBODY
+    ) -> tuple[Connection, BaseProcess]:
         here, there = self._context.Pipe(duplex=False)
         first = self.acknowledged + 1
-        values = (self.path, first, there, self.every, fatal, self.together)
+        values = (self.path, first, there, self.every, fatal, self.together, failing)
         process: BaseProcess = self._context.Process(target=write, args=values)
         process.start()
         there.close()

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from evergraph.core.errors import DataError, KeyReusedError, ResourceError, StoppedError
+from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -90,14 +90,18 @@ def test_a_full_disk_refuses_the_batch_and_tells_each(tmp_path):
         assert bits(folder.learner) == twin_of([[1], [2, 3]])
 
 
-def test_a_batch_that_cannot_be_applied_stops_the_folder(tmp_path):
-    broken = Delta(nodes=("breaks",), features=torch.zeros(1, 3))
+def test_of_a_batch_only_what_cannot_be_applied_is_refused(tmp_path):
+    broken = Delta(nodes=("breaks",), features=torch.zeros(1, 3), key="broken")
     with opened(tmp_path) as folder:
-        answers = folder.submit_many([delta(1), broken])
-        assert all(isinstance(answer, StoppedError) for answer in answers)
-        assert "deltas 1 to 2 could not be taken in whole (MemoryError" in str(answers[0])
-        (answer,) = folder.submit_many([delta(3)])
-        assert isinstance(answer, StoppedError)
+        first, refused, second, again = folder.submit_many([delta(1), broken, delta(2), broken])
+        assert (first.seq, second.seq, folder.seq) == (1, 2, 2)
+        for answer in (refused, again):
+            assert isinstance(answer, ResourceError)
+            assert "could not be applied (MemoryError: no more of it)" in str(answer)
+        assert folder.status().stopped is None
+        assert bits(folder.learner) == twin(2)
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(2)
 
 
 def test_threads_that_come_meanwhile_are_served_together(tmp_path, commits, monkeypatch):

@@ -176,10 +176,10 @@ def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
 def test_a_layout_of_the_future_is_refused(path):
     Journal(path).close()
     with sqlite3.connect(path) as later:
-        later.execute("PRAGMA user_version = 4")
+        later.execute("PRAGMA user_version = 5")
     later.close()
     for readonly in (True, False):
-        with pytest.raises(DataError, match="of layout 4, this version of evergraph reads 3"):
+        with pytest.raises(DataError, match="of layout 5, this version of evergraph reads 4"):
             Journal(path, readonly=readonly)
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.set_aside import set_aside_in
+
 ROOT = Path(__file__).resolve().parents[3]
 FATAL = [
     ("evergraph.online.folder.arrays_file:_write", 3),
@@ -65,6 +68,52 @@ def test_kills_within_batches(kills, tmp_path):
         if unsaid:
             assert found.unsaid == unsaid, function
     assert killer.acknowledged > 4 * len(FATAL_IN_A_BATCH)
+
+
+APPLY = "evergraph.online.learner:OnlineLearner.apply_batch"
+MOVE = "evergraph.online.folder.set_aside:SetAsideDeltas.move"
+
+
+def set_aside(killer) -> list[int]:
+    journal = Journal(killer.path / JOURNAL_FILE, readonly=True)
+    found = [each.seq for each in set_aside_in(journal)]
+    journal.close()
+    return found
+
+
+def test_what_kills_the_process_twice_is_set_aside(kills, tmp_path):
+    killer = kills.Killer(tmp_path / "folder", every=1000)
+    # While it is applied; again, when it is the last that a recovery applies; while it is set
+    # aside; and then, once it is and has been sent again, with a later one.
+    for function, call, seen in ((APPLY, 3, []), (APPLY, 3, []), (MOVE, 1, []), (APPLY, 7, [3])):
+        found = killer.kill_at(function, call)
+        assert (found.lost, found.twice, found.other_bits) == (0, 0, False), (function, call)
+        assert set_aside(killer) == seen
+    assert killer.acknowledged == 4
+
+
+# The third delta cannot be applied, and the process is killed: before that is set aside; after it;
+# while the learner is recovered; and before it is swapped in.
+FATAL_WHILE_RECOVERING = [
+    (MOVE, 1, 0),
+    ("evergraph.online.folder.writable:recover", 2, 1),
+    (APPLY, 5, 1),
+    ("evergraph.online.folder.writable:WritableFolder._adopt", 2, 1),
+    ("evergraph.online.folder.markers:Acknowledged.note", 5, 1),
+]
+
+
+def test_kills_while_a_learner_is_recovered_in_its_process(kills, tmp_path):
+    for place, (function, call, aside) in enumerate(FATAL_WHILE_RECOVERING):
+        killer = kills.Killer(tmp_path / f"folder-{place}", every=1000)
+        failing = ("evergraph.online.knowledge:Knowledge.settle", 3)
+        for found in (
+            killer.kill_at(function, call, failing=failing),
+            killer.kill_at(APPLY, 6),
+        ):
+            assert (found.lost, found.twice, found.other_bits) == (0, 0, False), (function, call)
+        assert len(set_aside(killer)) == aside
+        assert killer.acknowledged >= 3
 
 
 def test_a_kill_while_the_folder_is_made(kills, tmp_path):

@@ -91,22 +91,6 @@ def test_a_key_that_only_a_snapshot_remembers_is_known(tmp_path):
         assert folder.submit(delta(1, key="k1")) == first
 
 
-def test_a_delta_that_cannot_be_applied_stops_the_folder(tmp_path):
-    filled(tmp_path, 2, compact_at=(1,))
-    folder = opened(tmp_path)
-    broken = Delta(nodes=("breaks",), features=torch.zeros(1, 3))
-    with pytest.raises(StoppedError, match=r"delta 3 could not be taken in whole \(MemoryError: "):
-        folder.submit(broken)
-    with pytest.raises(StoppedError, match="delta 3 could not"):
-        folder.submit(delta(4))
-    with pytest.raises(StoppedError):  # half a delta must not get into a snapshot
-        folder.compact()
-    assert "delta 3" in folder.status().stopped
-    folder.close()
-    with pytest.raises(DataError, match=r"delta 3 cannot be applied \(no more of it\)"):
-        opened(tmp_path)
-
-
 def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
     def interrupted(self, deltas):
         raise KeyboardInterrupt

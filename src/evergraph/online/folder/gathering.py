@@ -96,9 +96,14 @@ class Gathered:
         for each, place in self._again:
             each.answer = results[place]
 
+    @property
+    def everyone(self) -> list[Waiting]:
+        """Who waits for an answer, in order; those that sent the same once more at the end."""
+        return [*self.waiting, *(each for each, _ in self._again)]
+
     def refuse(self, error: Exception) -> None:
         """Tell everybody that nothing was done, each in an error of its own: it is raised."""
-        for each in (*self.waiting, *(each for each, _ in self._again)):
+        for each in self.everyone:
             each.answer = own(error)
 
 

@@ -16,8 +16,11 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError, DroppedError, ResourceError
 from evergraph.online.folder.entries import JournalEntry, named, whole
+from evergraph.online.folder.journal_costs import JournalCosts
 from evergraph.online.folder.journal_keys import JournalKeys, decoded
-from evergraph.online.folder.journal_layout import LAYOUT, bring_up_to_date, layout_of
+from evergraph.online.folder.journal_layout import BATCHES, bring_up_to_date, layout_of
+from evergraph.online.folder.room import has_no_room
+from evergraph.online.folder.set_aside import SetAsideDeltas
 from evergraph.online.folder.sqlite_file import (
     disk_is_full,
     empty_wal,
@@ -58,8 +61,10 @@ class Journal:
         self.readonly = readonly
         with sound(path):
             self._connection = open_for_reading(path) if readonly else _writable(path)
-            self._up_to_date = layout_of(self._connection) == LAYOUT
+            self._batches = layout_of(self._connection) >= BATCHES
         self.keys = JournalKeys(path, self._connection)
+        self.costs = JournalCosts(path, self._connection)
+        self.aside = SetAsideDeltas(path, self._connection)
 
     def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
         """Write a delta down that is applied by itself; when this returns, the disk has it."""
@@ -68,8 +73,9 @@ class Journal:
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas down, all or none; when this returns, the disk has them.
 
-        Raises ``ResourceError`` if the disk is full; nothing is written then. After any other error
-        of SQLite it is not known whether the deltas were written.
+        Raises ``ResourceError`` if the disk is full, or a quota or the largest size of a file is
+        reached; nothing is written then. After any other error of SQLite it is not known whether
+        the deltas were written.
         """
         now = time.time()
         rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
@@ -78,14 +84,17 @@ class Journal:
             with transaction(self._connection):
                 self._connection.executemany(query, rows)
                 self.keys.insert(entries)
+                self.costs.insert()
         except sqlite3.OperationalError as error:
-            if not disk_is_full(error):
+            size = sum(len(entry.data) for entry in entries)
+            if not disk_is_full(error) and not has_no_room(self.path, size):
                 raise
             verb = "was" if len(entries) == 1 else "were"
             raise ResourceError(
                 f"{self.path}: the disk is full: {named(entries)} {verb} not taken in"
             ) from error
         self.keys.written()
+        self.costs.written()
 
     def version(self) -> int:
         """Return a number that is another one once another connection has written.
@@ -111,7 +120,16 @@ class Journal:
         return oldest or (self._start() + 1 if self._start() else 0)
 
     def _start(self) -> int:
-        return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._up_to_date else 0
+        return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._batches else 0
+
+    def last_written(self, after: int) -> int:
+        """Return the number of the first delta after one that was written with the last one.
+
+        What is written together has the same time. 0 where there is no delta after that one.
+        """
+        newest = "SELECT time FROM deltas ORDER BY seq DESC LIMIT 1"
+        query = f"SELECT coalesce(min(seq), 0) FROM deltas WHERE seq > ? AND time = ({newest})"
+        return self._number(query, after)
 
     def size_after(self, seq: int) -> int:
         """Return the bytes of the deltas after one."""
@@ -156,14 +174,14 @@ class Journal:
 
     def _row(self, seq: int) -> tuple[int, int, bytes | None, bytes] | None:
         row: tuple[int, int, bytes | None, bytes] | None
-        if self._up_to_date:
+        if self._batches:
             row = self._connection.execute(_NEXT, (seq,)).fetchone()
             return row
         # Whoever reads an earlier layout may see it brought up to date by another process.
         self._connection.execute("BEGIN")
         try:
-            self._up_to_date = layout_of(self._connection) == LAYOUT
-            query = _NEXT if self._up_to_date else _NEXT_BEFORE
+            self._batches = layout_of(self._connection) >= BATCHES
+            query = _NEXT if self._batches else _NEXT_BEFORE
             row = self._connection.execute(query, (seq,)).fetchone()
         finally:
             self._connection.execute("ROLLBACK")
@@ -174,6 +192,7 @@ class Journal:
         last = self._step(until)
         with sound(self.path), transaction(self._connection):
             self._connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,))
+            self._connection.execute("DELETE FROM costs WHERE seq <= ?", (last,))
         with sound(self.path):
             self._connection.executescript("PRAGMA incremental_vacuum")  # execute frees one page
         return last < until
@@ -199,7 +218,9 @@ class Journal:
         if not self.readonly:
             with contextlib.suppress(DataError, ResourceError):  # a recovery would find it again
                 self.keys.flush()
-        self._connection.close()
+                self.costs.flush()
+        with contextlib.suppress(sqlite3.Error):  # of a disk that is gone
+            self._connection.close()
 
 
 def _writable(path: Path) -> sqlite3.Connection:
@@ -208,8 +229,11 @@ def _writable(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def entries_after(journal: Journal, seq: int, most_bytes: int) -> list[JournalEntry]:
-    """Return whole batches after a delta, at least one if there is one; see ``LearnerFolder``."""
+def entries_after(journal: Journal, seq: int, most_bytes: int, *, until: int) -> list[JournalEntry]:
+    """Return whole batches after a delta, at least one if there is one; see ``LearnerFolder``.
+
+    until: none after this one.
+    """
     first, last = journal.first(), journal.last()
     if seq > last:
         raise DataError(f"{journal.path}: ends with delta {last}, so nothing follows delta {seq}")
@@ -222,7 +246,7 @@ def entries_after(journal: Journal, seq: int, most_bytes: int) -> list[JournalEn
     size = 0
     for batch in journal.batches_after(seq):
         size += sum(len(entry.data) for entry in batch)
-        if found and size > most_bytes:
+        if (found and size > most_bytes) or batch[0].seq > until:
             break
         found += batch
     return found

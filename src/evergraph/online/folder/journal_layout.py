@@ -4,6 +4,12 @@ Layout 3 has ``batch`` beside a delta, the number of the first of the deltas tha
 with, and ``time`` beside a key, when its delta was written. ``start`` holds a number where the
 journal began with a snapshot: that of the last delta of this. SQLite keeps the number of the layout
 (``user_version``); earlier ones have none, and no batches: every delta was applied by itself.
+
+Layout 4 has four tables more. ``costs``: the seconds that a batch took, beside the number of its
+first delta (a table of its own: a second column would have the delta's bytes written again).
+``set_aside``: deltas that could not be applied. ``rewritten``: numbers from which on the journal is
+not what it was, for readers that know them already. ``trying``: the batch that a recovery is
+applying.
 """
 
 from __future__ import annotations
@@ -14,7 +20,8 @@ import time
 from evergraph.core.errors import DataError
 from evergraph.online.folder.sqlite_file import transaction
 
-LAYOUT = 3
+LAYOUT = 4
+BATCHES = 3  # the first layout that has them
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS deltas (
         seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL, batch INTEGER)""",
@@ -23,6 +30,12 @@ _SCHEMA = (
         WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
+    "CREATE TABLE IF NOT EXISTS costs (seq INTEGER PRIMARY KEY, seconds REAL NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS set_aside (
+        seq INTEGER NOT NULL, key BLOB, bytes BLOB NOT NULL, why TEXT NOT NULL,
+        time REAL NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS rewritten (seq INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS trying (seq INTEGER NOT NULL)",
 )
 _LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
 

@@ -32,6 +32,7 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, merged
 from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.folder.writer import FolderWriter
@@ -79,11 +80,14 @@ class LearnerFolder(Closing):
         readonly: bool = False,
         snapshot_every: int = 1000,
         snapshot_bytes: int = 1 << 26,
+        replay_seconds: float = 10.0,
+        close_seconds: float = 1.0,
         retry: float = 30.0,
         key_age: float = 7.0,
         keys_kept: int = 10_000,
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
+        progress: Progress | None = None,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -93,7 +97,13 @@ class LearnerFolder(Closing):
             readonly: read what is there, which another process may be adding to; see ``refresh``.
             snapshot_every: after how many deltas a snapshot is taken in the background.
             snapshot_bytes: after how many bytes of deltas, if that comes first.
-            retry: seconds after which a snapshot that failed is tried again.
+            replay_seconds: after how many seconds of applying them, if that comes first: a restart
+                takes as long again. Snapshots that are due for this alone take a quarter of the
+                time at most.
+            close_seconds: closing takes a snapshot where a restart would take longer than that,
+                and longer than reading a snapshot does.
+            retry: seconds after which a snapshot that failed is tried again, and, at most, a folder
+                that has stopped.
             key_age: days for which the key of a delta is known; older ones go with the next
                 snapshot, and a delta that is sent again then counts as new.
             keys_kept: how many keys are kept however old they are.
@@ -101,25 +111,32 @@ class LearnerFolder(Closing):
                 ``2GB``: what is wide lies in files then, see ``OnlineLearner``. Nothing that is
                 learned or stored depends on it.
             scratch: where these files go.
+            progress: called with how far the recovery is, about twice a second, and at its begin
+                and end.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
+        check_number("replay_seconds", replay_seconds, least=0)
+        check_number("close_seconds", close_seconds, least=0)
         check_number("retry", retry, least=0)
         check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
         if memory_limit is not None:
             make = partial(_within, make, memory_limit, scratch)
         if readonly:
-            return cls(FolderReader(Path(path), make))
+            return cls(FolderReader(Path(path), make, progress=progress))
         return cls(
             FolderWriter(
                 Path(path),
                 make,
                 snapshot_every=snapshot_every,
                 snapshot_bytes=snapshot_bytes,
+                replay_seconds=replay_seconds,
+                close_seconds=close_seconds,
                 retry=retry,
                 key_age=key_age * DAY,
                 keys_kept=keys_kept,
+                progress=progress,
             )
         )
 
@@ -132,15 +149,17 @@ class LearnerFolder(Closing):
         readonly: bool = False,
         encoders: Iterable[Encoder] = (),
         key_age: float = 7.0,
+        replay_seconds: float = 10.0,
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
+        progress: Progress | None = None,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none. key_age, memory_limit, scratch:
-        as in ``open``.
+        its tables are read; who only reads the folder needs none. key_age, replay_seconds,
+        memory_limit, scratch, progress: as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -157,8 +176,10 @@ class LearnerFolder(Closing):
             make=make,
             readonly=readonly,
             key_age=key_age,
+            replay_seconds=replay_seconds,
             memory_limit=memory_limit,
             scratch=scratch,
+            progress=progress,
         )
         opened._encoders = needed
         return opened
@@ -192,8 +213,17 @@ class LearnerFolder(Closing):
 
     @property
     def learner(self) -> OnlineLearner:
-        """The learner, as the last delta left it."""
+        """The learner, as the last delta left it; another object once it was recovered anew."""
         return cast("OnlineLearner", self._files.learner)
+
+    @property
+    def on_renewed(self) -> Callable[[], None] | None:
+        """Called once the learner is another object, with the lock held."""
+        return self._files.on_renewed
+
+    @on_renewed.setter
+    def on_renewed(self, call: Callable[[], None] | None) -> None:
+        self._files.on_renewed = call
 
     @property
     def lock(self) -> threading.RLock:
@@ -215,9 +245,10 @@ class LearnerFolder(Closing):
 
         A delta whose key was used before is not applied again: what it did then is returned. What
         the learner refuses changes nothing. If the disk is full, ``ResourceError`` says so, nothing
-        has changed, and the delta can be sent again. If a delta is in the journal and could not be
-        applied, ``StoppedError`` says so, then and ever after. Alarms that it raises are written to
-        the log.
+        has changed, and the delta can be sent again. One that could not be applied is set aside,
+        and nothing has changed either. After any other error of the disk ``StoppedError`` says so,
+        until the disk is well again: whether the delta was taken in shows when it is sent again
+        with its key. Alarms that it raises are written to the log.
         """
         return self._writer().submit(delta)
 
@@ -242,7 +273,8 @@ class LearnerFolder(Closing):
         with self._beside:
             if self._read is None:
                 self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
-            return entries_after(self._read, seq, most_bytes)
+            # What was not acknowledged may still be set aside: nobody is handed that.
+            return entries_after(self._read, seq, most_bytes, until=self._files.acknowledged)
 
     def take_entries(self, entries: Sequence[JournalEntry]) -> int:
         """Take in what ``entries_after`` of another folder returned; return how many deltas.

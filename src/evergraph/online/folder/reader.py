@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from evergraph.core.errors import DataError
-from evergraph.online.folder.markers import open_journal
-from evergraph.online.folder.recovery import Recovered, recover, replay
-from evergraph.online.folder.snapshot import snapshots_in
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, open_journal
+from evergraph.online.folder.recovery import Recovered, UnappliedError, recover, replay
+from evergraph.online.folder.replaying import Progress
+from evergraph.online.folder.snapshot import snapshots_in, taken_at
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
 
@@ -20,29 +22,47 @@ class FolderReader:
     Args:
         path: the folder.
         make: returns a learner that has seen nothing.
+        progress: told how far the recovery is.
+
+    Attributes:
+        on_renewed: called when the learner is another object.
     """
 
-    def __init__(self, path: Path, make: Callable[[], StateMachine]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        make: Callable[[], StateMachine],
+        *,
+        progress: Progress | None = None,
+    ) -> None:
         self.path = path
         self.make = make
         self.lock = threading.RLock()
+        self.on_renewed: Callable[[], None] | None = None
+        self._rewritten = 0  # how often deltas had been set aside when the journal was read
         self._seen: int | None = None  # the version of the journal that was read
         self._journal = open_journal(path, make, readonly=True)
         try:
-            self._take(self._recovered())
+            self._take(self._recovered(progress))
         except BaseException:
             self._journal.close()
             raise
 
     def _take(self, found: Recovered) -> None:
         self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
+        self._seconds = found.seconds
+        if self.on_renewed is not None:
+            self.on_renewed()
 
-    def _recovered(self) -> Recovered:
+    def _recovered(self, progress: Progress | None = None) -> Recovered:
         """Recover; begin again where the writer went on to newer snapshots meanwhile."""
         while True:
             newest = self._newest()
+            self._rewritten = len(self._journal.aside.rewritten(0))
             try:
-                return recover(self.path, self.make, self._journal)
+                found = recover(self.path, self.make, self._journal, progress=progress)
+                if not self._journal.aside.rewritten(self._rewritten):
+                    return found
             except DataError:
                 if self._newest() == newest:  # nobody took the files away: they are damaged
                     raise
@@ -56,20 +76,42 @@ class FolderReader:
         Where nothing was written this costs microseconds, so it may be asked often.
 
         Where the writer has dropped some of them, the learner begins anew with a snapshot that
-        holds them: it is another object then.
+        holds them: it is another object then. So it is where the writer has set aside what was
+        applied here, and where something cannot be applied that was not acknowledged.
         """
         with self.lock:
             before, version = self.seq, self._journal.version()
             if version == self._seen:
                 return 0
-            try:
-                self.seq = replay(self.learner, self._journal, before)
-            except DataError:
-                if self._newest() <= before:
-                    raise
+            if self._is_set_aside() or not self._replay() or self._is_set_aside():
                 self._take(self._recovered())
             self._seen = version  # what came since it was asked for is seen the next time
-            return self.seq - before
+            return max(self.seq - before, 0)
+
+    def _replay(self) -> bool:
+        """Apply what was written since; return whether that can be done from here."""
+        before, began = self.seq, time.thread_time()
+        try:
+            self.seq = replay(self.learner, self._journal, before)
+        except UnappliedError:
+            return False
+        except DataError:
+            if self._newest() <= before:
+                raise
+            return False
+        self._seconds += time.thread_time() - began
+        return True
+
+    def _is_set_aside(self) -> bool:
+        """Whether something that is known here has been set aside since the journal was read."""
+        new = self._journal.aside.rewritten(self._rewritten)
+        self._rewritten += len(new)
+        return any(first <= self.seq for first in new)
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the last delta that the writer has told somebody is safe."""
+        return acknowledged_in(self.path / ACKNOWLEDGED_FILE)
 
     def status(self) -> FolderStatus:
         """Return how the folder looks from here."""
@@ -82,6 +124,9 @@ class FolderReader:
                 deltas_since=self.seq - self.snapshot,
                 bytes_since=self._journal.size_after(self.snapshot),
                 keys=self._journal.keys.count(),
+                replay_seconds=round(self._seconds, 3),
+                snapshot_time=taken_at(self.path, self.snapshot),
+                set_aside=self._journal.aside.count(),
             )
 
     def close(self) -> None:

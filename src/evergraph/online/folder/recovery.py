@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.entries import JournalEntry, named
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
+from evergraph.online.folder.replaying import Progress, Replay
 from evergraph.online.folder.snapshot import read_snapshot, snapshots_in
 from evergraph.online.folder.state_machine import StateMachine
 
@@ -28,31 +31,138 @@ class Recovered:
         learner: the same, bit for bit, as if it had never stopped.
         seq: how many deltas it has been given.
         snapshot: how many of these the snapshot held that recovery began with; 0 if none did.
+        seconds: of the processor, that the deltas after the snapshot took.
+        reading: seconds that reading the snapshot took.
     """
 
     learner: StateMachine
     seq: int
     snapshot: int
+    seconds: float = 0.0
+    reading: float = 0.0
 
 
-def recover(folder: Path, make: Callable[[], StateMachine], journal: Journal) -> Recovered:
+class UnappliedError(DataError):
+    """A batch of a journal cannot be applied; the learner may hold half of it.
+
+    Attributes:
+        first: the number of its first delta.
+        name: which deltas these are.
+        why: what went wrong.
+    """
+
+    def __init__(self, path: Path, batch: Sequence[JournalEntry], why: str) -> None:
+        self.first, self.name, self.why = batch[0].seq, named(batch), why
+        super().__init__(
+            f"{path}: {self.name} cannot be applied ({why}): another version of evergraph may be "
+            f"able to, evergraph skip {path.parent} --delta {self.first} leaves it out, or put the "
+            "folder back from a backup"
+        )
+
+
+def recover(
+    folder: Path,
+    make: Callable[[], StateMachine],
+    journal: Journal,
+    *,
+    known: int = 0,
+    progress: Progress | None = None,
+) -> Recovered:
     """Return the learner of a folder.
 
     A snapshot that is not what was written is passed over for the one before, with a warning that
     names the file: the journal still has all deltas since. A journal that is not what was written
     is refused: nothing else has them.
+
+    What was written last, cannot be applied and was not acknowledged is set aside with a warning.
+    Whoever only reads leaves it where it is, and goes no further.
+
+    known: the number of a delta up to which all were acknowledged, whatever the files say.
     """
-    acknowledged = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: another process may go on
-    learner = make()
-    begun = _restore(folder, learner, journal)
-    seq = replay(learner, journal, begun)
+    # First: another process may go on.
+    acknowledged = max(acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
+    found: Recovered | None = None
+    until: int | None = None
+    while found is None:
+        try:
+            found = _recovered(folder, make, journal, acknowledged, until, progress)
+        except UnappliedError as error:
+            if not _is_unacknowledged(journal, error.first, acknowledged):
+                raise
+            until = error.first - 1
+            if not journal.readonly:
+                set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
     if journal.last() < noted:
         raise DataError(
             f"{journal.path}: ends with delta {journal.last()}, but {noted} were acknowledged: its "
             "end is damaged or its -wal file is gone, put the folder back from a backup"
         )
-    return Recovered(learner, seq, begun)
+    return found
+
+
+def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
+    """Set aside what a journal holds from a delta on, and say so."""
+    journal.aside.move(first, why)
+    logger.warning(
+        "%s: set aside %s, which could not be applied (%s) and nobody was told is safe; "
+        "'evergraph skip %s' lists what was set aside",
+        *(journal.path, name, why, journal.path.parent),
+    )
+
+
+def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
+    """Whether nobody was told that a batch is safe, nor of anything that was written after it.
+
+    After a power cut the number that is noted may lag behind. But what was written before something
+    else had been applied.
+    """
+    return first > acknowledged and first >= journal.last_written(acknowledged)
+
+
+def _recovered(
+    folder: Path,
+    make: Callable[[], StateMachine],
+    journal: Journal,
+    acknowledged: int,
+    until: int | None,
+    progress: Progress | None,
+) -> Recovered:
+    learner, began = make(), time.perf_counter()
+    begun = seq = _restore(folder, learner, journal)
+    reading = time.perf_counter() - began
+    counted = Replay(journal, begun, progress)
+    for batch in journal.batches_after(begun):
+        if until is not None and batch[-1].seq > until:
+            break
+        with _tried(journal, batch, acknowledged):
+            apply_entries(learner, journal, batch)
+        counted.count(batch)
+        seq = batch[-1].seq
+    counted.end()
+    return Recovered(learner, seq, begun, counted.seconds, reading)
+
+
+@contextmanager
+def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -> Iterator[None]:
+    """Have it noted that a batch is tried which nobody was told is safe, until that has ended.
+
+    Nothing can be caught where the system kills a process that takes too much memory. So what was
+    tried before, and that has not ended, counts as something that cannot be applied.
+    """
+    if journal.readonly or not _is_unacknowledged(journal, batch[0].seq, acknowledged):
+        yield
+        return
+    if journal.aside.begin(batch[0].seq):
+        raise UnappliedError(journal.path, batch, "the process ended while it was applied, twice")
+    try:
+        yield
+    except UnappliedError:
+        raise  # it is noted until it is set aside
+    except BaseException:  # an interrupt, which is not the fault of the batch
+        journal.aside.end()
+        raise
+    journal.aside.end()
 
 
 def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
@@ -78,21 +188,18 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
 def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
     for batch in journal.batches_after(seq):
-        _apply(learner, journal, batch)
+        apply_entries(learner, journal, batch)
         seq = batch[-1].seq
     return seq
 
 
-def _apply(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
+def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
     """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
     deltas = [_read(journal.path, entry) for entry in batch]
     try:
         results = learner.apply_batch(deltas)
     except Exception as error:
-        raise DataError(
-            f"{journal.path}: {named(batch)} cannot be applied ({error}): another version of "
-            "evergraph may be able to, or put the folder back from a backup"
-        ) from error
+        raise UnappliedError(journal.path, batch, str(error) or type(error).__name__) from error
     if not journal.readonly:
         note_results(journal, deltas, results)
 

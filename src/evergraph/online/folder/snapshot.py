@@ -47,6 +47,14 @@ def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
     return sorted(((int(name[1]), path) for name, path in found if name), reverse=True)
 
 
+def taken_at(folder: Path, seq: int) -> float | None:
+    """Return when a snapshot was written, in Unix seconds; None where there is none."""
+    try:
+        return (folder / f"snapshot-{seq}" / MANIFEST).stat().st_mtime if seq else None
+    except OSError:  # a newer one has just replaced it
+        return None
+
+
 @dataclass(frozen=True)
 class WrittenAside:
     """A snapshot that is written, and not yet on the disk for good.

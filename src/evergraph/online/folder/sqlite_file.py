@@ -75,6 +75,12 @@ def empty_wal(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {1000 * _WAIT:.0f}")
 
 
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a file has a table."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (name,)).fetchone() is not None
+
+
 def disk_is_full(error: sqlite3.Error) -> bool:
     """Whether that is what SQLite says."""
     return str(error) == _FULL

@@ -19,6 +19,12 @@ class FolderStatus:
         keys: how many keys of deltas are kept.
         stopped: why no more deltas are taken; None while they are.
         snapshot_error: why the last attempt at a snapshot failed; None if it did not.
+        replay_seconds: what a restart would spend on the deltas since the newest snapshot, going by
+            what they took.
+        snapshot_time: when the newest snapshot was taken, in Unix seconds; None if none was.
+        stopped_since: since when no more deltas are taken; None while they are.
+        retrying: whether a folder that has stopped tries again by itself.
+        set_aside: how many deltas were set aside so far.
     """
 
     path: str
@@ -30,3 +36,8 @@ class FolderStatus:
     keys: int = 0
     stopped: str | None = None
     snapshot_error: str | None = None
+    replay_seconds: float = 0.0
+    snapshot_time: float | None = None
+    stopped_since: float | None = None
+    retrying: bool = False
+    set_aside: int = 0

@@ -1,0 +1,147 @@
+"""Leaving deltas out by hand, where a folder cannot be opened with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.folder.entries import JournalEntry
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.markers import BEFORE, FolderLock, open_journal, stored_parameters
+from evergraph.online.folder.recovery import UnappliedError, apply_entries
+from evergraph.online.folder.set_aside import NOTHING, SetAside, set_aside_in
+from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot, snapshots_in, sync
+from evergraph.online.folder.state_machine import StateMachine
+
+
+def skip(
+    folder: Path, *seqs: int, why: str, make: Callable[[], StateMachine] | None = None
+) -> list[SetAside]:
+    """Set deltas of a folder aside, so that the learner is as if they had brought nothing.
+
+    Their numbers stay used, their keys are free again, and their bytes are kept with the reason.
+    First all that came after is applied without them, to a learner that is then thrown away:
+    where that fails, the sentence names the delta that does, and nothing is changed. Snapshots
+    that hold them are removed; an older one, or a journal that begins with delta 1, must be there.
+
+    Args:
+        folder: of a learner, which no process has open for writing.
+        seqs: the numbers of the deltas.
+        why: a sentence that is kept with them.
+        make: returns a learner that has seen nothing; as the folder says by default.
+    """
+    if not why.strip():
+        raise ConfigurationError("why must say why a delta is left out, and is empty")
+    if not (folder / JOURNAL_FILE).exists():
+        raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
+    make = make or _made(folder)
+    lock = FolderLock(folder)
+    try:
+        _check_without(folder, make, frozenset(seqs))
+        return _skipped(folder, make, sorted(set(seqs)), why)
+    finally:
+        lock.release()
+
+
+def listed(folder: Path) -> list[SetAside]:
+    """Return what was set aside in a folder, which another process may be writing to."""
+    if not (folder / JOURNAL_FILE).exists():
+        raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
+    journal = Journal(folder / JOURNAL_FILE, readonly=True)
+    try:
+        return set_aside_in(journal)
+    finally:
+        journal.close()
+
+
+def _made(folder: Path) -> Callable[[], StateMachine]:
+    from evergraph.online.learner import OnlineLearner
+
+    stored = stored_parameters(folder)
+    if stored is None:
+        raise DataError(f"{folder} holds no learner yet")
+    known = OnlineLearner().parameters | BEFORE | stored
+    return partial(OnlineLearner.from_parameters, known)
+
+
+def _check_without(folder: Path, make: Callable[[], StateMachine], seqs: Collection[int]) -> None:
+    """Raise unless a learner can be recovered without these deltas; change nothing."""
+    journal = Journal(folder / JOURNAL_FILE, readonly=True)
+    try:
+        _check_there(journal, seqs)
+        learner = make()
+        begun = _restored(folder, learner, journal, min(seqs))
+        for batch in journal.batches_after(begun):
+            apply_entries(learner, journal, [_without(entry, seqs) for entry in batch])
+    except UnappliedError as error:
+        words = " ".join(f"--delta {seq}" for seq in sorted({*seqs, error.first}))
+        raise DataError(
+            f"{folder}: without {_named(seqs)}, {error.name} cannot be applied ({error.why}): "
+            f"leave that out as well with {words}, or put the folder back from a backup; nothing "
+            "was changed"
+        ) from error
+    finally:
+        journal.close()
+
+
+def _check_there(journal: Journal, seqs: Collection[int]) -> None:
+    first, last = journal.first(), journal.last()
+    known = {entry.seq for entry in set_aside_in(journal)}
+    for seq in sorted(seqs):
+        if not first <= seq <= last:
+            hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
+            raise DataError(f"{journal.path}: holds deltas {first} to {last}, not {seq}{hint}")
+        if seq in known and next(journal.after(seq - 1)).data == NOTHING:
+            raise DataError(f"{journal.path}: delta {seq} was left out already")
+
+
+def _restored(folder: Path, learner: StateMachine, journal: Journal, seq: int) -> int:
+    """Restore the newest whole snapshot from before a delta; return its number, 0 for none."""
+    for number, path in snapshots_in(folder):
+        if number >= seq:
+            continue
+        try:
+            snapshot = read_snapshot(path)
+        except DataError:  # whoever opens the folder says so
+            continue
+        learner.restore(snapshot.state, snapshot.about)
+        return number
+    if journal.first() > 1:
+        raise DataError(
+            f"{folder}: delta {seq} cannot be left out, since no snapshot from before it is there "
+            f"and the journal begins with delta {journal.first()}: forget its nodes instead"
+        )
+    return 0
+
+
+def _without(entry: JournalEntry, seqs: Collection[int]) -> JournalEntry:
+    return replace(entry, data=NOTHING, key=None) if entry.seq in seqs else entry
+
+
+def _skipped(
+    folder: Path, make: Callable[[], StateMachine], seqs: list[int], why: str
+) -> list[SetAside]:
+    # First the snapshots: a process that is killed in between has left a folder as it was.
+    for number, path in snapshots_in(folder):
+        if number >= seqs[0]:
+            remove_snapshot(path)
+    sync(folder)  # no power cut may bring them back
+    journal = open_journal(folder, make)
+    try:
+        journal.aside.skip(dict.fromkeys(seqs, why))
+        return set_aside_in(journal)[-len(seqs) :]
+    finally:
+        journal.close()
+
+
+def _named(seqs: Collection[int]) -> str:
+    """Return which deltas these are, for a sentence.
+
+    >>> _named([3]), _named([5, 3])
+    ('delta 3', 'deltas 3, 5')
+    """
+    numbers = ", ".join(map(str, sorted(seqs)))
+    return f"delta {numbers}" if len(seqs) == 1 else f"deltas {numbers}"

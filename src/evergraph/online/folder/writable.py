@@ -1,0 +1,245 @@
+"""A learner's folder that is open for writing: its files, its snapshots, how it goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evergraph.core.errors import StoppedError
+from evergraph.online.folder.compactor import Compactor
+from evergraph.online.folder.healing import Healing
+from evergraph.online.folder.journal import Journal
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    Acknowledged,
+    FolderLock,
+    make_folder,
+    open_journal,
+)
+from evergraph.online.folder.recovery import Recovered, recover
+from evergraph.online.folder.replaying import Progress
+from evergraph.online.folder.snapshot import (
+    SnapshotShelf,
+    WrittenAside,
+    remove_leftovers,
+    taken_at,
+)
+from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.status import FolderStatus
+from evergraph.online.pieces import pieces_of
+
+logger = logging.getLogger(__name__)
+
+
+class WritableFolder:
+    """A learner, its journal and its snapshots, in a folder that is open for writing.
+
+    Args:
+        path: the folder; made if there is none.
+        make: returns a learner that has seen nothing.
+        snapshot_every, snapshot_bytes, replay_seconds: when a snapshot is due; see ``Compactor``.
+        close_seconds: closing takes a snapshot where a restart would take longer than that.
+        retry: seconds after which a snapshot that failed is tried again, and after which a folder
+            that has stopped is, at most.
+        key_age: seconds that a key is kept for, at least.
+        keys_kept: how many keys are kept however old they are.
+        progress: told how far the recovery is.
+
+    Attributes:
+        learner: as the last delta left it; another object after a delta could not be applied.
+        on_renewed: called then.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        make: Callable[[], StateMachine],
+        *,
+        snapshot_every: int,
+        snapshot_bytes: int,
+        replay_seconds: float,
+        close_seconds: float,
+        retry: float,
+        key_age: float,
+        keys_kept: int,
+        progress: Progress | None = None,
+    ) -> None:
+        self.path = path
+        self.key_age = key_age
+        self.keys_kept = keys_kept
+        self.close_seconds = close_seconds
+        self.lock = threading.RLock()
+        self.on_renewed: Callable[[], None] | None = None
+        self.snapshot_error: str | None = None
+        self._make = make
+        self._healing = Healing(path, self._heal, retry=retry)
+        self._one_snapshot = threading.Lock()
+        self._closed = False
+        make_folder(path)
+        self._folder_lock = FolderLock(path)
+        self._compactor = Compactor(
+            self.compact,
+            every=snapshot_every,
+            size=snapshot_bytes,
+            seconds=replay_seconds,
+            retry=retry,
+        )
+        try:
+            self._recover(progress)
+        except BaseException:
+            self._compactor.close()
+            self._folder_lock.release()
+            raise
+
+    def _recover(self, progress: Progress | None) -> None:
+        remove_leftovers(self.path)
+        self._journal: Journal = open_journal(self.path, self._make)
+        try:
+            found = recover(self.path, self._make, self._journal, progress=progress)
+            self._acknowledged = Acknowledged(self.path / ACKNOWLEDGED_FILE)
+        except BaseException:
+            self._journal.close()
+            raise
+        self._shelf = SnapshotShelf(self.path, found.snapshot)
+        self._adopt(found)
+
+    def _adopt(self, found: Recovered) -> None:
+        """Go on with a learner that was recovered."""
+        self.learner, self.seq = found.learner, found.seq
+        if found.snapshot < self._shelf.newest:  # a newer one has been found damaged
+            self._shelf = SnapshotShelf(self.path, found.snapshot)
+        self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
+        self._acknowledged.note(self.seq)
+        size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
+        self._compactor.restart()
+        self._compactor.took = max(self._compactor.took, found.reading)
+        self._compactor.count(size, deltas=deltas, seconds=found.seconds)
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the last delta that somebody may have been told is safe."""
+        return self.seq
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no more deltas are taken; None while they are."""
+        return f"{self.path} is closed: open it again" if self._closed else self._healing.why
+
+    def _heal(self) -> None:
+        """Open the journal anew, look what it holds, and go on with that."""
+        with self.lock:
+            if self._closed:
+                return
+            self._journal.close()
+            self._journal = open_journal(self.path, self._make)
+            # What could not be flushed before may be lost to the disk: it is written anew.
+            self._journal.tidy()
+            self._renew_learner()
+            self._healing.over()
+            self._compactor.ask()
+
+    def _renew_learner(self) -> None:
+        """Recover the learner anew, from the newest snapshot and the journal."""
+        self._adopt(recover(self.path, self._make, self._journal, known=self.seq))
+        if self.on_renewed is not None:
+            self.on_renewed()
+
+    def _check_taking(self) -> None:
+        if self.stopped is not None:
+            raise StoppedError(self.stopped)
+
+    def compact(self) -> int:
+        """Take a snapshot of what is known now and drop what no recovery needs; return its number.
+
+        Deltas wait while the state is written, not until the disk has it, and while a few rows at a
+        time are dropped.
+        """
+        with self._one_snapshot:
+            try:
+                self._snapshot()
+                self._drop()
+            except Exception as error:
+                self.snapshot_error = str(error)
+                raise
+            self.snapshot_error = None
+            return self._shelf.newest
+
+    def _snapshot(self) -> None:
+        with self.lock:
+            self._check_taking()  # a learner that stopped may hold half a delta
+            if self.seq == self._shelf.newest:
+                self._compactor.restart()
+                return
+            written = self._written()
+            counted = self._compactor.restart()
+        try:
+            self._shelf.publish(written)
+        except BaseException:
+            self._compactor.count(counted.bytes, deltas=counted.deltas, seconds=counted.seconds)
+            raise
+
+    def _written(self) -> WrittenAside:
+        """Write the state aside as it is, a piece at a time: it is not held twice."""
+        self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
+        about = json.dumps(self.learner.about()).encode()
+        return self._shelf.write(self.seq, pieces_of(self.learner), about)
+
+    def _drop(self) -> None:
+        more = True
+        while more:
+            with self.lock:
+                self._check_taking()
+                more = self._journal.drop(self._shelf.safe_to_drop)
+        more = True
+        while more:
+            with self.lock:
+                self._check_taking()
+                before = time.time() - self.key_age
+                more = self._journal.keys.drop(before, keep=self.keys_kept)
+        with self.lock:
+            self._check_taking()
+            self._keys = self._journal.keys.count()
+            self._journal.tidy()
+
+    def status(self) -> FolderStatus:
+        """Return how the folder is doing."""
+        return FolderStatus(
+            path=str(self.path),
+            readonly=False,
+            seq=self.seq,
+            snapshot=self._shelf.newest,
+            deltas_since=self._compactor.deltas,
+            bytes_since=self._compactor.bytes,
+            keys=self._keys,
+            stopped=self.stopped,
+            snapshot_error=self.snapshot_error,
+            replay_seconds=round(self._compactor.cost, 3),
+            snapshot_time=taken_at(self.path, self._shelf.newest),
+            stopped_since=self._healing.since,
+            retrying=self._healing.retrying,
+            set_aside=self._set_aside,
+        )
+
+    def close(self) -> None:
+        """Finish what is under way and let others write; where it saves time, take a snapshot."""
+        self._compactor.close()
+        self._healing.close()
+        self._snapshot_at_the_end()
+        with self._one_snapshot, self.lock:
+            self._closed = True
+            self._journal.close()
+            self._acknowledged.close()
+            self._folder_lock.release()
+
+    def _snapshot_at_the_end(self) -> None:
+        """Take a snapshot where a restart would take longer than that."""
+        worth = max(self.close_seconds, self._compactor.took)
+        if self.stopped is None and self._compactor.cost > worth:
+            try:
+                self.compact()
+            except Exception as error:
+                logger.warning("no snapshot could be taken at the end: %s", error)

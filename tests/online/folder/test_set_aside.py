@@ -1,0 +1,294 @@
+"""Deltas that are in the journal and cannot be applied: never fatal where nobody was told."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.delta import Delta
+from evergraph.online.folder.entries import batch_of
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
+from evergraph.online.folder.set_aside import set_aside_in
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.knowledge import Knowledge
+from evergraph.online.learner import OnlineLearner
+from stand_in import StandIn, bits, delta, filled, opened, twin
+
+BROKEN = Delta(nodes=("breaks",), features=torch.zeros(1, 3), key="broken")
+
+
+def written(path, *batches) -> None:
+    """Write batches down as a process does that is killed before it applies them."""
+    journal = Journal(path / JOURNAL_FILE)
+    for batch in batches:
+        rows = [(delta_to_bytes(each), each.key) for each in batch]
+        journal.write(batch_of(journal.last() + 1, rows))
+    journal.close()
+
+
+def listed(path):
+    journal = Journal(path / JOURNAL_FILE, readonly=True)
+    found = set_aside_in(journal)
+    journal.close()
+    return found
+
+
+@pytest.mark.parametrize("compact_at", [(), (1,)])
+def test_what_cannot_be_applied_is_refused_and_the_folder_goes_on(tmp_path, caplog, compact_at):
+    filled(tmp_path, 2, compact_at=compact_at)
+    renewed = []
+    with opened(tmp_path) as folder:
+        before = folder.learner
+        folder.on_renewed = lambda: renewed.append(folder.learner)
+        with pytest.raises(ResourceError, match=r"delta 3 could not be applied \(MemoryError: no "):
+            folder.submit(BROKEN)
+        assert renewed == [folder.learner]
+        assert folder.learner is not before  # half of the delta is in that one
+        assert (folder.seq, bits(folder.learner)) == (2, twin(2))
+        status = folder.status()
+        assert (status.stopped, status.set_aside, status.keys) == (None, 1, 2)
+        assert folder.submit(delta(1, key="k1")).seq == 1  # known as before
+        assert folder.submit(delta(3, key="broken")).seq == 3  # number and key are free
+        assert folder.compact() == 3
+    assert caplog.text.count("set aside delta 3, which could not be applied") == 1
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(3)
+    (kept,) = listed(tmp_path)
+    assert (kept.seq, kept.key, kept.why) == (3, "broken", "MemoryError: no more of it")
+    assert kept.size == len(delta_to_bytes(BROKEN))
+
+
+def test_an_unforeseen_error_is_logged_whole_and_refused(tmp_path, caplog, monkeypatch):
+    filled(tmp_path, 1)
+    with opened(tmp_path) as folder:
+        with monkeypatch.context() as patch:
+            patch.setattr(StandIn, "_add", lambda self, delta: 1 / 0)
+            patch.setattr("evergraph.online.folder.writer.set_aside", _undo(patch))
+            with pytest.raises(DataError, match=r"delta 2 .*ZeroDivisionError: division by zero"):
+                folder.submit(delta(2))
+        assert "Traceback" in caplog.text
+        assert folder.submit(delta(2)).seq == 2
+        assert bits(folder.learner) == twin(2)
+
+
+def _undo(patch):
+    """Set aside, and be well again: recovering applies the deltas before."""
+    from evergraph.online.folder import recovery
+
+    def calm(*args):
+        patch.undo()
+        recovery.set_aside(*args)
+
+    return calm
+
+
+def test_on_opening_it_is_set_aside_with_a_sentence(tmp_path, caplog):
+    filled(tmp_path, 2)
+    written(tmp_path, [BROKEN])
+    with caplog.at_level(logging.WARNING), opened(tmp_path) as folder:
+        (line,) = [each.getMessage() for each in caplog.records]
+        assert "set aside delta 3, which could not be applied (no more of it)" in line
+        assert (folder.seq, folder.status().set_aside) == (2, 1)
+        assert folder.submit(delta(3, key="broken")).seq == 3
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(3)
+    assert [each.seq for each in listed(tmp_path)] == [3]
+
+
+def test_its_bytes_are_kept(tmp_path):
+    filled(tmp_path, 2)
+    written(tmp_path, [delta(3), BROKEN])  # a batch: both are set aside
+    opened(tmp_path).close()
+    journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
+    assert [journal.aside.data(place) for place in (0, 1)] == [
+        delta_to_bytes(delta(3)),
+        delta_to_bytes(BROKEN),
+    ]
+    journal.close()
+
+
+def test_what_was_acknowledged_is_never_set_aside(tmp_path):
+    filled(tmp_path, 2)
+    written(tmp_path, [BROKEN])
+    noted = Acknowledged(tmp_path / ACKNOWLEDGED_FILE)
+    noted.note(3)
+    noted.close()
+    sentence = r"delta 3 cannot be applied .* evergraph skip .* --delta 3"
+    for _ in range(2):
+        with pytest.raises(DataError, match=sentence):
+            opened(tmp_path)
+    assert listed(tmp_path) == []
+
+
+def test_what_something_was_written_behind_was_applied_before(tmp_path):
+    """After a power cut the number of the last acknowledged delta may lag."""
+    filled(tmp_path, 2)
+    written(tmp_path, [BROKEN], [delta(4)])
+    with pytest.raises(DataError, match=r"delta 3 cannot be applied .* evergraph skip"):
+        opened(tmp_path)
+    assert listed(tmp_path) == []
+
+
+def test_what_ended_the_process_twice_is_set_aside(tmp_path, caplog):
+    filled(tmp_path, 2)
+    written(tmp_path, [delta(3)])
+    journal = Journal(tmp_path / JOURNAL_FILE)
+    assert not journal.aside.begin(3)  # as a recovery does, which is then killed
+    journal.close()
+    with opened(tmp_path) as folder:
+        assert (folder.seq, bits(folder.learner)) == (2, twin(2))
+    assert "(the process ended while it was applied, twice)" in caplog.text
+    assert [each.seq for each in listed(tmp_path)] == [3]
+
+
+def test_an_interrupt_is_not_the_fault_of_a_delta(tmp_path, monkeypatch):
+    filled(tmp_path, 2)
+    written(tmp_path, [delta(3)])
+
+    def interrupted(self, deltas):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StandIn, "apply_batch", interrupted)
+        patch.setattr(Journal, "batches_after", _last_only(Journal.batches_after))
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path)
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(3)
+
+
+def _last_only(batches_after):
+    return lambda self, seq: list(batches_after(self, seq))[-1:]
+
+
+def test_what_went_well_at_last_is_not_held_against_it(tmp_path, monkeypatch):
+    """Applied in a recovery, then the power is cut, and the number of it is lost."""
+    filled(tmp_path, 2)
+    written(tmp_path, [delta(3)])
+    old = (tmp_path / ACKNOWLEDGED_FILE).read_bytes()
+    for _ in range(2):
+        with opened(tmp_path) as folder:
+            assert bits(folder.learner) == twin(3)
+        (tmp_path / ACKNOWLEDGED_FILE).write_bytes(old)
+
+
+def test_a_reader_leaves_out_what_cannot_be_applied(tmp_path):
+    filled(tmp_path, 2)
+    with opened(tmp_path, readonly=True) as early:
+        written(tmp_path, [BROKEN])
+        with opened(tmp_path, readonly=True) as late:
+            assert early.refresh() == 0
+            for reader in (early, late):
+                assert (reader.seq, bits(reader.learner)) == (2, twin(2))
+            with opened(tmp_path) as folder:
+                folder.submit(delta(3))
+                for reader in (early, late):
+                    assert reader.refresh() == 1
+                    assert bits(reader.learner) == twin(3)
+
+
+def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkeypatch):
+    filled(tmp_path, 2, compact_at=(1,))
+    renewed = []
+    with opened(tmp_path) as folder:
+        reader = opened(tmp_path, readonly=True)
+        reader.on_renewed = lambda: renewed.append(reader.seq)
+        apply_batch = StandIn.apply_batch
+
+        def look(self, deltas):
+            if self is folder.learner:
+                monkeypatch.setattr(StandIn, "apply_batch", apply_batch)
+                reader.refresh()  # it knows the delta, and the writer does not
+                raise MemoryError
+            return apply_batch(self, deltas)
+
+        monkeypatch.setattr(StandIn, "apply_batch", look)
+        with pytest.raises(ResourceError):
+            folder.submit(delta(7))
+        assert reader.seq == 3
+        folder.submit(delta(3))
+        assert reader.refresh() == 0
+        assert (renewed, bits(reader.learner)) == ([3], twin(3))
+        reader.close()
+
+
+def test_nobody_is_handed_what_may_still_be_set_aside(tmp_path, monkeypatch):
+    handed, apply_batch = [], StandIn.apply_batch
+
+    def look(self, deltas):
+        handed.append([entry.seq for entry in folder.entries_after(0)])
+        return apply_batch(self, deltas)
+
+    with opened(tmp_path) as folder:
+        monkeypatch.setattr(StandIn, "apply_batch", look)
+        folder.submit(delta(1))
+        folder.submit(delta(2))
+        assert handed == [[], [1]]
+        assert [entry.seq for entry in folder.entries_after(0)] == [1, 2]
+
+
+def test_a_follower_that_cannot_apply_says_so_and_keeps_what_it_could(tmp_path):
+    filled(tmp_path / "leader", 2)
+    written(tmp_path / "leader", [delta(3)], [BROKEN])
+    with opened(tmp_path / "leader", readonly=True) as leader:
+        entries = leader.entries_after(0)
+        assert [entry.seq for entry in entries] == [1, 2]
+    journal = Journal(tmp_path / "leader" / JOURNAL_FILE, readonly=True)
+    entries = list(journal.after(0))
+    journal.close()
+    with opened(tmp_path / "own") as own:
+        for _ in range(2):
+            with pytest.raises(ResourceError, match="delta 4 could not be applied"):
+                own.take_entries(entries[own.seq :])
+            assert (own.seq, bits(own.learner)) == (3, twin(3))
+    with opened(tmp_path / "own") as own:
+        assert bits(own.learner) == twin(3)
+
+
+def known() -> Delta:
+    return Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), edges=(("a", "b"),))
+
+
+def test_predictions_go_on_from_before_and_no_half_is_seen(tmp_path, monkeypatch):
+    def make() -> OnlineLearner:
+        return OnlineLearner(head=AnalyticHead(width=8))
+
+    more = Delta(nodes=("c",), features=torch.ones(1, 2), labels=("y",), edges=(("c", "a"),))
+    with LearnerFolder.open(tmp_path, make=make) as folder:
+        folder.submit(known())
+        view, before = folder.learner.frozen(), folder.learner
+        answers = view.predict(["a", "b"])
+
+        def half(self, *args, **kwargs):
+            assert view.predict(["a", "b"]) == answers
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Knowledge, "settle", half)
+            patch.setattr("evergraph.online.folder.writer.set_aside", _undo(patch))
+            with pytest.raises(ResourceError, match="delta 2 could not be applied"):
+                folder.submit(more)
+        assert view.predict(["a", "b"]) == answers
+        assert folder.learner is not before
+        folder.submit(more)
+        left = {name: value.clone() for name, value in folder.learner.state().items()}
+    twin = make()
+    for each in (known(), more):
+        twin.apply(each)
+    assert all(torch.equal(left[name], value) for name, value in twin.state().items())
+
+
+def test_a_copy_of_the_folder_takes_what_was_set_aside_along(tmp_path):
+    filled(tmp_path / "a", 1)
+    with opened(tmp_path / "a") as folder, pytest.raises(ResourceError):
+        folder.submit(BROKEN)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with opened(tmp_path / "b") as folder:
+        assert folder.status().set_aside == 1
