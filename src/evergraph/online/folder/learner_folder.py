@@ -31,6 +31,7 @@ from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, merged
+from evergraph.online.folder.purge import Purged
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.status import FolderStatus
@@ -284,6 +285,18 @@ class LearnerFolder(Closing):
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
         return self._writer().compact()
+
+    def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
+        """Leave the state of now and nothing older: one snapshot, and no delta in the journal.
+
+        What was forgotten has left the folder then, but for what docs/online-durability.md lists.
+        Whoever follows and is behind must begin anew with the snapshot.
+
+        keys: drop all keys of deltas too; one that is sent again then counts as new. names: call
+        classes that no node has any more ``dropped-3`` or the like; whoever follows must begin anew
+        then.
+        """
+        return self._writer().purge(keys=keys, names=names)
 
     def refresh(self) -> int:
         """Follow the writer: apply what was written since, return how many deltas that were."""

@@ -23,7 +23,7 @@ from evergraph.online.pieces import Pieces
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 1
 _NAME = re.compile(r"snapshot-(\d+)")
-_ASIDE = ".aside-"
+ASIDE = ".aside-"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def write_aside(
     They must not change meanwhile. about: JSON.
     Raises ``ResourceError`` if they do not fit on the disk; nothing is left of them then.
     """
-    aside = folder / f"{_ASIDE}{seq}"
+    aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
     with _all_or_nothing(aside, folder):
         aside.mkdir()
@@ -146,6 +146,11 @@ def read_snapshot(path: Path) -> Snapshot:
     return Snapshot(manifest["seq"], read_arrays(path / STATE), _json(path / ABOUT))
 
 
+def read_about(path: Path) -> dict[str, Any]:
+    """Return what a snapshot holds besides arrays."""
+    return _json(path / ABOUT)
+
+
 def _verify(path: Path, facts: dict[str, Any]) -> None:
     try:
         size = path.stat().st_size
@@ -171,14 +176,14 @@ def _json(path: Path) -> dict[str, Any]:
 
 def remove_snapshot(path: Path) -> None:
     """Remove a snapshot: first its name, so that no half of it is ever taken for one."""
-    gone = path.with_name(f"{_ASIDE}gone-{path.name}")
+    gone = path.with_name(f"{ASIDE}gone-{path.name}")
     path.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a process that was killed left aside."""
-    for path in folder.glob(f"{_ASIDE}*"):
+    for path in folder.glob(f"{ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -218,6 +223,10 @@ class SnapshotShelf:
     def safe_to_drop(self) -> int:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
+
+    def keep(self, seq: int) -> None:
+        """Take one snapshot for the only good one: the others have been removed."""
+        self._good = [seq]
 
     def add(self, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes) -> None:
         """Write a snapshot, then remove all but the last two good ones."""

@@ -7,12 +7,12 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.alarms.alarm import AlarmNews, tell, warn
-from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.delta import Delta, DeltaResult, Label
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
 from evergraph.online.folder.gathering import Gathered, own
@@ -24,6 +24,7 @@ from evergraph.online.folder.markers import (
     make_folder,
     open_journal,
 )
+from evergraph.online.folder.purge import RENAMED, Purged, folder_bytes, is_whole, keep_only
 from evergraph.online.folder.recovery import delta_of, note_results, recover
 from evergraph.online.folder.snapshot import SnapshotShelf, WrittenAside, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
@@ -85,6 +86,8 @@ class FolderWriter:
             self._journal.close()
             raise
         self.learner, self.seq = found.learner, found.seq
+        if self.seq > self._journal.last():  # killed after a renaming, before this
+            self._journal.begin_anew(self.seq, keys=False)
         self._keys = self._journal.keys.count()
         self._acknowledged.note(self.seq)
         self._shelf = SnapshotShelf(self.path, found.snapshot)
@@ -215,6 +218,40 @@ class FolderWriter:
             self.snapshot_error = None
             return self._shelf.newest
 
+    def purge(self, *, keys: bool, names: bool) -> Purged:
+        """Leave one snapshot of what is known now, and nothing older; see ``LearnerFolder``.
+
+        Deltas wait until it is done.
+        """
+        with self._one_snapshot, self.lock:
+            self._check_taking()
+            before = folder_bytes(self.path)
+            self._snapshot_for_good(self.learner.unused_names() if names else {})
+            if self.seq:  # else there is nothing
+                keep_only(self.path, self.seq)
+                self._shelf.keep(self.seq)
+            self._compactor.restart()
+            self._journal.begin_anew(self.seq, keys=keys)
+            self._acknowledged.note(self.seq)
+            self._keys = self._journal.keys.count()
+            self.snapshot_error = None
+            return Purged(self.seq, before, folder_bytes(self.path))
+
+    def _snapshot_for_good(self, names: Mapping[Label, Label]) -> None:
+        """Take a snapshot unless there is a whole one of now; names: of classes, to be replaced."""
+        if not names:
+            if self.seq and not is_whole(self.path, self.seq):
+                self._shelf.publish(self._written())
+            return
+        self.learner.rename(names, seq=self.seq + 1)
+        self.seq += 1
+        try:
+            self._shelf.publish(self._written(**{RENAMED: self.seq}))
+        except BaseException:  # the journal knows nothing of it
+            self.seq -= 1
+            self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
+            raise
+
     def _snapshot(self) -> None:
         with self.lock:
             self._check_taking()  # a learner that stopped may hold half a delta
@@ -228,10 +265,10 @@ class FolderWriter:
             self._compactor.count(size, deltas=deltas)
             raise
 
-    def _written(self) -> WrittenAside:
+    def _written(self, **more: int) -> WrittenAside:
         """Write the state aside as it is, a piece at a time: it is not held twice."""
         self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
-        about = json.dumps(self.learner.about()).encode()
+        about = json.dumps(self.learner.about() | more).encode()
         return self._shelf.write(self.seq, pieces_of(self.learner), about)
 
     def _drop(self) -> None:
