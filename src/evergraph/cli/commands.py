@@ -25,6 +25,7 @@ COMMANDS = (
     "ingest",
     "predict",
     "suggest",
+    "compact",
 )
 
 

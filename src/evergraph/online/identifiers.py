@@ -222,7 +222,8 @@ class IdTable:
         >>> list(table), "a" in table
         (['c', 'b'], False)
         """
-        assert len(set(names.values())) == len(names) and self.has_none_of(list(names.values()))
+        assert len(set(names.values())) == len(names)
+        assert self.has_none_of(list(names.values()))
         places = [self._positions[old] for old in names]
         for old in names:
             if type(old) is int:

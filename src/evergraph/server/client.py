@@ -107,6 +107,11 @@ class Client:
         ]
         return found
 
+    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+        """Have the folder compacted; see ``CompactBody``."""
+        asked = {"now": now, "keys": keys, "names": names}
+        return self._ask("/v1/compact", json.dumps(asked).encode(), JSON, {})
+
     def alarms(self) -> list[dict[str, Any]]:
         """Return what is no longer as it was, and the latest of what was so."""
         found: list[dict[str, Any]] = self._ask("/v1/alarms", None, JSON, {})["alarms"]

@@ -31,7 +31,7 @@ from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, merged
-from evergraph.online.folder.purge import Purged
+from evergraph.online.folder.purge import Purged, folder_bytes
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.status import FolderStatus
@@ -285,6 +285,11 @@ class LearnerFolder(Closing):
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
         return self._writer().compact()
+
+    def compacted(self) -> Purged:
+        """Do the same; return how large the folder was and is, too."""
+        before = folder_bytes(self.path)
+        return Purged(self.compact(), before, folder_bytes(self.path))
 
     def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
         """Leave the state of now and nothing older: one snapshot, and no delta in the journal.
