@@ -30,7 +30,7 @@ from evergraph.online.folder.columns_file import (
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
-from evergraph.online.folder.parameters import defaults, merged
+from evergraph.online.folder.parameters import defaults, made_with, merged
 from evergraph.online.folder.purge import Purged, folder_bytes
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.snapshot import snapshots_in
@@ -149,7 +149,7 @@ class LearnerFolder(Closing):
         known = defaults(given)
         if stored is not None:
             known = OnlineLearner().parameters | BEFORE | stored
-        make = partial(OnlineLearner.from_parameters, merged(known, given))
+        make = partial(made_with, Path(path), merged(known, given))
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
