@@ -50,3 +50,17 @@ def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path: Path
     assert not (tmp_path / "none").exists()
     with pytest.raises(ConfigurationError, match="--keys goes with --now"):
         called("compact", begun(tmp_path / "learner"), "--keys")
+
+
+def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "learner")
+    (tmp_path / "ids.txt").write_text("a\nc\n")
+    for name in ("copy", "copy.tar"):
+        told = json.loads(called("backup", folder, tmp_path / name, "--json"))
+        assert (told["seq"], told["snapshot"]) == (4, 2)
+        made = tmp_path / f"made of {name}"
+        assert called("restore", tmp_path / name, made).startswith(f"{made}: 4 deltas, ")
+        predicted = [called("predict", each, tmp_path / "ids.txt") for each in (folder, made)]
+        assert predicted[0] == predicted[1]
+    with pytest.raises(ConfigurationError, match="is for a service"):
+        called("backup", folder, tmp_path / "other", "--token-file", tmp_path / "ids.txt")

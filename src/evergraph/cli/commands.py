@@ -26,6 +26,8 @@ COMMANDS = (
     "predict",
     "suggest",
     "compact",
+    "backup",
+    "restore",
 )
 
 

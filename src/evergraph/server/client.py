@@ -11,7 +11,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
@@ -174,6 +174,8 @@ def refusal_of(status: int, sentence: str) -> Exception:
     """
     if status in (401, 403):
         return ConfigurationError(sentence)
+    if status == 410:
+        return DroppedError(sentence)
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)
 
 
