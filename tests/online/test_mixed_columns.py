@@ -257,5 +257,5 @@ def test_a_scheme_that_is_damaged_is_refused(tmp_path: Path) -> None:
         fitted(one, 0, 6)
     shutil.copytree(tmp_path / "l", tmp_path / "m")
     (tmp_path / "m" / "columns.json").write_text("{")
-    with pytest.raises(DataError, match=r"columns\.json: cannot be read .* from a backup"):
+    with pytest.raises(DataError, match=r"columns\.json: is not JSON .* from a backup"):
         ContinualNodeClassifier.open(tmp_path / "m")

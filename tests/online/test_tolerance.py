@@ -32,6 +32,7 @@ from evergraph.core.seeding import seeded
 from evergraph.memory import ClassStatistics
 from evergraph.methods.balanced_ridge import balanced_moments, balanced_ridge
 from evergraph.online.delta import Delta
+from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
@@ -192,7 +193,7 @@ def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     for name in ("tolerance", "patience"):
         del content["parameters"][name]
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(with_check(content)))
     with LearnerFolder.of(tmp_path) as folder:
         assert (folder.learner.tolerance, folder.learner.patience) == (0.0, 1)
         assert folder.learner.status().nodes == 3

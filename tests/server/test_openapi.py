@@ -30,6 +30,7 @@ ROUTES = {
     "/v1/upsert": "POST",
     "/v1/labels": "POST",
     "/v1/forget": "POST",
+    "/v1/compact": "POST",
     "/v1/predictions": "POST",
     "/v1/status": "GET",
     "/v1/columns": "GET",

@@ -25,6 +25,9 @@ COMMANDS = (
     "ingest",
     "predict",
     "suggest",
+    "compact",
+    "backup",
+    "restore",
     "skip",
 )
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
@@ -61,6 +61,10 @@ class Target(Protocol):
         """Return what the learner knows, in numbers."""
         ...
 
+    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+        """Have a snapshot taken, and drop what is no longer needed."""
+        ...
+
 
 @contextmanager
 def opened(
@@ -71,11 +75,13 @@ def opened(
     given: dict[str, Any] | None = None,
     memory_limit: str | None = None,
     scratch: Path | None = None,
+    new: bool = True,
 ) -> Iterator[Target]:
     """Open a folder, or say where a service is.
 
     scope: what is to be done with it; given: parameters of a learner that is to be made;
-    memory_limit, scratch: of a folder, see ``LearnerFolder.open``.
+    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; new: whether a folder that is
+    not there is made.
     """
     from evergraph.server.client import Client, is_url
 
@@ -87,6 +93,10 @@ def opened(
     if token_file is not None:
         raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
     from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.online.folder.markers import stored_parameters
+
+    if not new and stored_parameters(Path(target)) is None:
+        raise DataError(f"{target} holds no learner")
 
     with LearnerFolder.of(
         target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
@@ -143,6 +153,11 @@ class InFolder:
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""
         return asdict(self._folder.learner.status())
+
+    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+        """Have a snapshot taken, and drop what is no longer needed."""
+        folder = self._folder
+        return asdict(folder.purge(keys=keys, names=names) if now else folder.compacted())
 
 
 def _listed(record: dict[str, Any]) -> dict[str, Any]:

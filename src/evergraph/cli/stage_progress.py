@@ -21,6 +21,8 @@ STAGES = {
     "sort": "sorting edges",
     "checksum": "summing up",
     "ingest": "taking in",
+    "copy": "copying",
+    "verify": "verifying",
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +26,7 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
     ...     Path(folder, "a.txt").read_text()
     'whole'
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     aside = Path(name)
     try:
@@ -42,12 +43,31 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
 
 def _sync_folder(folder: Path) -> None:
     """Make the names in a folder last; Windows cannot be asked to, nor can some file systems."""
-    with suppress(OSError):
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except OSError:  # Windows
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that are missing; once done, a power cut takes none back.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     make_folders(Path(folder, "a", "b"))
+    ...     Path(folder, "a", "b").is_dir()
+    True
+    """
+    missing = [place for place in (path, *path.absolute().parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for place in reversed(missing):
+        _sync_folder(place.absolute().parent)
 
 
 @contextmanager

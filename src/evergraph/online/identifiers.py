@@ -213,6 +213,26 @@ class IdTable:
             places = start + np.flatnonzero(numbers)
             self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
+    def rename(self, names: Mapping[NodeId, NodeId]) -> None:
+        """Call some by other names that nobody has; positions and their order stay.
+
+        >>> table = IdTable()
+        >>> table.add(["a", "b"])
+        >>> table.rename({"a": "c"})
+        >>> list(table), "a" in table
+        (['c', 'b'], False)
+        """
+        assert len(set(names.values())) == len(names)
+        assert self.has_none_of(list(names.values()))
+        places = [self._positions[old] for old in names]
+        for old in names:
+            if type(old) is int:
+                self._slots.drop(old)
+        self._positions = {names.get(old, old): at for old, at in self._positions.items()}
+        for place, new in zip(places, names.values(), strict=True):
+            self._ids[place] = new
+            self._give_slots([new], place)
+
     def remove(self, values: Sequence[NodeId]) -> None:
         """Forget names; nothing of them is left."""
         for value in values:

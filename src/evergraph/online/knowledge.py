@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -299,6 +299,14 @@ class Knowledge:
         if self.head.kind == "class":
             return tuple(self.classes)
         return tuple(getattr(self.head, "names_", ()))
+
+    def rename(self, names: Mapping[Label, Label]) -> None:
+        """Call classes that have no nodes by other names; their numbers stay."""
+        numbers = self.classes.positions(list(names)).tolist()
+        self.classes.rename(names)
+        if self.codes is not None:
+            for number, name in zip(numbers, names.values(), strict=True):
+                self.codes.rename(number, name)
 
     @property
     def met(self) -> Tensor:

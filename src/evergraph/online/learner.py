@@ -427,6 +427,34 @@ class OnlineLearner:
         """The names of all classes, in order of arrival."""
         return self._view.classes
 
+    def unused_names(self) -> dict[Label, Label]:
+        """Return the names of classes that no node has any more, and what to call them instead.
+
+        The other name of class 3 is ``dropped-3``.
+        """
+        with self._writing:
+            if self._knowledge is None:
+                return {}
+            if self.head.kind != "class":
+                raise ConfigurationError(
+                    f"names can be dropped where nodes have one class, and here they have "
+                    f"{self.head.kind}"
+                )
+            return unused_names(self._knowledge.names, self._knowledge.met)
+
+    def rename(self, names: Mapping[Label, Label], *, seq: int) -> None:
+        """Call classes that have no nodes by other names, and have it counted as delta ``seq``.
+
+        Numbers of classes, and so all that was learned, stay. It is no delta: whoever is to come
+        to the same bits must begin with a snapshot that was taken afterwards.
+        """
+        with self._writing:
+            assert self._knowledge is not None, "there are names"
+            self._knowledge.rename(names)
+            self._solved = seq if self._solved == self._seq else self._solved
+            self._seq = seq
+            self._view.turn(self._page, ())
+
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         return self._view.history()
@@ -524,6 +552,24 @@ class OnlineLearner:
         for name, part in self._foretold.parts.items():
             part.restore(part_of(state, f"{name}."))
         return self._page()
+
+
+def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
+    """Return names of classes without nodes, each with another that tells its number alone.
+
+    names: of all classes, in order; met: which of them have nodes, bool [classes]
+
+    >>> unused_names(["x", "y"], torch.tensor([True, False]))
+    {'y': 'dropped-1'}
+    """
+    found: dict[Label, Label] = {}
+    for number in (~met).nonzero().flatten().tolist():
+        other = f"dropped-{number}"
+        while other in names and other != names[number]:
+            other += "'"
+        if other != names[number]:
+            found[names[number]] = other
+    return found
 
 
 def _head_for(targets: Kind | None) -> OnlineHead:

@@ -21,6 +21,7 @@ from evergraph.server.passing import WRITERS, WRITES, Passing, Target
 from evergraph.server.predicting import Predicting
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
+from evergraph.server.upkeep import upkeep_routes
 from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def create_app(
     app.include_router(writing_routes(service, guard))
     app.include_router(reading_routes(service, guard, metrics, place))
     app.include_router(handing_on_routes(service, guard))
+    app.include_router(upkeep_routes(service, guard, follows=leader is not None))
     app.include_router(page_routes())
     answer_failures(app)
     return app

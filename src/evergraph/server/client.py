@@ -11,7 +11,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
@@ -107,6 +107,11 @@ class Client:
         ]
         return found
 
+    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
+        """Have the folder compacted; see ``CompactBody``."""
+        asked = {"now": now, "keys": keys, "names": names}
+        return self._ask("/v1/compact", json.dumps(asked).encode(), JSON, {})
+
     def alarms(self) -> list[dict[str, Any]]:
         """Return what is no longer as it was, and the latest of what was so."""
         found: list[dict[str, Any]] = self._ask("/v1/alarms", None, JSON, {})["alarms"]
@@ -169,6 +174,8 @@ def refusal_of(status: int, sentence: str) -> Exception:
     """
     if status in (401, 403):
         return ConfigurationError(sentence)
+    if status == 410:
+        return DroppedError(sentence)
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)
 
 

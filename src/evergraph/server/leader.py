@@ -21,7 +21,7 @@ from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns
 from evergraph.online.folder.entries import JournalEntry, entries_from_bytes
 from evergraph.online.folder.following import begin_with_snapshot
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import FORMAT_FILE, stored_parameters
+from evergraph.online.folder.markers import FORMAT_FILE, parse_format, stored_parameters
 from evergraph.server.client import refusal_of, sentence_in
 from evergraph.server.handing_on import SEQ
 
@@ -226,8 +226,7 @@ def _parameters(archive: tarfile.TarFile) -> dict[str, Any]:
     file = None if first is None or first.name != FORMAT_FILE else archive.extractfile(first)
     if file is None:
         raise DataError(f"a leader's archive must begin with {FORMAT_FILE}")
-    found: dict[str, Any] = json.load(file)["parameters"]
-    return found
+    return parse_format(file.read(), Path(FORMAT_FILE))[1]
 
 
 def _plain(name: str, *, parts: int) -> str:

@@ -36,6 +36,7 @@ WRITERS: Routes = {
     ("GET", "/metrics"): "read",
     ("GET", "/v1/journal"): "follow",
     ("GET", "/v1/snapshot"): "follow",
+    ("POST", "/v1/compact"): "write",
 }
 # These are between two neighbours, or are written anew here.
 OWN = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}

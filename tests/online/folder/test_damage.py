@@ -11,6 +11,7 @@ from evergraph.core.errors import (
     ConfigurationError,
     DataError,
 )
+from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE
@@ -117,9 +118,9 @@ def test_a_missing_format_file_is_refused(tmp_path):
 def test_an_unknown_format_says_what_to_do(tmp_path):
     filled(tmp_path, 1)
     content = json.loads((tmp_path / FORMAT_FILE).read_text())
-    content |= {"format": 3, "evergraph": "9.1"}
+    content = with_check(content | {"format": 99, "evergraph": "9.1"})
     (tmp_path / FORMAT_FILE).write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"is of format 3, .* install evergraph 9.1 or newer"):
+    with pytest.raises(DataError, match=r"is of format 99, .* install evergraph 9.1 or newer"):
         opened(tmp_path)
 
 

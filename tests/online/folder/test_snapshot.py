@@ -10,6 +10,7 @@ import torch
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.folder import snapshot
+from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.snapshot import (
     SnapshotShelf,
     read_snapshot,
@@ -83,8 +84,8 @@ def test_a_renamed_snapshot_is_not_another_one(tmp_path):
 
 def test_an_unknown_format_is_refused(tmp_path):
     path = write(tmp_path, 3) / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
-    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 1"):
+    path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 2"):
         read_snapshot(path.parent)
 
 

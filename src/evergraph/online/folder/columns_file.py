@@ -16,10 +16,11 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.own import Encoder, registered
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.online.folder.checked_json import CHECK, parse_checked, with_check
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
-from evergraph.online.folder.snapshot import sync
 
 COLUMNS_FILE = "columns.json"
+FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
 
 
 def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:
@@ -31,11 +32,23 @@ def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | N
     if not path.exists():
         return None
     try:
-        return Scheme.from_json(json.loads(path.read_bytes()), encoders)
-    except (OSError, ValueError, AttributeError, DataError) as error:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    return parse_columns(data, path, encoders)
+
+
+def parse_columns(data: bytes, path: Path, encoders: Iterable[Encoder] = ()) -> Scheme:
+    """Return how tables are read, as the bytes of the file tell."""
+    content = parse_checked(data, path)
+    if other := sorted(content.keys() - FIELDS):
+        raise DataError(f"{path}: holds {other[0]!r}, which is none of its fields")
+    try:
+        return Scheme.from_json(content, encoders)
+    except (ValueError, AttributeError, DataError) as error:
         raise DataError(f"{path}: cannot be read ({error}): put it back from a backup") from None
     except ConfigurationError as error:
-        raise ConfigurationError(f"{folder}: {error}") from None
+        raise ConfigurationError(f"{path.parent}: {error}") from None
 
 
 def store_columns(folder: Path, scheme: Scheme | None) -> None:
@@ -44,8 +57,7 @@ def store_columns(folder: Path, scheme: Scheme | None) -> None:
         (folder / COLUMNS_FILE).unlink(missing_ok=True)
         return
     with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
-        file.write(json.dumps(scheme.to_json()).encode())
-    sync(folder)
+        file.write(json.dumps(with_check(scheme.to_json())).encode())
 
 
 def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.mapped import disk_is_enough
+from evergraph.core.written_aside import make_folders
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import store_parameters
 from evergraph.online.folder.snapshot import read_snapshot, sync
@@ -29,7 +30,7 @@ def begin_with_snapshot(path: Path, snapshot: Path, parameters: Mapping[str, Any
     aside = path.with_name(f".{path.name}-begun")
     shutil.rmtree(aside, ignore_errors=True)  # what a killed process left
     with disk_is_enough(path.parent):
-        aside.mkdir(parents=True)
+        make_folders(aside)
         _fill(aside, snapshot, seq, parameters)
         aside.rename(path)
         sync(path.parent)

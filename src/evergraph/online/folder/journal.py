@@ -24,8 +24,10 @@ from evergraph.online.folder.set_aside import SetAsideDeltas
 from evergraph.online.folder.sqlite_file import (
     disk_is_full,
     empty_wal,
+    has_table,
     open_for_reading,
     open_for_writing,
+    rewrite,
     sound,
     transaction,
 )
@@ -112,12 +114,31 @@ class Journal:
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
         newest = self._number("SELECT coalesce(max(seq), 0) FROM deltas")
-        return newest or self._start()
+        return max(newest, self._start())
 
     def first(self) -> int:
         """Return the number of the first delta that is or will be here, 0 if there is none."""
         oldest = self._number("SELECT coalesce(min(seq), 0) FROM deltas")
         return oldest or (self._start() + 1 if self._start() else 0)
+
+    def begin_anew(self, seq: int, *, keys: bool) -> None:
+        """Hold no delta, and go on after one that only a snapshot holds.
+
+        Nothing of what was here is left in the file or its WAL. keys: whether they go as well.
+        Raises ``ResourceError`` while another process keeps the WAL from being emptied.
+        """
+        self.keys.flush()
+        with sound(self.path), transaction(self._connection):
+            for table in ("deltas", "start", "set_aside", "costs", *(["keys"] if keys else [])):
+                if has_table(self._connection, table):
+                    self._connection.execute(f"DELETE FROM {table}")
+            self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
+        with sound(self.path):
+            emptied = rewrite(self._connection)
+        if not emptied:
+            raise ResourceError(
+                f"{self.path}-wal: another process reads what is to go: end it, and try again"
+            )
 
     def _start(self) -> int:
         return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._batches else 0
@@ -162,6 +183,10 @@ class Journal:
                 )
             seq = entry.seq
             yield entry
+        if seq < self._start():  # emptied since: a snapshot holds what comes next
+            raise DataError(
+                f"{self.path}: delta {seq + 1} is missing, a snapshot up to {self._start()} has it"
+            )
 
     def _next(self, seq: int) -> JournalEntry | None:
         # One at a time: they may be large, and a longer look would keep the WAL from shrinking.

@@ -30,7 +30,8 @@ from evergraph.online.folder.columns_file import (
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
-from evergraph.online.folder.parameters import defaults, merged
+from evergraph.online.folder.parameters import defaults, made_with, merged
+from evergraph.online.folder.purge import Purged, folder_bytes
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import snapshots_in
@@ -167,7 +168,7 @@ class LearnerFolder(Closing):
         known = defaults(given)
         if stored is not None:
             known = OnlineLearner().parameters | BEFORE | stored
-        make = partial(OnlineLearner.from_parameters, merged(known, given))
+        make = partial(made_with, Path(path), merged(known, given))
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
@@ -316,6 +317,23 @@ class LearnerFolder(Closing):
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
         return self._writer().compact()
+
+    def compacted(self) -> Purged:
+        """Do the same; return how large the folder was and is, too."""
+        before = folder_bytes(self.path)
+        return Purged(self.compact(), before, folder_bytes(self.path))
+
+    def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
+        """Leave the state of now and nothing older: one snapshot, and no delta in the journal.
+
+        What was forgotten has left the folder then, but for what docs/online-durability.md lists.
+        Whoever follows and is behind must begin anew with the snapshot.
+
+        keys: drop all keys of deltas too; one that is sent again then counts as new. names: call
+        classes that no node has any more ``dropped-3`` or the like; whoever follows must begin anew
+        then.
+        """
+        return self._writer().purge(keys=keys, names=names)
 
     def refresh(self) -> int:
         """Follow the writer: apply what was written since, return how many deltas that were."""

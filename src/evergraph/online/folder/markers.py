@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ from evergraph.core.errors import ConfigurationError, DataError, LockedError, Re
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.versions import own_version
-from evergraph.core.written_aside import written_aside
+from evergraph.core.written_aside import make_folders, written_aside
+from evergraph.online.folder.checked_json import needs_check, parse_checked, with_check
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.snapshot import sync
 from evergraph.online.folder.state_machine import StateMachine
@@ -52,8 +55,8 @@ class FolderLock:
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 2  # 1: no deltas were applied together
-FORMATS = (1, FORMAT)
+FORMAT = 3  # 1: no deltas were applied together; 2: this file had no checksum
+FORMATS = (1, 2, FORMAT)
 # What learners were whose folders do not say: they counted all that moved, and solved at once.
 BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
 
@@ -66,20 +69,30 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
 def _read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
     """Return the format of a folder, and its learner's parameters."""
     path = folder / FORMAT_FILE
-    if not path.exists():
-        return None
     try:
-        content = json.loads(path.read_bytes())
-        version, parameters = content["format"], content["parameters"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error!r}): put it back from a backup") from None
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    return parse_format(data, path)
+
+
+def parse_format(data: bytes, path: Path) -> tuple[int, dict[str, Any]]:
+    """Return the format that the bytes of a format file tell, and a learner's parameters."""
+    content = parse_checked(data, path)
+    version, parameters = content.get("format"), content.get("parameters")
     if version not in FORMATS:
         raise DataError(
             f"{path}: is of format {version!r}, this version of evergraph "
             f"({own_version()}) reads formats up to {FORMAT}: install evergraph "
             f"{content.get('evergraph', '')} or newer, which wrote it"
         )
-    return int(version), dict(parameters)
+    if version == FORMAT:
+        needs_check(content, path)
+    if not isinstance(parameters, dict):
+        raise DataError(f"{path}: must hold the parameters of a learner: put it back from a backup")
+    return int(version), parameters
 
 
 def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
@@ -90,7 +103,7 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
         "parameters": dict(parameters),
     }
     with disk_is_enough(folder), written_aside(folder / FORMAT_FILE) as file:
-        file.write(json.dumps(content, indent=1).encode())
+        file.write(json.dumps(with_check(content), indent=1).encode())
     sync(folder)
 
 
@@ -136,11 +149,11 @@ class Acknowledged:
     def note(self, seq: int) -> None:
         """Note the number of a delta.
 
-        One write of always the same few bytes, in place: it needs no room on the disk, and is
-        never seen half done.
+        One write of always as many bytes, in place: it needs no room on the disk, and is never
+        seen half done.
         """
         try:
-            os.pwrite(self._handle, b"%020d\n" % seq, 0)
+            os.pwrite(self._handle, acknowledgement(seq), 0)
         except OSError as error:  # the delta is safe without it
             logger.warning("delta %d could not be noted as acknowledged: %s", seq, error)
 
@@ -149,18 +162,46 @@ class Acknowledged:
         os.close(self._handle)
 
 
+def acknowledgement(seq: int) -> bytes:
+    """Return what is written for a number: its digits, and a CRC-32 of them.
+
+    >>> acknowledgement(12)
+    b'00000000000000000012 3390124e\\n'
+    """
+    digits = b"%020d" % seq
+    return b"%s %08x\n" % (digits, zlib.crc32(digits))
+
+
 def acknowledged_in(path: Path) -> int:
     """Return the noted number, 0 where none was."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return parse_acknowledged(text, path)
+
+
+def parse_acknowledged(text: bytes, path: Path) -> int:
+    """Return the number that the bytes of the file tell."""
     if not text.strip(b"\0"):  # made, and the power was cut before its bytes were on the disk
         return 0
-    try:
-        return int(text)
-    except ValueError:
-        raise DataError(f"{path}: must hold a number, not {text[:30]!r}") from None
+    # Earlier versions wrote digits alone; so does a power cut while theirs was written over.
+    found = re.fullmatch(rb"([0-9]{20})(?:[ \n]| [0-9a-f]{8}\n)", text)
+    if found is None:
+        raise DataError(f"{path}: must hold a number, not {text[:40]!r}: {_WITHOUT}")
+    seq = int(found[1])
+    if len(text) > _DIGITS_ALONE and text != acknowledgement(seq):
+        raise DataError(f"{path}: does not match its checksum: {_WITHOUT}")
+    return seq
+
+
+_DIGITS_ALONE = 21  # bytes
+_WITHOUT = (
+    "put it back from a backup, or remove it where the journal is known to be whole: the number in "
+    "it tells whether the journal has lost its end"
+)
 
 
 # What a process may leave that was killed while it made the folder.
@@ -172,7 +213,7 @@ def make_folder(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise ConfigurationError(f"{path} must be a folder, but is a file")
     with disk_is_enough(path):
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
     if not (path / FORMAT_FILE).exists():
         others = sorted(p.name for p in path.iterdir() if not p.name.startswith(_BEGUN))
         if others:

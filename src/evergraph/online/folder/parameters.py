@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError, did_you_mean
+from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,3 +44,16 @@ def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
         else:
             merged[key] = value
     return merged
+
+
+def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
+    """Return a learner that has seen nothing; say which file is wrong where none can be made."""
+    from evergraph.online.learner import OnlineLearner
+
+    try:
+        return OnlineLearner.from_parameters(parameters)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
+        raise DataError(
+            f"{folder}: no learner can be made with its parameters ({error}): put its format file "
+            "back from a backup"
+        ) from error

@@ -18,12 +18,18 @@ from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.arrays_file import read_arrays, write_arrays
+from evergraph.online.folder.checked_json import (
+    needs_check,
+    parse_checked,
+    read_checked,
+    with_check,
+)
 from evergraph.online.pieces import Pieces
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
-FORMAT = 1
+FORMAT = 2  # 1: manifests had no checksum
 _NAME = re.compile(r"snapshot-(\d+)")
-_ASIDE = ".aside-"
+ASIDE = ".aside-"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +86,7 @@ def write_aside(
     They must not change meanwhile. about: JSON.
     Raises ``ResourceError`` if they do not fit on the disk; nothing is left of them then.
     """
-    aside = folder / f"{_ASIDE}{seq}"
+    aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
     with _all_or_nothing(aside, folder):
         aside.mkdir()
@@ -123,7 +129,7 @@ def _write_files(written: WrittenAside) -> None:
         for name, digest in digests.items()
     }
     manifest = {"format": FORMAT, "seq": written.seq, "files": files}
-    (aside / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
+    (aside / MANIFEST).write_text(json.dumps(with_check(manifest), indent=1), "utf-8")
     for path in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
         sync(path)
 
@@ -141,17 +147,44 @@ def read_snapshot(path: Path) -> Snapshot:
 
     Its large arrays lie in the file and are read as they are looked at: copy what you keep.
     """
-    manifest = _json(path / MANIFEST)
-    if manifest.get("format") != FORMAT:
+    manifest = read_manifest(path)
+    for name in (STATE, ABOUT):
+        _verify(path / name, manifest["files"][name])
+    return Snapshot(manifest["seq"], read_arrays(path / STATE), read_about(path))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return what a snapshot says of itself; raise ``DataError`` unless it is what was written."""
+    try:
+        data = (path / MANIFEST).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path / MANIFEST}: cannot be read ({error.strerror})") from error
+    return parse_manifest(data, path)
+
+
+def parse_manifest(data: bytes, path: Path) -> dict[str, Any]:
+    """Return what the bytes of a manifest tell of a snapshot."""
+    place = path / MANIFEST
+    manifest = parse_checked(data, place)
+    if manifest.get("format") not in (1, FORMAT):
         raise DataError(
-            f"{path / MANIFEST}: is of format {manifest.get('format')!r}, this version of "
+            f"{place}: is of format {manifest.get('format')!r}, this version of "
             f"evergraph reads {FORMAT}"
         )
-    for name in (STATE, ABOUT):
-        _verify(path / name, manifest.get("files", {}).get(name, {}))
+    if manifest["format"] == FORMAT:
+        needs_check(manifest, place)
     if path.name != f"snapshot-{manifest.get('seq')}":
-        raise DataError(f"{path / MANIFEST}: belongs to snapshot-{manifest.get('seq')}")
-    return Snapshot(manifest["seq"], read_arrays(path / STATE), _json(path / ABOUT))
+        raise DataError(f"{place}: belongs to snapshot-{manifest.get('seq')}")
+    files = manifest.get("files")
+    for name in (STATE, ABOUT):
+        if not isinstance(files, dict) or not isinstance(files.get(name), dict):
+            raise DataError(f"{place}: must tell size and checksum of {name}")
+    return manifest
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """Return what a snapshot holds besides arrays."""
+    return read_checked(path / ABOUT)
 
 
 def _verify(path: Path, facts: dict[str, Any]) -> None:
@@ -165,28 +198,16 @@ def _verify(path: Path, facts: dict[str, Any]) -> None:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise DataError(f"{path}: is not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
-    return content
-
-
 def remove_snapshot(path: Path) -> None:
     """Remove a snapshot: first its name, so that no half of it is ever taken for one."""
-    gone = path.with_name(f"{_ASIDE}gone-{path.name}")
+    gone = path.with_name(f"{ASIDE}gone-{path.name}")
     path.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a process that was killed left aside."""
-    for path in folder.glob(f"{_ASIDE}*"):
+    for path in folder.glob(f"{ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -226,6 +247,10 @@ class SnapshotShelf:
     def safe_to_drop(self) -> int:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
+
+    def keep(self, seq: int) -> None:
+        """Take one snapshot for the only good one: the others have been removed."""
+        self._good = [seq]
 
     def add(self, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes) -> None:
         """Write a snapshot, then remove all but the last two good ones."""

@@ -75,8 +75,18 @@ def empty_wal(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {1000 * _WAIT:.0f}")
 
 
+def rewrite(connection: sqlite3.Connection) -> bool:
+    """Write the file anew with nothing but its rows, and empty the WAL.
+
+    Waits for others that read; returns whether they ended, so that it could be emptied.
+    """
+    connection.execute("VACUUM")
+    busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a file has a table."""
+    """Whether there is a table of that name."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
     return connection.execute(query, (name,)).fetchone() is not None
 

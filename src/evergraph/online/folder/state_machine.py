@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evergraph.online.alarms import Alarm
 from evergraph.online.checking import CheckedDelta
-from evergraph.online.delta import Delta, DeltaResult, NodeId
+from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 
 
 class StateMachine(Protocol):
@@ -34,6 +34,14 @@ class StateMachine(Protocol):
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Take deltas in as one change, looking first at those that ``check`` did not return."""
+        ...
+
+    def unused_names(self) -> dict[Label, Label]:
+        """Return names of classes that no node has, and what to call them instead."""
+        ...
+
+    def rename(self, names: Mapping[Label, Label], *, seq: int) -> None:
+        """Call such classes by other names, which counts as delta ``seq``."""
         ...
 
     def alarms(self) -> Sequence[Alarm]:

@@ -6,10 +6,11 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evergraph.core.errors import StoppedError
+from evergraph.online.delta import Label
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.healing import Healing
 from evergraph.online.folder.journal import Journal
@@ -20,6 +21,7 @@ from evergraph.online.folder.markers import (
     make_folder,
     open_journal,
 )
+from evergraph.online.folder.purge import RENAMED, Purged, folder_bytes, is_whole, keep_only
 from evergraph.online.folder.recovery import Recovered, recover
 from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import (
@@ -110,6 +112,8 @@ class WritableFolder:
     def _adopt(self, found: Recovered) -> None:
         """Go on with a learner that was recovered."""
         self.learner, self.seq = found.learner, found.seq
+        if self.seq > self._journal.last():  # killed after a renaming, before this
+            self._journal.begin_anew(self.seq, keys=False)
         if found.snapshot < self._shelf.newest:  # a newer one has been found damaged
             self._shelf = SnapshotShelf(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
@@ -168,6 +172,40 @@ class WritableFolder:
             self.snapshot_error = None
             return self._shelf.newest
 
+    def purge(self, *, keys: bool, names: bool) -> Purged:
+        """Leave one snapshot of what is known now, and nothing older; see ``LearnerFolder``.
+
+        Deltas wait until it is done.
+        """
+        with self._one_snapshot, self.lock:
+            self._check_taking()
+            before = folder_bytes(self.path)
+            self._snapshot_for_good(self.learner.unused_names() if names else {})
+            if self.seq:  # else there is nothing
+                keep_only(self.path, self.seq)
+                self._shelf.keep(self.seq)
+            self._compactor.restart()
+            self._journal.begin_anew(self.seq, keys=keys)
+            self._acknowledged.note(self.seq)
+            self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
+            self.snapshot_error = None
+            return Purged(self.seq, before, folder_bytes(self.path))
+
+    def _snapshot_for_good(self, names: Mapping[Label, Label]) -> None:
+        """Take a snapshot unless there is a whole one of now; names: of classes, to be replaced."""
+        if not names:
+            if self.seq and not is_whole(self.path, self.seq):
+                self._shelf.publish(self._written())
+            return
+        self.learner.rename(names, seq=self.seq + 1)
+        self.seq += 1
+        try:
+            self._shelf.publish(self._written(**{RENAMED: self.seq}))
+        except BaseException:  # the journal knows nothing of it
+            self.seq -= 1
+            self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
+            raise
+
     def _snapshot(self) -> None:
         with self.lock:
             self._check_taking()  # a learner that stopped may hold half a delta
@@ -182,10 +220,10 @@ class WritableFolder:
             self._compactor.count(counted.bytes, deltas=counted.deltas, seconds=counted.seconds)
             raise
 
-    def _written(self) -> WrittenAside:
+    def _written(self, **more: int) -> WrittenAside:
         """Write the state aside as it is, a piece at a time: it is not held twice."""
         self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
-        about = json.dumps(self.learner.about()).encode()
+        about = json.dumps(self.learner.about() | more).encode()
         return self._shelf.write(self.seq, pieces_of(self.learner), about)
 
     def _drop(self) -> None:

@@ -86,6 +86,10 @@ class LiveCodes:
             self._table.extend(len(labels))
             self._table.tensor[start:] = class_codes(labels, width=self.width, seed=self.seed)
 
+    def rename(self, number: int, label: Label) -> None:
+        """Give a class that no node has another name, and the code of that name."""
+        self._table.tensor[number] = class_codes([label], width=self.width, seed=self.seed)[0]
+
     def update(
         self, graph: GrowingGraph, change: GraphChange, nodes: Tensor, classes: Tensor
     ) -> EmbeddingUpdate:

@@ -1,0 +1,55 @@
+"""``evergraph backup``: a copy of a learner that is right while it goes on learning."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from evergraph.cli.learner_target import token_for
+from evergraph.cli.output import print_json, say
+from evergraph.cli.progress import spinner
+from evergraph.cli.stage_progress import StageProgress
+from evergraph.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from evergraph.online.folder.backup import BackedUp
+
+
+def backup_command(
+    source: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
+    to: Path = typer.Argument(..., help="A new folder, or a new file that ends in .tar."),
+    token_file: Path | None = typer.Option(
+        None, help="With a token that may follow or write (default: none)."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Copy a learner while it goes on learning; the copy is there whole, or not at all.
+
+    evergraph restore makes a folder of it again. What is fetched from a URL knows no keys of deltas
+    that its snapshot holds.
+    """
+    done = _done(source, to, token_file)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        say(f"{to}: {done.seq:,} deltas, {done.bytes / 1e6:,.1f} MB")
+
+
+def _done(source: str, to: Path, token_file: Path | None) -> BackedUp:
+    with spinner("loading torch"):
+        from evergraph.online.folder.backup import backup
+        from evergraph.server.client import is_url
+    if is_url(source):
+        from evergraph.server.backing_up import backup_service
+        from evergraph.server.leader import Leader
+
+        leader = Leader(source, token_for(token_file, "follow"))
+        with StageProgress({"copy": "deltas"}) as progress:
+            return backup_service(leader, to, on_progress=progress.on_progress)
+    if token_file is not None:
+        raise ConfigurationError(f"--token-file is for a service, and {source} is a folder")
+    with StageProgress({"copy": "bytes"}) as progress:
+        return backup(Path(source), to, on_progress=progress.on_progress)

@@ -1,0 +1,66 @@
+"""Commands for whoever keeps a folder: compact, backup, restore, check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from evergraph.cli.app import app
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+
+
+def called(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def begun(path: Path) -> Path:
+    """Make the folder of a learner that has been given four deltas."""
+    given = {"head": {"name": "analytic", "width": 16}}
+    with LearnerFolder.of(path, given) as folder:
+        folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))
+        folder.submit(Delta(nodes=("secret",), features=torch.ones(1, 2), key="secret-key"))
+        folder.compact()
+        folder.submit(Delta(nodes="c", features=torch.ones(1, 2), edges=(("b", "c"),), key="k"))
+        folder.submit(Delta(forgotten=("secret",)))
+    return path
+
+
+def test_compact_takes_a_snapshot_and_with_now_leaves_nothing_else(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "learner")
+    assert called("compact", folder).startswith("snapshot 4: ")
+    assert sorted(path.name for path in folder.glob("snapshot-*")) == ["snapshot-2", "snapshot-4"]
+    done = json.loads(called("compact", folder, "--now", "--keys", "--json"))
+    assert done["seq"] == 4
+    assert [path.name for path in folder.glob("snapshot-*")] == ["snapshot-4"]
+    for path in folder.rglob("*"):
+        assert path.is_dir() or b"secret" not in path.read_bytes()
+
+
+def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no learner"):
+        called("compact", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(ConfigurationError, match="--keys goes with --now"):
+        called("compact", begun(tmp_path / "learner"), "--keys")
+
+
+def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "learner")
+    (tmp_path / "ids.txt").write_text("a\nc\n")
+    for name in ("copy", "copy.tar"):
+        told = json.loads(called("backup", folder, tmp_path / name, "--json"))
+        assert (told["seq"], told["snapshot"]) == (4, 2)
+        made = tmp_path / f"made of {name}"
+        assert called("restore", tmp_path / name, made).startswith(f"{made}: 4 deltas, ")
+        predicted = [called("predict", each, tmp_path / "ids.txt") for each in (folder, made)]
+        assert predicted[0] == predicted[1]
+    with pytest.raises(ConfigurationError, match="is for a service"):
+        called("backup", folder, tmp_path / "other", "--token-file", tmp_path / "ids.txt")

@@ -1,0 +1,236 @@
+"""Backups that are taken while a folder is written to, and what is made of them elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.delta import Delta
+from evergraph.online.folder import backup as backing_up
+from evergraph.online.folder.backup import backup
+from evergraph.online.folder.journal import JOURNAL_FILE
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.parameters import defaults, merged
+from evergraph.online.folder.restore import restore
+from evergraph.online.learner import OnlineLearner
+from waiting import until
+
+MADE_WITH = {"head": {"name": "analytic", "width": 16}}
+
+
+def delta(number: int) -> Delta:
+    row = torch.tensor([[1.0 / (1 + number), number % 3, 0.5]])
+    edges = ((f"n{number}", f"n{number // 2}"),) if number else ()
+    return Delta(
+        nodes=(f"n{number}",),
+        features=row,
+        labels=("xy"[number % 2],),
+        edges=edges,
+        key=f"k{number}",
+    )
+
+
+def bits(learner: OnlineLearner) -> dict[str, bytes]:
+    return {name: value.numpy().tobytes() for name, value in learner.state().items()}
+
+
+def fresh() -> OnlineLearner:
+    return OnlineLearner.from_parameters(merged(defaults(MADE_WITH), MADE_WITH))
+
+
+def twin(number: int) -> dict[str, bytes]:
+    """Return the bits of a learner that was given so many deltas."""
+    learner = fresh()
+    for each in range(number):
+        learner.apply(delta(each))
+    return bits(learner)
+
+
+@pytest.mark.parametrize("kind", ["", ".tar"])
+def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) -> None:
+    ending = threading.Event()
+    with LearnerFolder.open(tmp_path / "learner", make=fresh, snapshot_every=3) as folder:
+
+        def write() -> None:
+            number = 0
+            while not ending.is_set() and number < 400:
+                folder.submit(delta(number))
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            taken = []
+            for place in range(2):
+                until(lambda: folder.seq > 5 * (place + 1))  # noqa: B023
+                to = tmp_path / f"backup-{place}{kind}"
+                taken.append((to, backup(tmp_path / "learner", to)))
+        finally:
+            ending.set()
+            writer.join()
+        assert folder.seq > taken[-1][1].seq or folder.seq == 400
+    for place, (to, told) in enumerate(taken):
+        made = tmp_path / f"made-{place}"
+        assert restore(to, made).seq == told.seq
+        with LearnerFolder.of(made) as other:
+            assert other.seq == told.seq
+            assert bits(other.learner) == twin(told.seq)
+            assert other.submit(delta(0)).seq == 1  # its keys are known
+            other.submit(delta(told.seq))  # it goes on
+            assert bits(other.learner) == twin(told.seq + 1)
+
+
+def filled(path: Path, number: int, *, compact_at: tuple[int, ...] = ()) -> Path:
+    with LearnerFolder.open(path, make=fresh) as folder:
+        for each in range(number):
+            folder.submit(delta(each))
+            if each + 1 in compact_at:
+                folder.compact()
+    return path
+
+
+def names(path: Path) -> list[str]:
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+
+
+def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path: Path) -> None:
+    source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
+    told = backup(source, tmp_path / "copy")
+    assert (told.seq, told.snapshot) == (6, 4)
+    snapshot = [
+        f"snapshot-4/{name}" for name in ("about.json", "manifest.json", "state.safetensors")
+    ]
+    assert names(tmp_path / "copy") == sorted(
+        ["acknowledged", "evergraph-learner.json", "journal.sqlite", *snapshot]
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "learner"]
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path, number: int) -> None:
+    backup(filled(tmp_path / "learner", number), tmp_path / "copy.tar")
+    assert restore(tmp_path / "copy.tar", tmp_path / "made").seq == number
+    with LearnerFolder.of(tmp_path / "made") as folder:
+        assert bits(folder.learner) == twin(number)
+
+
+def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, monkeypatch) -> None:
+    """The journal no longer reaches back to what was opened: two snapshots came in between."""
+    with LearnerFolder.open(tmp_path / "learner", make=fresh) as folder:
+        folder.submit(delta(0))
+        folder.compact()
+        copy, tries = backing_up.copy_journal, []
+
+        def slow(*places: Path) -> None:
+            if not tries:
+                for number in (1, 2, 3):
+                    folder.submit(delta(number))
+                    folder.compact()
+            tries.append(places)
+            copy(*places)
+
+        monkeypatch.setattr(backing_up, "copy_journal", slow)
+        told = backup(tmp_path / "learner", tmp_path / "copy")
+        assert (told.seq, told.snapshot, len(tries)) == (4, 4, 2)
+    restore(tmp_path / "copy", tmp_path / "made")
+
+
+def test_a_snapshot_that_goes_while_it_is_copied_is_still_read(tmp_path: Path, monkeypatch) -> None:
+    with LearnerFolder.open(tmp_path / "learner", make=fresh) as folder:
+        for number in range(2):
+            folder.submit(delta(number))
+            folder.compact()
+        copied = backing_up.copied
+
+        def late(*given, **more):
+            for number in (2, 3, 4):
+                folder.submit(delta(number))
+                folder.compact()
+            assert not (tmp_path / "learner" / "snapshot-2").exists()
+            return copied(*given, **more)
+
+        monkeypatch.setattr(backing_up, "copied", late)
+        assert backup(tmp_path / "learner", tmp_path / "copy").seq == 2
+        monkeypatch.undo()
+    assert restore(tmp_path / "copy", tmp_path / "made").snapshot == 2
+
+
+def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path: Path) -> None:
+    source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
+    (source / "snapshot-4" / "state.safetensors").write_bytes(b"other")
+    for name in ("copy", "copy.tar"):
+        assert backup(source, tmp_path / name).snapshot == 2
+    (source / "snapshot-2" / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"no whole snapshot|have changed"):
+        backup(source, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.tar"])
+def test_a_backup_replaces_nothing(tmp_path: Path, name: str) -> None:
+    source = filled(tmp_path / "learner", 1)
+    backup(source, tmp_path / name)
+    with pytest.raises(ConfigurationError, match="is there already"):
+        backup(source, tmp_path / name)
+    with pytest.raises(ConfigurationError, match="is there already"):
+        restore(tmp_path / name, source)
+    with pytest.raises(DataError, match="holds no learner"):
+        backup(tmp_path / "nowhere", tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["", ".tar"])
+def test_what_is_damaged_is_not_restored(tmp_path: Path, kind: str) -> None:
+    source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
+    whole = tmp_path / f"copy{kind}"
+    backup(source, whole)
+    files = [whole] if kind else [path for path in whole.rglob("*") if path.is_file()]
+    for file in files:
+        data = file.read_bytes()
+        for place in range(len(data) // 7, len(data), len(data) // (3 if kind else 1)):
+            file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+            _is_the_same_or_refused(whole, tmp_path / "made")
+        file.write_bytes(data[: len(data) // 2])
+        _is_the_same_or_refused(whole, tmp_path / "made", same=False)
+        file.write_bytes(data)
+    restore(whole, tmp_path / "made")
+
+
+def _is_the_same_or_refused(source: Path, to: Path, *, same: bool = True) -> None:
+    try:
+        restore(source, to)
+    except DataError:
+        assert not to.exists()
+        return
+    with LearnerFolder.of(to, readonly=True) as folder:
+        assert same
+        assert bits(folder.learner) == twin(6)
+    shutil.rmtree(to)
+
+
+def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
+    for name in ("../out", "/tmp/out", "snapshot-1/../../out", "snapshot-1/other", "lock"):
+        with tarfile.open(tmp_path / "a.tar", "w") as archive:
+            archive.addfile(tarfile.TarInfo(name))
+        with pytest.raises(DataError, match="must hold files of a learner"):
+            restore(tmp_path / "a.tar", tmp_path / "made")
+    link = tarfile.TarInfo(JOURNAL_FILE)
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.addfile(link)
+    with pytest.raises(DataError, match="must hold files of a learner"):
+        restore(tmp_path / "a.tar", tmp_path / "made")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar"]
+
+
+def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
+    source, told = filled(tmp_path / "learner", 3, compact_at=(2,)), []
+    done = backup(source, tmp_path / "copy", on_progress=lambda *stage: told.append(stage))
+    assert told[-1] == ("copy", done.bytes, done.bytes)
+    restore(tmp_path / "copy", tmp_path / "made", on_progress=lambda *stage: told.append(stage))
+    assert told[-1][0] == "verify"

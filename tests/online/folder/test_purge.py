@@ -1,0 +1,258 @@
+"""What was forgotten leaves the folder, whenever the process is killed meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError
+from evergraph.online.delta import Delta
+from evergraph.online.folder import purge, snapshot, writer
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.learner import OnlineLearner
+
+NUMBER = 987_654_321_012_345
+ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])
+SECRETS = {
+    "id": b"secret-id",
+    "integer id": str(NUMBER).encode(),
+    "integer id in bits": NUMBER.to_bytes(8, "little"),
+    "features": ROW.numpy().tobytes(),
+    "other features": (2 * ROW).numpy().tobytes(),
+    "features of length 1": (ROW / ROW.norm()).numpy().tobytes()[:8],
+    "key": b"secret-key",
+    "label": b"secret-class",
+}
+
+
+def make() -> OnlineLearner:
+    return OnlineLearner(head=FusedHead(width=32))
+
+
+def opened(path: Path, **options) -> LearnerFolder:
+    return LearnerFolder.open(path, make=make, **options)
+
+
+def fill(folder: LearnerFolder) -> None:
+    """Two nodes that stay, two that are forgotten, and snapshots in between."""
+    features = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.25]])
+    folder.submit(Delta(nodes="ab", features=features, labels="xy", edges=(("a", "b"),), key="k"))
+    folder.submit(
+        Delta(
+            nodes=("secret-id", NUMBER),
+            features=torch.cat([ROW, 2 * ROW]),
+            labels=("secret-class", "x"),
+            edges=(("secret-id", "a"), (NUMBER, "secret-id")),
+            key="secret-key",
+        )
+    )
+    folder.compact()
+    folder.submit(Delta(forgotten=("secret-id", NUMBER)))
+    folder.compact()
+
+
+def found_in(path: Path) -> set[str]:
+    """Return which of the secrets the files of a folder hold."""
+    files = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
+    return {name for name, secret in SECRETS.items() if any(secret in data for data in files)}
+
+
+def bits(folder: LearnerFolder) -> dict[str, bytes]:
+    state = {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
+    return state | {"about": repr(folder.learner.about()).encode()}
+
+
+def more(folder: LearnerFolder) -> None:
+    """One more node, of a class that was forgotten."""
+    row = torch.full((1, 3), 0.3)
+    folder.submit(Delta(nodes="z", features=row, labels=("again",), edges=(("z", "a"),)))
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "4GB"}], ids=["memory", "files"])
+def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, options):
+    place, scratch = tmp_path / "learner", tmp_path / "scratch"
+    scratch.mkdir()
+    if options:
+        options["scratch"] = scratch
+    with opened(place, **options) as folder:
+        fill(folder)
+        for _ in range(3):
+            folder.compact()
+        assert found_in(place) >= {"id", "integer id", "features", "key", "label"}  # does not do
+        with opened(place, readonly=True) as reader:
+            done = folder.purge()
+            assert found_in(place) == {"key", "label"}
+            assert done.seq == 3
+            assert done.bytes_after < done.bytes_before
+            assert reader.refresh() == 0
+        folder.purge(keys=True)
+        assert found_in(place) == {"label"}
+        assert folder.purge(names=True).seq == 4
+        assert found_in(place) == set()
+        assert [path.name for path in place.glob("snapshot-*")] == ["snapshot-4"]
+        assert folder.learner.classes == ("x", "y", "dropped-2")
+        more(folder)
+        kept = bits(folder)
+    with opened(place, **options) as folder:
+        assert bits(folder) == kept
+    assert list(scratch.iterdir()) == []  # files without names
+
+
+def test_a_purge_changes_nothing_that_is_known(tmp_path):
+    with opened(tmp_path / "one") as folder, opened(tmp_path / "other") as other:
+        fill(folder)
+        fill(other)
+        folder.purge(keys=True)
+        assert bits(folder) == bits(other)
+        with opened(tmp_path / "one", readonly=True) as reader:
+            assert bits(reader) == bits(other)
+        for each in (folder, other):
+            more(each)
+        assert bits(folder) == bits(other)
+        assert folder.status().keys == 0
+    with opened(tmp_path / "one") as folder, opened(tmp_path / "other") as other:
+        assert bits(folder) == bits(other)
+
+
+def test_keys_that_stay_are_known_with_their_results_and_others_count_as_new(tmp_path):
+    delta = Delta(nodes="q", features=ROW, key="again")
+    with opened(tmp_path) as folder:
+        first = folder.submit(delta)
+        folder.purge()
+        assert folder.submit(delta) == first
+        folder.purge(keys=True)
+        folder.submit(Delta(nodes="r", features=ROW, key="again"))  # another delta may have it now
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, monkeypatch, names):
+    """A copy at every step is what a process leaves that is killed there."""
+    copies: list[Path] = []
+
+    def copying(call):
+        def done(*args, **kwargs):
+            copies.append(tmp_path / f"copy-{len(copies)}")
+            shutil.copytree(tmp_path / "learner", copies[-1])
+            return call(*args, **kwargs)
+
+        return done
+
+    steps = [
+        (snapshot, "_write_files"), (snapshot, "_publish"), (snapshot, "remove_snapshot"),
+        (purge, "remove_snapshot"), (purge, "remove_leftovers"), (writer, "keep_only"),
+        (Journal, "begin_anew"),
+    ]  # fmt: skip
+    with opened(tmp_path / "learner") as folder:
+        fill(folder)
+        folder.submit(Delta(nodes="u", features=ROW / 3, edges=(("u", "a"),)))
+        before = bits(folder)
+        for owner, name in steps:
+            monkeypatch.setattr(owner, name, copying(getattr(owner, name)))
+        monkeypatch.setattr(
+            "evergraph.online.folder.journal.rewrite",
+            copying(__import__("evergraph.online.folder.sqlite_file", fromlist=["_"]).rewrite),
+        )
+        folder.purge(keys=True, names=names)
+        after = bits(folder)
+        monkeypatch.undo()
+    assert len(copies) >= 7
+    for copy in copies:
+        with opened(copy) as folder:
+            assert bits(folder) in ([before, after] if names else [before])
+            more(folder)
+            kept = bits(folder)
+            assert folder.purge().seq == folder.seq
+        with opened(copy) as folder:
+            assert bits(folder) == kept
+
+
+def test_a_purge_that_cannot_write_its_snapshot_changes_nothing(tmp_path, monkeypatch):
+    with opened(tmp_path) as folder:
+        fill(folder)
+        kept = bits(folder)
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(snapshot, "_write_files", full)
+        with pytest.raises(ResourceError):
+            folder.purge(keys=True, names=True)
+        monkeypatch.undo()
+        assert bits(folder) == kept
+        assert folder.learner.classes[2] == "secret-class"
+        more(folder)
+        assert folder.seq == 4
+    with opened(tmp_path) as folder:
+        assert folder.seq == 4
+
+
+def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
+    with opened(tmp_path) as folder, opened(tmp_path, readonly=True) as late:
+        fill(folder)
+        folder.purge()
+        assert folder.entries_after(3) == []
+        with pytest.raises(DroppedError):
+            folder.entries_after(2)
+        with opened(tmp_path, readonly=True) as level:
+            folder.purge(names=True)  # known by a number of its own, so nobody goes past it
+            with pytest.raises(DroppedError):
+                folder.entries_after(3)
+            for reader in (level, late):
+                reader.refresh()
+                assert bits(reader) == bits(folder)
+            more(folder)
+            for reader in (level, late):
+                reader.refresh()
+                assert bits(reader) == bits(folder)
+
+
+def test_a_newest_snapshot_that_is_damaged_after_a_purge_is_refused(tmp_path):
+    """The journal begins after it, so going on with an older one would lose deltas in silence."""
+    with opened(tmp_path) as folder:
+        fill(folder)
+        old = tmp_path.with_name("old")
+        shutil.copytree(tmp_path / "snapshot-2", old)
+        folder.purge()
+    shutil.copytree(old, tmp_path / "snapshot-2")
+    (tmp_path / "snapshot-3" / "about.json").write_bytes(b"{}")
+    with pytest.raises(Exception, match="delta 3 is missing"):
+        opened(tmp_path)
+
+
+def test_a_reader_of_the_wal_keeps_it_from_being_emptied_and_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
+    with opened(tmp_path) as folder:
+        fill(folder)
+        other = sqlite3.connect(tmp_path / JOURNAL_FILE, isolation_level=None)
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM deltas").fetchone()
+        with pytest.raises(ResourceError, match="another process reads"):
+            folder.purge()
+        other.close()
+        folder.purge()
+        assert found_in(tmp_path) == {"key", "label"}
+
+
+def test_names_of_labels_and_numbers_cannot_be_dropped(tmp_path):
+    head = TargetHead(kind="labels", width=16)
+    with LearnerFolder.open(tmp_path, make=lambda: OnlineLearner(head=head)) as folder:
+        folder.submit(Delta(nodes="a", features=ROW, labels=(("x",),)))
+        with pytest.raises(ConfigurationError, match="one class"):
+            folder.purge(names=True)
+        assert folder.purge().seq == 1
+
+
+def test_a_name_that_is_taken_is_not_given_again():
+    learner = OnlineLearner(head=AnalyticHead(width=16))
+    learner.apply(Delta(nodes="ab", features=torch.eye(2), labels=("dropped-1", 5)))
+    learner.apply(Delta(forgotten=("b",)))
+    assert learner.unused_names() == {5: "dropped-1'"}
+    learner.rename(learner.unused_names(), seq=3)
+    assert learner.classes == ("dropped-1", "dropped-1'")
+    assert learner.unused_names() == {}

@@ -1,0 +1,101 @@
+"""Compacting over HTTP."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.restore import restore
+from evergraph.server.app import create_app
+from evergraph.server.backing_up import backup_service
+from evergraph.server.leader import Leader
+from evergraph.server.limits import Limits
+from evergraph.server.schema import DeltaBody
+from evergraph.server.tokens import Tokens
+
+
+def test_now_leaves_nothing_of_what_was_forgotten(client: Any, caplog: Any) -> None:
+    secret = {"nodes": ["secret"], "features": [[0.5, 0.5]], "labels": ["hidden"]}
+    client.post("/v1/deltas", json=secret)
+    client.post("/v1/compact", json={})
+    client.post("/v1/forget", json={"ids": ["secret"]})
+    assert client.post("/v1/compact", json={"now": False}).json()["seq"] == 3
+    with caplog.at_level(logging.INFO, "evergraph.audit"):
+        done = client.post("/v1/compact", json={"now": True, "keys": True, "names": True})
+    assert done.status_code == 200
+    assert done.json()["seq"] == 4
+    assert done.json()["bytes_after"] < done.json()["bytes_before"]
+    assert "folder compacted" in caplog.text
+    for path in client.folder.path.rglob("*"):
+        if path.is_file():
+            assert b"secret" not in path.read_bytes()
+            assert b"hidden" not in path.read_bytes()
+    status = client.get("/v1/status").json()
+    assert (status["seq"], status["names"]) == (4, ["x", "y", "dropped-2"])
+    assert client.get("/v1/predictions/a").json()["predictions"][0]["label"] == "x"
+    assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 5
+
+
+@pytest.mark.parametrize("body", [{"keys": True}, {"names": True}, {"now": 1}, {"other": True}, []])
+def test_what_cannot_be_asked_for_is_refused(client: Any, body: Any) -> None:
+    kept = sorted(path.name for path in client.folder.path.iterdir())
+    answer = client.post("/v1/compact", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"]
+    assert sorted(path.name for path in client.folder.path.iterdir()) == kept
+
+
+def test_only_who_may_write_may_compact(serve: Any) -> None:
+    service = serve(tokens=Tokens((("read", "r" * 20), ("follow", "f" * 20))))
+    for token in ("r" * 20, "f" * 20):
+        headers = {"Authorization": f"Bearer {token}"}
+        assert service.post("/v1/compact", json={}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("snapshots", [0, 1, 3])
+def test_a_service_is_backed_up_from_afar(
+    live: Any, learner: Any, first: Any, tmp_path: Path, snapshots: int
+) -> None:
+    with LearnerFolder.open(tmp_path / "learner", make=learner) as folder:
+        folder.submit(DeltaBody(**first).delta())
+        for number in range(1, 5):
+            if number <= snapshots:
+                folder.compact()
+            row = {"nodes": [f"n{number}"], "features": [[0.1, number]], "key": f"k{number}"}
+            folder.submit(DeltaBody(**row).delta())
+        leader = Leader(live(create_app(folder, limits=Limits())))
+        told = backup_service(leader, tmp_path / "copy.tar")
+        assert (told.seq, told.snapshot) == (5, snapshots)
+        restore(tmp_path / "copy.tar", tmp_path / "made")
+        with LearnerFolder.open(tmp_path / "made", make=learner) as made:
+            state, own = made.learner.state(), folder.learner.state()
+            assert all(state[name].equal(value) for name, value in own.items())
+            assert made.submit(DeltaBody(**row).delta()).seq == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.tar", "learner", "made"]
+
+
+def test_a_backup_from_afar_begins_anew_where_the_journal_was_dropped(
+    live: Any, learner: Any, first: Any, tmp_path: Path
+) -> None:
+    with LearnerFolder.open(tmp_path / "learner", make=learner) as folder:
+        folder.submit(DeltaBody(**first).delta())
+        folder.compact()
+        leader = Leader(live(create_app(folder, limits=Limits())))
+        fetch, fetched = leader.snapshot, []
+
+        def slow(into: Path) -> Any:
+            found = fetch(into)
+            for number in range(3 if not fetched else 0):
+                row = {"nodes": [f"n{number}"], "features": [[0.1, number]]}
+                folder.submit(DeltaBody(**row).delta())
+                folder.compact()
+            fetched.append(into)
+            return found
+
+        leader.snapshot = slow  # type: ignore[method-assign]
+        assert backup_service(leader, tmp_path / "copy").seq == 4
+        assert len(fetched) == 2
