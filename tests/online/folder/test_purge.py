@@ -11,7 +11,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import purge, snapshot, writer
+from evergraph.online.folder import purge, snapshot, writable
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
@@ -145,7 +145,7 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
 
     steps = [
         (snapshot, "_write_files"), (snapshot, "_publish"), (snapshot, "remove_snapshot"),
-        (purge, "remove_snapshot"), (purge, "remove_leftovers"), (writer, "keep_only"),
+        (purge, "remove_snapshot"), (purge, "remove_leftovers"), (writable, "keep_only"),
         (Journal, "begin_anew"),
     ]  # fmt: skip
     with opened(tmp_path / "learner") as folder:
