@@ -32,6 +32,7 @@ from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, merged
 from evergraph.online.folder.reader import FolderReader
+from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.folder.writer import FolderWriter
@@ -84,6 +85,7 @@ class LearnerFolder(Closing):
         keys_kept: int = 10_000,
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
+        progress: Progress | None = None,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -101,6 +103,7 @@ class LearnerFolder(Closing):
                 ``2GB``: what is wide lies in files then, see ``OnlineLearner``. Nothing that is
                 learned or stored depends on it.
             scratch: where these files go.
+            progress: told how far the recovery is, see ``Replaying``.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
@@ -110,7 +113,7 @@ class LearnerFolder(Closing):
         if memory_limit is not None:
             make = partial(_within, make, memory_limit, scratch)
         if readonly:
-            return cls(FolderReader(Path(path), make))
+            return cls(FolderReader(Path(path), make, progress))
         return cls(
             FolderWriter(
                 Path(path),
@@ -120,6 +123,7 @@ class LearnerFolder(Closing):
                 retry=retry,
                 key_age=key_age * DAY,
                 keys_kept=keys_kept,
+                progress=progress,
             )
         )
 
@@ -134,13 +138,14 @@ class LearnerFolder(Closing):
         key_age: float = 7.0,
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
+        progress: Progress | None = None,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none. key_age, memory_limit, scratch:
-        as in ``open``.
+        its tables are read; who only reads the folder needs none. key_age, memory_limit, scratch,
+        progress: as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -159,6 +164,7 @@ class LearnerFolder(Closing):
             key_age=key_age,
             memory_limit=memory_limit,
             scratch=scratch,
+            progress=progress,
         )
         opened._encoders = needed
         return opened

@@ -9,6 +9,7 @@ from pathlib import Path
 from evergraph.core.errors import DataError
 from evergraph.online.folder.markers import open_journal
 from evergraph.online.folder.recovery import Recovered, recover, replay
+from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
@@ -20,11 +21,15 @@ class FolderReader:
     Args:
         path: the folder.
         make: returns a learner that has seen nothing.
+        progress: told how far a recovery is.
     """
 
-    def __init__(self, path: Path, make: Callable[[], StateMachine]) -> None:
+    def __init__(
+        self, path: Path, make: Callable[[], StateMachine], progress: Progress | None = None
+    ) -> None:
         self.path = path
         self.make = make
+        self._progress = progress
         self.lock = threading.RLock()
         self._seen: int | None = None  # the version of the journal that was read
         self._journal = open_journal(path, make, readonly=True)
@@ -42,7 +47,7 @@ class FolderReader:
         while True:
             newest = self._newest()
             try:
-                return recover(self.path, self.make, self._journal)
+                return recover(self.path, self.make, self._journal, self._progress)
             except DataError:
                 if self._newest() == newest:  # nobody took the files away: they are damaged
                     raise

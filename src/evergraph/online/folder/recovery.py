@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.entries import JournalEntry, named
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
+from evergraph.online.folder.replaying import Progress, Replaying
 from evergraph.online.folder.snapshot import read_snapshot, snapshots_in
 from evergraph.online.folder.state_machine import StateMachine
 
 logger = logging.getLogger(__name__)
+OFTEN = 0.5  # seconds between two words on how far a recovery is
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,12 @@ class Recovered:
     snapshot: int
 
 
-def recover(folder: Path, make: Callable[[], StateMachine], journal: Journal) -> Recovered:
+def recover(
+    folder: Path,
+    make: Callable[[], StateMachine],
+    journal: Journal,
+    progress: Progress | None = None,
+) -> Recovered:
     """Return the learner of a folder.
 
     A snapshot that is not what was written is passed over for the one before, with a warning that
@@ -45,7 +53,7 @@ def recover(folder: Path, make: Callable[[], StateMachine], journal: Journal) ->
     acknowledged = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: another process may go on
     learner = make()
     begun = _restore(folder, learner, journal)
-    seq = replay(learner, journal, begun)
+    seq = replay(learner, journal, begun, progress)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
     if journal.last() < noted:
         raise DataError(
@@ -75,11 +83,21 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
     return 0
 
 
-def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
+def replay(
+    learner: StateMachine, journal: Journal, seq: int, progress: Progress | None = None
+) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
+    first, began, told = seq, time.monotonic(), -1.0
+    of = 0 if progress is None else max(journal.last() - seq, 0)
     for batch in journal.batches_after(seq):
+        now = time.monotonic() - began
+        if progress is not None and now - told >= OFTEN:
+            progress(Replaying(seq - first, of, now))
+            told = now
         _apply(learner, journal, batch)
         seq = batch[-1].seq
+    if progress is not None:
+        progress(Replaying(seq - first, of, time.monotonic() - began))
     return seq
 
 

@@ -19,6 +19,12 @@ class FolderStatus:
         keys: how many keys of deltas are kept.
         stopped: why no more deltas are taken; None while they are.
         snapshot_error: why the last attempt at a snapshot failed; None if it did not.
+        replay_seconds: what a restart would spend on the deltas since the newest snapshot.
+        snapshot_time: when the newest snapshot was taken, in Unix seconds; None if there is none.
+        snapshot_seconds: how long that took, if it was taken since the folder was opened.
+        stopped_since: when deltas were last taken, in Unix seconds; None while they are.
+        set_aside: how many deltas were set aside so far.
+        retrying: whether it has stopped, and tries again by itself.
     """
 
     path: str
@@ -30,3 +36,9 @@ class FolderStatus:
     keys: int = 0
     stopped: str | None = None
     snapshot_error: str | None = None
+    replay_seconds: float = 0.0
+    snapshot_time: float | None = None
+    snapshot_seconds: float | None = None
+    stopped_since: float | None = None
+    set_aside: int = 0
+    retrying: bool = False

@@ -25,6 +25,7 @@ from evergraph.online.folder.markers import (
     open_journal,
 )
 from evergraph.online.folder.recovery import delta_of, note_results, recover
+from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import SnapshotShelf, WrittenAside, remove_leftovers
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
@@ -41,6 +42,7 @@ class FolderWriter:
         snapshot_every, snapshot_bytes, retry: as in ``Compactor``.
         key_age: seconds that a key is kept for, at least.
         keys_kept: how many keys are kept however old they are.
+        progress: told how far a recovery is.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class FolderWriter:
         retry: float,
         key_age: float,
         keys_kept: int,
+        progress: Progress | None = None,
     ) -> None:
         self.path = path
         self.key_age = key_age
@@ -65,7 +68,7 @@ class FolderWriter:
         make_folder(path)
         self._folder_lock = FolderLock(path)
         try:
-            self._recover(make)
+            self._recover(make, progress)
         except BaseException:
             self._folder_lock.release()
             raise
@@ -75,11 +78,11 @@ class FolderWriter:
         since = self._journal.size_after(self._shelf.newest)
         self._compactor.count(since, deltas=self.seq - self._shelf.newest)
 
-    def _recover(self, make: Callable[[], StateMachine]) -> None:
+    def _recover(self, make: Callable[[], StateMachine], progress: Progress | None) -> None:
         remove_leftovers(self.path)
         self._journal: Journal = open_journal(self.path, make)
         try:
-            found = recover(self.path, make, self._journal)
+            found = recover(self.path, make, self._journal, progress)
             self._acknowledged = Acknowledged(self.path / ACKNOWLEDGED_FILE)
         except BaseException:
             self._journal.close()
