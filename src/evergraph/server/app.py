@@ -22,6 +22,7 @@ from evergraph.server.predicting import Predicting
 from evergraph.server.readiness import readiness_routes
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
+from evergraph.server.watching import Watching
 from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def create_app(
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics() if place is None else place.counted(), Guard(tokens, limits)
     service = Service(folder, limits, place=place, leader=leader)
+    watching = Watching(service, leader)
     following = _following(service, place, leader, metrics)
 
     @asynccontextmanager
@@ -110,7 +112,7 @@ def create_app(
         front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
     app.front = Observed(front, metrics=metrics, access_log=access_log)
     app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics, place))
+    app.include_router(reading_routes(service, guard, metrics, place, watching))
     app.include_router(handing_on_routes(service, guard))
     app.include_router(readiness_routes(service, leader))
     app.include_router(page_routes())

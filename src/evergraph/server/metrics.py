@@ -33,6 +33,9 @@ class Metrics:
     # HELP evergraph_nodes Nodes known.
     # TYPE evergraph_nodes gauge
     evergraph_nodes 3
+    # HELP evergraph_refused_tokens_total Requests without a token of ours.
+    # TYPE evergraph_refused_tokens_total counter
+    evergraph_refused_tokens_total 0
     # HELP evergraph_requests_total Requests answered.
     # TYPE evergraph_requests_total counter
     evergraph_requests_total{route="/v1/status",status="200"} 1
@@ -87,8 +90,10 @@ class Metrics:
         lines = [
             line
             for name, (meaning, value) in gauges.items()
-            for line in (*_head(name, meaning, "gauge"), *_values(name, value))
+            for line in (*_head(name, meaning, _kind(name)), *_values(name, value))
         ]
+        lines += _head("refused_tokens_total", "Requests without a token of ours.", "counter")
+        lines.append(f"evergraph_refused_tokens_total {self._answered(401)}")
         lines += _head("requests_total", "Requests answered.", "counter")
         lines += [
             f'evergraph_requests_total{{route="{route}",status="{status}"}} {count}'
@@ -97,6 +102,9 @@ class Metrics:
         lines += _head("request_seconds", "Seconds until the answer.", "histogram")
         lines += [line for route in sorted(self._seconds) for line in self._histogram(route)]
         return "\n".join(lines) + "\n"
+
+    def _answered(self, status: int) -> int:
+        return sum(count for (_, one), count in self._requests.items() if one == status)
 
     def _histogram(self, route: str) -> list[str]:
         lines, total = [], 0
@@ -126,6 +134,15 @@ def alarm_text(alarms: Sequence[Alarm], raised: Mapping[str, int]) -> str:
     lines += _head("alarms_total", "Alarms raised so far.", "counter")
     lines += [f'evergraph_alarms_total{{kind="{kind}"}} {raised.get(kind, 0)}' for kind in KINDS]
     return "\n".join(lines) + "\n"
+
+
+def _kind(name: str) -> str:
+    """Return what Prometheus calls a number: one that only grows is named so.
+
+    >>> _kind("set_aside_total"), _kind("waiting")
+    ('counter', 'gauge')
+    """
+    return "counter" if name.endswith("_total") else "gauge"
 
 
 def _values(name: str, value: float | Mapping[str, float]) -> list[str]:

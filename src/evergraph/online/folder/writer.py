@@ -64,6 +64,7 @@ class FolderWriter:
         self._waiting = WaitingDeltas(self.lock, self._take_all)
         self.stopped: str | None = None
         self.snapshot_error: str | None = None
+        self._snapshot_seconds: float | None = None
         self._one_snapshot = threading.Lock()
         make_folder(path)
         self._folder_lock = FolderLock(path)
@@ -223,10 +224,12 @@ class FolderWriter:
             self._check_taking()  # a learner that stopped may hold half a delta
             if self.seq == self._shelf.newest:
                 return
+            began = time.monotonic()
             written = self._written()
             deltas, size = self._compactor.restart()
         try:
             self._shelf.publish(written)
+            self._snapshot_seconds = round(time.monotonic() - began, 3)
         except BaseException:
             self._compactor.count(size, deltas=deltas)
             raise
@@ -266,6 +269,7 @@ class FolderWriter:
             keys=self._keys,
             stopped=self.stopped,
             snapshot_error=self.snapshot_error,
+            snapshot_seconds=self._snapshot_seconds,
         )
 
     def close(self) -> None:
