@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.config_file import shown, use_file
 from evergraph.cli.learner_target import token_for
 from evergraph.cli.options import parse_settings
+from evergraph.cli.output import say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 def serve_command(
+    context: typer.Context,
     path: Path = typer.Argument(..., help="The learner's folder; created if there is none."),
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
     port: int = typer.Option(8000, help="0 chooses a free port.", min=0, max=65535),
@@ -76,6 +79,16 @@ def serve_command(
     access_log: bool = typer.Option(
         False, "--access-log", help="Write a line to the log for every request."
     ),
+    config: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        is_eager=True,
+        callback=use_file,
+        help="TOML with options by their names; what is typed wins (default: none).",
+    ),
+    check_config: bool = typer.Option(
+        False, "--check-config", help="Say which options would be used, and stop."
+    ),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -101,6 +114,9 @@ def serve_command(
     limits = Limits(
         body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
     )
+    if check_config:
+        say(shown(context))
+        return
     if replicas:
         check_replicas(host, port)
     bound = bind(host, port, shared=replicas > 0)
