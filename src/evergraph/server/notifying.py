@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SELDOM = 5.0  # seconds between two words where no watchdog asks for more
+PATIENCE = 1.0  # seconds for a manager that has much to read
 log = logging.getLogger(__name__)
 
 
@@ -57,6 +58,7 @@ class Notifier:
         told = "\n".join(f"{name}={value}" for name, value in facts.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-                line.sendto(told.encode(), socket.MSG_DONTWAIT, address)
+                line.settimeout(PATIENCE)
+                line.sendto(told.encode(), address)
         except OSError as error:
             log.debug("the service manager does not listen: %s", error)

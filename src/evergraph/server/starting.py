@@ -126,7 +126,8 @@ class Starting:
             raise Abandoned
         if progress.of and not self._said:
             self._said = True
-            log.info("recovering at %s: %d deltas since the snapshot", self._url, progress.of)
+            deltas = "1 delta" if progress.of == 1 else f"{progress.of} deltas"
+            log.info("recovering at %s: %s since the snapshot", self._url, deltas)
 
     def _open(self, opened: Callable[[], None]) -> None:
         """Open the folder, in a thread."""
@@ -188,7 +189,7 @@ class Starting:
         """Tell the service manager that the loop turns, and to be patient with a recovery."""
         while True:
             facts: dict[str, object] = {} if self._notifier.watchdog is None else {"WATCHDOG": 1}
-            if self.app is None:
+            if self.app is None and not self.state.stopping.is_set():
                 now = self.progress()
                 facts["EXTEND_TIMEOUT_USEC"] = EXTENSION * 1_000_000
                 facts["STATUS"] = f"recovering: {now['done']} of {now['of']} deltas applied"
