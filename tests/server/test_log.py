@@ -140,19 +140,23 @@ def test_a_format_that_is_not_known_is_one_sentence() -> None:
         write_log("jsno")
 
 
-def test_the_servers_own_warnings_are_lines_like_any_other(tmp_path: Any) -> None:
+def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
     code = (
         "from evergraph.server.log_format import write_log; write_log('json')\n"
         "import socket, threading, uvicorn\n"
         "from evergraph.server.listening import bind, listen\n"
         "from evergraph.server.starting import Starting\n"
         "bound = bind('127.0.0.1', 0); port = bound.getsockname()[1]\n"
+        "async def fail(*_):\n"
+        "    raise ValueError('on purpose')\n"
+        "Starting._answer = fail\n"
         "def make(progress):\n"
         "    with socket.create_connection(('127.0.0.1', port)) as line:\n"
-        "        line.sendall(b'nonsense\\r\\n\\r\\n'); line.recv(1000)\n"
+        "        line.sendall(b'GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n'); line.recv(1000)\n"
         "    raise SystemExit\n"
         "listen(Starting(make), bound)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [(line["logger"], line["level"]) for line in told] == [("uvicorn.error", "WARNING")]
+    assert [(line["logger"], line["level"]) for line in told] == [("uvicorn.error", "ERROR")]
+    assert "ValueError: on purpose" in told[0]["exception"]

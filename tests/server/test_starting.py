@@ -76,7 +76,7 @@ def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
     told, go = Event(), Event()
 
     def make(progress: Any) -> Any:
-        progress(Replaying(30, 120, 1.5))
+        progress(Replaying(30, 120, 4.5))
         told.set()
         go.wait()
         folder = LearnerFolder.open(tmp_path / "learner", make=learner)

@@ -105,19 +105,15 @@ class Starting:
 
         >>> from evergraph.online.folder.replaying import Replaying
         >>> starting = Starting(lambda progress: None, notifier=Notifier())
-        >>> starting._note(Replaying(10, 40, 2.0))
+        >>> starting._note(Replaying(10, 40, 6.0))
         >>> starting.progress()
         {'done': 10, 'of': 40, 'seconds_left': 6.0}
         """
         now = self._progress
         if now is None:
             return {"done": 0, "of": 0, "seconds_left": None}
-        left = now.seconds / now.done * (now.of - now.done) if now.done else None
-        return {
-            "done": now.done,
-            "of": now.of,
-            "seconds_left": None if left is None else round(left, 1),
-        }
+        left = round(now.seconds, 1) if now.seconds or now.done == now.of else None
+        return {"done": now.done, "of": now.of, "seconds_left": left}
 
     def _note(self, progress: Replaying) -> None:
         """Note how far the recovery is; called by its thread, which is stopped here if need be."""

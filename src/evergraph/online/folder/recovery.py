@@ -92,12 +92,13 @@ def replay(
     for batch in journal.batches_after(seq):
         now = time.monotonic() - began
         if progress is not None and now - told >= OFTEN:
-            progress(Replaying(seq - first, of, now))
+            done = seq - first
+            progress(Replaying(done, of, round(now / done * (of - done), 1) if done else 0.0))
             told = now
         _apply(learner, journal, batch)
         seq = batch[-1].seq
     if progress is not None:
-        progress(Replaying(seq - first, of, time.monotonic() - began))
+        progress(Replaying(seq - first, of, 0.0))
     return seq
 
 

@@ -13,7 +13,7 @@ class Replaying:
     Attributes:
         done: how many have been applied.
         of: how many there are.
-        seconds: since the first of them.
+        seconds: what is left, as far as that is known; 0 at the end.
 
     >>> Replaying(done=10, of=40, seconds=2.0)
     Replaying(done=10, of=40, seconds=2.0)
