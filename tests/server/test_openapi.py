@@ -44,6 +44,7 @@ ROUTES = {
     "/v1/journal": "GET",
     "/v1/snapshot": "GET",
     "/healthz": "GET",
+    "/readyz": "GET",
     "/metrics": "GET",
 }
 

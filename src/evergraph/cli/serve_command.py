@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.config_file import shown, use_file
 from evergraph.cli.learner_target import token_for
 from evergraph.cli.options import parse_settings
+from evergraph.cli.output import say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
@@ -22,12 +27,13 @@ from evergraph.core.sizes import parse_size
 if TYPE_CHECKING:
     import socket
 
-    from fastapi import FastAPI
-
+    from evergraph.online.folder.replaying import Progress
+    from evergraph.server.app import Application
     from evergraph.server.replicas import Replicas
 
 
 def serve_command(
+    context: typer.Context,
     path: Path = typer.Argument(..., help="The learner's folder; created if there is none."),
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
     port: int = typer.Option(8000, help="0 chooses a free port.", min=0, max=65535),
@@ -69,6 +75,20 @@ def serve_command(
         help="Keep up with the service there, and answer from a folder of one's own; the token "
         "file lists one that may follow, if it asks for any (default: no service).",
     ),
+    log_format: str = typer.Option("text", help="Lines of the log: text or json."),
+    access_log: bool = typer.Option(
+        False, "--access-log", help="Write a line to the log for every request."
+    ),
+    config: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        is_eager=True,
+        callback=use_file,
+        help="TOML with options by their names; what is typed wins (default: none).",
+    ),
+    check_config: bool = typer.Option(
+        False, "--check-config", help="Say which options would be used, and stop."
+    ),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -77,41 +97,36 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn"):
         require(package, extra="serve", why="serving")
+    from evergraph.server.limits import Limits
     from evergraph.server.listening import bind, check_address, check_replicas
+    from evergraph.server.log_format import write_log
+    from evergraph.server.replicas import Orders, Replicas
     from evergraph.server.tokens import read_tokens
 
+    write_log(log_format)
     # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
+    given = _given(topology, hops, head, parse_settings(settings))
+    _check_follow(follow, given)
+    following = None if follow is None else (follow, token_for(token_file, "follow"))
+    limits = Limits(
+        body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
+    )
+    if check_config:
+        say(shown(context))
+        return
     if replicas:
         check_replicas(host, port)
     bound = bind(host, port, shared=replicas > 0)
-    given = _given(topology, hops, head, parse_settings(settings))
-    _check_follow(follow, given)
-    with spinner("loading torch and the learner"):
-        from evergraph.online.folder.learner_folder import LearnerFolder
-        from evergraph.server.app import create_app
-        from evergraph.server.leader import Leader, follower_folder
-        from evergraph.server.limits import Limits
-        from evergraph.server.replicas import Orders, Replicas
-
-        load_plugins(plugins)
-        limits = Limits(
-            body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
-        )
-        opening: dict[str, Any] = {
-            "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
-        }  # fmt: skip
-        leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
-        folder = (
-            LearnerFolder.of(path, given, **opening)
-            if leader is None
-            else follower_folder(path, leader, **opening)
-        )
-        make = partial(create_app, folder, tokens=tokens, limits=limits, leader=leader)
+    opening: dict[str, Any] = {
+        "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
+    }  # fmt: skip
+    answering: dict[str, Any] = {"tokens": tokens, "limits": limits, "access_log": access_log}
+    make = partial(_application, path, given, following, opening, answering, plugins, threads)
     if not replicas:
-        _run(make(), bound, threads)
+        _run(make, bound)
         return
     orders = Orders(
         folder=str(path),
@@ -125,16 +140,64 @@ def serve_command(
             "memory_limit": memory_limit,
             "scratch": None if scratch is None else str(scratch),
         },
+        log_format=log_format,
+        access_log=access_log,
     )
-    with Replicas(replicas, orders) as others:
-        _run(make(place=others.place), bound, threads, others)
+    _run(make, bound, Replicas(replicas, orders))
 
 
-def _run(app: FastAPI, bound: socket.socket, threads: int, others: Replicas | None = None) -> None:
+def _application(
+    path: Path,
+    given: dict[str, Any],
+    following: tuple[str, str | None] | None,
+    opening: dict[str, Any],
+    answering: dict[str, Any],
+    plugins: list[str],
+    threads: int,
+    others: Replicas | None,
+    progress: Progress,
+) -> Application:
+    """Open the folder, and return what answers from it; in a thread, while the service says so."""
+    with spinner("loading torch"):
+        import torch
+
+        from evergraph.online.folder.learner_folder import LearnerFolder
+        from evergraph.server.app import create_app
+        from evergraph.server.leader import Leader, follower_folder
+
+        torch.set_num_threads(threads)
+        load_plugins(plugins)
+    leader, opening = None, opening | {"progress": progress}
+    if following is None:
+        folder = LearnerFolder.of(path, given, **opening)
+    else:
+        leader = Leader(*following)
+        folder = follower_folder(path, leader, **opening)
+    place = None
+    if others is not None:
+        others.start()
+        place = others.place
+    return create_app(folder, leader=leader, place=place, **answering)
+
+
+def _run(
+    make: Callable[..., Application], bound: socket.socket, others: Replicas | None = None
+) -> None:
+    """Serve until told to stop; raise where there is nothing to serve."""
     from evergraph.server.listening import listen
+    from evergraph.server.starting import Starting
 
-    listen(app, bound, threads=threads, others=others)
-    if app.state.following is not None and app.state.following.failed:
+    starting = Starting(partial(make, others))
+    with nullcontext() if others is None else closing(others):
+        listen(starting, bound, others=others)
+    if starting.failed is not None:
+        raise starting.failed
+    if starting.abandoned:
+        # A thread is still at work, and the interpreter would wait for what it holds. The folder
+        # is as after a crash: everything acknowledged is in its journal.
+        logging.shutdown()
+        os._exit(0)
+    if starting.state.following is not None and starting.state.following.failed:
         raise typer.Exit(1)
 
 

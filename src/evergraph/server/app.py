@@ -19,9 +19,11 @@ from evergraph.server.limits import Limits
 from evergraph.server.metrics import Metrics, Observed
 from evergraph.server.passing import WRITERS, WRITES, Passing, Target
 from evergraph.server.predicting import Predicting
+from evergraph.server.readiness import readiness_routes
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
 from evergraph.server.upkeep import upkeep_routes
+from evergraph.server.watching import Watching
 from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def create_app(
     limits: Limits | None = None,
     place: Place | None = None,
     leader: Leader | None = None,
+    access_log: bool = False,
 ) -> Application:
     """Return the service for a learner's folder.
 
@@ -73,10 +76,12 @@ def create_app(
         limits: how much one request may ask for.
         place: which of several processes this is; None where it is the only one.
         leader: the service somewhere else that the folder follows; changes are passed on to it.
+        access_log: whether a line of the log is written for every request.
     """
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics() if place is None else place.counted(), Guard(tokens, limits)
     service = Service(folder, limits, place=place, leader=leader)
+    watching = Watching(service, leader)
     following = _following(service, place, leader, metrics)
 
     @asynccontextmanager
@@ -106,11 +111,12 @@ def create_app(
     elif leader is not None:
         target = Target(leader.url)
         front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
-    app.front = Observed(front, metrics=metrics)
+    app.front = Observed(front, metrics=metrics, access_log=access_log)
     app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics, place))
+    app.include_router(reading_routes(service, guard, metrics, place, watching))
     app.include_router(handing_on_routes(service, guard))
     app.include_router(upkeep_routes(service, guard, follows=leader is not None))
+    app.include_router(readiness_routes(service, leader))
     app.include_router(page_routes())
     answer_failures(app)
     return app

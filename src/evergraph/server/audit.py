@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+    from evergraph.online.delta import Delta
 
 log = logging.getLogger("evergraph.audit")
 
@@ -21,3 +27,30 @@ def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
     """
     told = " ".join(f"{name}={value!r}" for name, value in facts.items())
     log.log(level, "%s", f"{event} {told}".strip(), extra={"event": event, "facts": facts})
+
+
+def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> None:
+    """Write down a change that was taken in: by whom, how large, under which number.
+
+    seconds: since the request came. Counts are of what was sent; those that are 0 are left out.
+    """
+    from evergraph.server.guard import CALLER  # which itself tells whom it turned away
+
+    counts = {
+        "nodes": len(delta.nodes),
+        "edges": len(delta.edges),
+        "labels": len(delta.labels) - delta.labels.count(None) + len(delta.late),
+        "updated": len(delta.updated),
+        "removed_edges": len(delta.removed_edges),
+        "forgotten": len(delta.forgotten),
+    }
+    client = request.client
+    audit(
+        "change",
+        route=request.url.path,
+        seq=seq,
+        key=delta.key,
+        **{name: count for name, count in counts.items() if count},
+        seconds=round(seconds, 4),
+        address=client.host if client is not None else request.headers.get(CALLER, "?"),
+    )

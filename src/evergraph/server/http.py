@@ -29,6 +29,7 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
+from evergraph.server.request_ids import REQUEST_ID
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -110,8 +111,11 @@ def failure(error: Exception, scope: Scope) -> JSONResponse:
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
         headers = error.headers if isinstance(error, RefusedError) else None
-        return _say(status_of(error), str(error), headers)
-    reference = secrets.token_hex(4)
+        status = status_of(error)
+        if status >= 500:
+            log.warning("%s %s answered %d: %s", scope["method"], scope["path"], status, error)
+        return _say(status, str(error), headers)
+    reference = REQUEST_ID.get() or secrets.token_hex(4)
     log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
     return _say(500, f"something failed that should not: its reference in the log is {reference}")
 

@@ -42,6 +42,8 @@ class Leader:
         url: where it listens.
         token: one that may follow, if it asks for any.
         seconds: how long to wait for an answer.
+        seq: how many deltas it had when it last answered.
+        caught_up: whether its follower has known all of them once.
     """
 
     url: str
@@ -49,6 +51,7 @@ class Leader:
     seconds: float = 60.0
     seq: int = 0
     _level: float = field(default_factory=time.monotonic)
+    caught_up: bool = False
     _silent: bool = False
 
     def journal(self, after: int, *, wait: float) -> list[JournalEntry]:
@@ -109,6 +112,7 @@ class Leader:
             log.info("%s answers again", self.url)
         self._silent = False
         if seq >= self.seq:
+            self.caught_up = True
             self._level = time.monotonic()
 
     def miss(self, error: Exception) -> None:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.server.starting import Starting
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -77,7 +78,7 @@ def check_replicas(host: str, port: int) -> None:
 
 
 def listen(
-    app: FastAPI,
+    app: FastAPI | Starting,
     bound: socket.socket,
     *,
     threads: int = 1,
@@ -89,19 +90,23 @@ def listen(
     Then nothing new is accepted, requests that were begun are answered, and the application closes
     the learner's folder. A second signal ends what is still waiting: it is refused, not half done.
 
-    threads: of torch, for one computation: the others are left to answer requests; others:
-    processes that pass requests on to this one, and stop with it; name: of a process that does
-    not write, for the log.
+    threads: of torch, for one computation: the others are left to answer requests, and one that
+    is starting sets them itself; others: processes that pass requests on to this one, and stop with
+    it; name: of a process that does not write, for the log.
     """
-    import torch
     import uvicorn
 
-    torch.set_num_threads(threads)
+    if not isinstance(app, Starting):
+        import torch
+
+        torch.set_num_threads(threads)
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,
+        access_log=False,  # metrics.Observed writes one
+        log_config=None,  # its warnings are lines of the log like any other
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=1_000,
@@ -110,20 +115,24 @@ def listen(
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         bound.listen()  # from here on a client waits instead of being turned away
-        log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound))
         server = uvicorn.Server(config)
+        if isinstance(app, Starting):
+            app.attend(server, _url(bound))  # it says itself when it is there
+        else:
+            log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound))
         _tell(server, app, others)
         server.run(sockets=[bound] if others is None else [bound, others.socket])
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.setswitchinterval(interval)
         bound.close()
-    if name is None:
+    if name is None and getattr(app, "failed", None) is None:
         log.info("stopped: everything acknowledged is on the disk")
 
 
-def _tell(server: uvicorn.Server, app: FastAPI, others: Replicas | None) -> None:
+def _tell(server: uvicorn.Server, app: FastAPI | Starting, others: Replicas | None) -> None:
     """Have others told to stop as soon as a server is, and those that wait for deltas as well."""
     stop = server.handle_exit
 

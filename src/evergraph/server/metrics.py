@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evergraph.online.alarms import KINDS, Alarm
+from evergraph.server.headers import HEADERS
+from evergraph.server.request_ids import HEADER, REQUEST_ID, request_id_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from evergraph.online.alarms import Alarm
+
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 Gauges = dict[str, tuple[str, float | Mapping[str, float]]]  # a mapping's keys are labels
 KIND = "text/plain; version=0.0.4; charset=utf-8"
+access = logging.getLogger("evergraph.access")
 
 
 class Metrics:
@@ -28,6 +33,9 @@ class Metrics:
     # HELP evergraph_nodes Nodes known.
     # TYPE evergraph_nodes gauge
     evergraph_nodes 3
+    # HELP evergraph_refused_tokens_total Requests without a token of ours.
+    # TYPE evergraph_refused_tokens_total counter
+    evergraph_refused_tokens_total 0
     # HELP evergraph_requests_total Requests answered.
     # TYPE evergraph_requests_total counter
     evergraph_requests_total{route="/v1/status",status="200"} 1
@@ -82,8 +90,10 @@ class Metrics:
         lines = [
             line
             for name, (meaning, value) in gauges.items()
-            for line in (*_head(name, meaning, "gauge"), *_values(name, value))
+            for line in (*_head(name, meaning, _kind(name)), *_values(name, value))
         ]
+        lines += _head("refused_tokens_total", "Requests without a token of ours.", "counter")
+        lines.append(f"evergraph_refused_tokens_total {self._answered(401)}")
         lines += _head("requests_total", "Requests answered.", "counter")
         lines += [
             f'evergraph_requests_total{{route="{route}",status="{status}"}} {count}'
@@ -92,6 +102,9 @@ class Metrics:
         lines += _head("request_seconds", "Seconds until the answer.", "histogram")
         lines += [line for route in sorted(self._seconds) for line in self._histogram(route)]
         return "\n".join(lines) + "\n"
+
+    def _answered(self, status: int) -> int:
+        return sum(count for (_, one), count in self._requests.items() if one == status)
 
     def _histogram(self, route: str) -> list[str]:
         lines, total = [], 0
@@ -107,17 +120,29 @@ class Metrics:
 def alarm_text(alarms: Sequence[Alarm], raised: Mapping[str, int]) -> str:
     """Return which alarms are raised, and how many ever were, by kind.
 
+    >>> from evergraph.online.alarms import Alarm
     >>> told = alarm_text([Alarm("novelty", 7, "", 0.5, 0.0)], {"novelty": 2})
     >>> print("\\n".join(line for line in told.splitlines() if "novelty" in line))
     evergraph_alarm{kind="novelty"} 1
     evergraph_alarms_total{kind="novelty"} 2
     """
+    from evergraph.online.alarms import KINDS  # torch comes with it, and a start must not wait
+
     now = {alarm.kind for alarm in alarms if alarm.cleared is None}
     lines = [*_head("alarm", "1 while something is not as it was.", "gauge")]
     lines += [f'evergraph_alarm{{kind="{kind}"}} {int(kind in now)}' for kind in KINDS]
     lines += _head("alarms_total", "Alarms raised so far.", "counter")
     lines += [f'evergraph_alarms_total{{kind="{kind}"}} {raised.get(kind, 0)}' for kind in KINDS]
     return "\n".join(lines) + "\n"
+
+
+def _kind(name: str) -> str:
+    """Return what Prometheus calls a number: one that only grows is named so.
+
+    >>> _kind("set_aside_total"), _kind("waiting")
+    ('counter', 'gauge')
+    """
+    return "counter" if name.endswith("_total") else "gauge"
 
 
 def _values(name: str, value: float | Mapping[str, float]) -> list[str]:
@@ -130,35 +155,35 @@ def _head(name: str, meaning: str, kind: str) -> tuple[str, str]:
     return f"# HELP evergraph_{name} {meaning}", f"# TYPE evergraph_{name} {kind}"
 
 
-# The page loads its own two files and asks its own service, nothing else.
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-HEADERS = [
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
-
-
 class Observed:
-    """An application whose answers are counted, timed and given safe headers."""
+    """An application whose requests get an id, and whose answers are counted, timed and given
+    safe headers.
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    Args:
+        app: answers.
+        metrics: what counts.
+        access_log: whether a line is written for every request.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool = False) -> None:
         self.app = app
         self._metrics = metrics
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, name = time.perf_counter(), 500, request_id_of(scope)
+        REQUEST_ID.set(name)  # its task ends with the request
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                named = (HEADER, name.encode())
+                message["headers"] = [*message.get("headers", ()), *HEADERS, named]
             await send(message)
 
         try:
@@ -168,4 +193,19 @@ class Observed:
             # passes on, through a socket file, it counts itself.
             if scope.get("client") is not None:
                 route = getattr(scope.get("route"), "path", "other")
-                self._metrics.observe(route, status, time.perf_counter() - began)
+                seconds = time.perf_counter() - began
+                self._metrics.observe(route, status, seconds)
+                if self._access_log:
+                    _note_access(scope, status, seconds)
+
+
+def _note_access(scope: Scope, status: int, seconds: float) -> None:
+    facts = {
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "seconds": round(seconds, 6),
+        "address": scope["client"][0],
+    }
+    told = f"{scope['method']} {scope['path']!r} {status} {seconds:.4f} s {scope['client'][0]}"
+    access.info("%s", told, extra={"event": "request", "facts": facts})

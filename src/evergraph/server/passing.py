@@ -15,8 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from evergraph.core.errors import EvergraphError
 from evergraph.server.guard import CALLER
+from evergraph.server.headers import HEADERS
 from evergraph.server.http import RefusedError, body_parts, declared_length, failure, read_body
-from evergraph.server.metrics import HEADERS
+from evergraph.server.request_ids import HEADER, REQUEST_ID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -41,7 +42,7 @@ WRITERS: Routes = {
 # These are between two neighbours, or are written anew here.
 OWN = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}
 OWN |= {b"server", b"trailer", b"proxy-authorization", b"proxy-authenticate", CALLER.encode()}
-OWN |= {name for name, _ in HEADERS}
+OWN |= {name for name, _ in HEADERS} | {HEADER}
 PIECE = 1 << 16
 Parts = AsyncIterator[bytes]
 
@@ -171,6 +172,7 @@ def _head(request: Request, target: Target, length: int) -> bytes:
     kept = [(name, value) for name, value in scope["headers"] if name not in left_out]
     caller = request.client.host if request.client is not None else "?"
     kept.append((CALLER.encode(), caller.encode()))
+    kept.append((HEADER, REQUEST_ID.get().encode()))  # one id for both processes
     kept.append((b"content-length", b"%d" % length))
     if target.host is not None:
         path = urlsplit(target.address).path.rstrip("/").encode() + path

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evergraph.server.metrics import Metrics
     from evergraph.server.place import Place
     from evergraph.server.service import Service
+    from evergraph.server.watching import Watching
 
 MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
@@ -44,11 +45,15 @@ AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is kn
 
 
 def reading_routes(
-    service: Service, guard: Guard, metrics: Metrics, place: Place | None = None
+    service: Service,
+    guard: Guard,
+    metrics: Metrics,
+    place: Place | None = None,
+    watching: Watching | None = None,
 ) -> APIRouter:
     """Return the routes for callers that may read, and those that anyone may call.
 
-    metrics: of this process; place: which of several it is.
+    metrics: of this process; place: which of several it is; watching: numbers for an operator.
     """
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
@@ -154,7 +159,8 @@ def reading_routes(
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
         counted = metrics if place is None else metrics.plus(place.others())
-        text = counted.text(service.gauges()) + service.alarm_counts()
+        gauges = service.gauges() if watching is None else service.gauges() | watching.gauges()
+        text = counted.text(gauges) + service.alarm_counts()
         return PlainTextResponse(text, media_type=KIND)
 
     return router

@@ -26,9 +26,9 @@ def main() -> None:
     orders: dict[str, Any] = json.loads(_line() or b"{}")
     if not orders:
         sys.exit("a replica is started by evergraph serve --replicas, which gives it its orders")
-    form = f"replica {orders['slot']}: %(message)s"
-    logging.basicConfig(stream=sys.stderr, format=form, level=logging.WARNING, force=True)
-    logging.getLogger("evergraph").setLevel(logging.INFO)
+    from evergraph.server.log_format import write_log
+
+    write_log(orders["log_format"], process=f"replica {orders['slot']}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server takes signals itself
     watch = Thread(target=_outlive_nobody, args=(Path(orders["private"]),), daemon=True)
     watch.start()
@@ -51,6 +51,7 @@ def _answer(orders: dict[str, Any]) -> int:
         tokens=None if listed is None else Tokens(tuple(map(tuple, listed))),
         limits=Limits(**orders["limits"]),
         place=Place.at(Path(orders["private"]), orders["slot"]),
+        access_log=orders["access_log"],
     )
     bound = bind(orders["host"], orders["port"], shared=True)
     listen(app, bound, threads=orders["threads"], name=f"process {os.getpid()}")

@@ -39,6 +39,8 @@ class Orders:
         plugins: modules with parts of one's own.
         threads: of torch.
         opening: how the folder is opened, see ``LearnerFolder.of``.
+        log_format: of the lines they write to the log.
+        access_log: whether each writes a line for every request.
     """
 
     folder: str
@@ -49,6 +51,8 @@ class Orders:
     plugins: list[str] = field(default_factory=list)
     threads: int = 1
     opening: dict[str, Any] = field(default_factory=dict)
+    log_format: str = "text"
+    access_log: bool = False
 
 
 class _Child:
@@ -108,8 +112,12 @@ class Replicas(Closing):
         self._watch = Thread(target=self._watching, name="evergraph-replicas", daemon=True)
 
     def __enter__(self) -> Replicas:
-        self._watch.start()
+        self.start()
         return self
+
+    def start(self) -> None:
+        """Start them; what they read must be there by now."""
+        self._watch.start()
 
     def _watching(self) -> None:
         while not self._stopping.is_set():

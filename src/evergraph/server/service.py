@@ -173,6 +173,16 @@ class Service:
         if self._place is not None:
             self._place.note(self.folder.seq)
 
+    @property
+    def oldest(self) -> float:
+        """For how many seconds the oldest change has waited that is not learned yet."""
+        return self._writer.oldest
+
+    @property
+    def busy(self) -> float:
+        """How many seconds were spent on changes."""
+        return self._writer.busy
+
     def processes(self) -> list[Process]:
         """Return all that answer for this folder, the writer first."""
         own = Process("writer", os.getpid(), self.folder.seq, 0, 0.0, True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
 from threading import Lock, Thread
 from typing import Any, TypeVar
@@ -26,11 +27,13 @@ class _Job:
         function: what is called: with nothing, or, where calls can be joined, with a list of items.
         future: who waits is told through it.
         items: of this call, one; none where it is made alone.
+        came: when it began to wait, by the monotonic clock.
     """
 
     function: Callable[..., Any]
     future: Future[Any]
     items: tuple[Any, ...] = ()
+    came: float = field(default_factory=time.monotonic)
 
 
 class Writer:
@@ -57,6 +60,8 @@ class Writer:
         self.places = places
         self._jobs: Queue[_Job | None] = Queue(places)
         self._closing = False
+        self._running: float | None = None  # when the oldest call came that is being made
+        self.busy = 0.0  # seconds spent on calls
         self._lock = Lock()
         self._thread = Thread(target=self._work, name="evergraph-writer", daemon=True)
         self._thread.start()
@@ -65,6 +70,20 @@ class Writer:
     def waiting(self) -> int:
         """How many calls wait."""
         return self._jobs.qsize()
+
+    @property
+    def oldest(self) -> float:
+        """For how many seconds the oldest call has waited for its end; 0 where none does.
+
+        >>> writer = Writer(places=1)
+        >>> writer.oldest
+        0.0
+        >>> writer.close()
+        """
+        with self._jobs.mutex:
+            first = next((job for job in self._jobs.queue if job is not None), None)
+        came = [each for each in (self._running, first and first.came) if each is not None]
+        return round(time.monotonic() - min(came), 3) if came else 0.0
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Have ``function`` called when its turn comes; refuse where there is no place left."""
@@ -109,7 +128,10 @@ class Writer:
         following = None
         while (job := following or self._jobs.get()) is not None:
             jobs, following, ended = self._joined(job)
+            self._running, began = jobs[0].came, time.monotonic()
             _run([each for each in jobs if each.future.set_running_or_notify_cancel()])
+            self._running = None if following is None else following.came
+            self.busy += time.monotonic() - began
             del job, jobs  # what a call held is not kept until the next one
             if ended:
                 return

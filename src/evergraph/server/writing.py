@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse
 
 from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.audit import audit_change
 from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
 from evergraph.server.json_delta import quick_delta
 from evergraph.server.rows import with_rows
@@ -66,8 +68,11 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         return delta, scheme
 
     async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
+        began = time.monotonic()
         delta, scheme = await read(request, model, *kinds)
-        return JSONResponse(asdict(await service.change(delta, scheme)))
+        done = await service.change(delta, scheme)
+        audit_change(request, delta, done.seq, time.monotonic() - began)
+        return JSONResponse(asdict(done))
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
     async def deltas(request: Request) -> JSONResponse:
@@ -95,10 +100,12 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         in where they are others, their features stay as they are unless they are `updated`. Edges
         and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
         """
+        began = time.monotonic()
         delta, scheme = await read(request, UpsertBody, ARROW)
         if delta.key is not None:
             raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
         done = await service.upsert(delta, scheme)
+        audit_change(request, delta, done.applied.seq, time.monotonic() - began)
         return JSONResponse(asdict(done.applied) | {"news": asdict(done.news)})
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)

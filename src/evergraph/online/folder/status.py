@@ -22,6 +22,7 @@ class FolderStatus:
         replay_seconds: what a restart would spend on the deltas since the newest snapshot, going by
             what they took.
         snapshot_time: when the newest snapshot was taken, in Unix seconds; None if none was.
+        snapshot_seconds: how long that took, if it was taken since the folder was opened.
         stopped_since: since when no more deltas are taken; None while they are.
         retrying: whether a folder that has stopped tries again by itself.
         set_aside: how many deltas were set aside so far.
@@ -38,6 +39,7 @@ class FolderStatus:
     snapshot_error: str | None = None
     replay_seconds: float = 0.0
     snapshot_time: float | None = None
+    snapshot_seconds: float | None = None
     stopped_since: float | None = None
     retrying: bool = False
     set_aside: int = 0

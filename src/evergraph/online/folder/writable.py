@@ -77,6 +77,7 @@ class WritableFolder:
         self.lock = threading.RLock()
         self.on_renewed: Callable[[], None] | None = None
         self.snapshot_error: str | None = None
+        self._snapshot_seconds: float | None = None
         self._make = make
         self._healing = Healing(path, self._heal, retry=retry)
         self._one_snapshot = threading.Lock()
@@ -163,6 +164,7 @@ class WritableFolder:
         time are dropped.
         """
         with self._one_snapshot:
+            began = time.monotonic()
             try:
                 self._snapshot()
                 self._drop()
@@ -170,6 +172,7 @@ class WritableFolder:
                 self.snapshot_error = str(error)
                 raise
             self.snapshot_error = None
+            self._snapshot_seconds = round(time.monotonic() - began, 3)
             return self._shelf.newest
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
@@ -257,6 +260,7 @@ class WritableFolder:
             snapshot_error=self.snapshot_error,
             replay_seconds=round(self._compactor.cost, 3),
             snapshot_time=taken_at(self.path, self._shelf.newest),
+            snapshot_seconds=self._snapshot_seconds,
             stopped_since=self._healing.since,
             retrying=self._healing.retrying,
             set_aside=self._set_aside,

@@ -1,0 +1,128 @@
+"""Lines of the log: with time, level and the request's id, for people or for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.server.request_ids import REQUEST_ID
+
+
+class TextLines(logging.Formatter):
+    """A line of text: time (UTC), level, logger, the request's id in brackets, and the message.
+
+    Args:
+        process: what comes before the message, where several processes write one log.
+
+    >>> record = logging.LogRecord("evergraph.x", 20, "", 0, "delta %d", (7,), None)
+    >>> record.created, record.msecs = 0.0, 0.0
+    >>> TextLines().format(record)
+    '1970-01-01T00:00:00.000Z INFO evergraph.x: delta 7'
+    """
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = f"{process}: " if process else ""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return all of it but the trace of an exception."""
+        name = REQUEST_ID.get()
+        told = record.message.replace("\r", "\\r").replace("\n", "\\n")  # one line, whoever sent it
+        asked = f" [{name}]" if name else ""
+        head = f"{moment(record)} {record.levelname} {record.name}{asked}"
+        return f"{head}: {self._process}{told}"
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: time, level, logger, message, and what else is known.
+
+    >>> record = logging.LogRecord("evergraph.audit", 20, "", 0, "change seq=7", None, None)
+    >>> record.created, record.msecs, record.event, record.facts = 0.0, 0.0, "change", {"seq": 7}
+    >>> told = json.loads(JsonLines().format(record))
+    >>> told["time"], told["message"], told["facts"]
+    ('1970-01-01T00:00:00.000Z', 'change seq=7', {'seq': 7})
+    """
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        told: dict[str, Any] = {
+            "time": moment(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        found = {"process": self._process, "request_id": REQUEST_ID.get()}
+        told |= {name: value for name, value in found.items() if value}
+        for name in ("event", "facts"):
+            if hasattr(record, name):
+                told[name] = getattr(record, name)
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+class Sparing(logging.Filter):
+    """Lets so many warnings of one kind pass in a second: who causes them must not fill the disk.
+
+    How many were left out is said in the next one that passes. Other levels pass always, among
+    them the lines about changes that were taken in.
+
+    Args:
+        most: in a second.
+
+    >>> sparing, record = Sparing(most=1), logging.LogRecord("x", 30, "", 0, "refused", None, None)
+    >>> record.created = 7.1
+    >>> sparing.filter(record), sparing.filter(record), sparing.filter(record)
+    (True, False, False)
+    >>> record.created = 8.1
+    >>> sparing.filter(record), record.getMessage()
+    (True, 'refused (2 more like it were left out)')
+    """
+
+    def __init__(self, *, most: int = 50) -> None:
+        super().__init__()
+        self.most = most
+        self._seen: dict[tuple[str, str], tuple[int, int]] = {}  # the second, how many in it
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        if record.levelno != logging.WARNING:
+            return True
+        kind = record.name, str(getattr(record, "event", record.msg))
+        second, count = self._seen.get(kind, (0, 0))
+        if int(record.created) == second:
+            self._seen[kind] = second, count + 1
+            return count < self.most
+        self._seen[kind] = int(record.created), 1
+        if count > self.most:
+            left_out = f"({count - self.most} more like it were left out)"
+            record.msg, record.args = f"{record.getMessage()} {left_out}", None
+        return True
+
+
+FORMATS = {"text": TextLines, "json": JsonLines}
+
+
+def write_log(form: str, *, process: str = "") -> None:
+    """Have the log of this process written to stderr in one of the formats."""
+    if form not in FORMATS:
+        raise UnknownNameError("log format", form, FORMATS)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATS[form](process))
+    handler.addFilter(Sparing())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("evergraph").setLevel(logging.INFO)
+
+
+def moment(record: logging.LogRecord) -> str:
+    """Return when a line was written, in UTC, to a millisecond."""
+    second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{second}.{int(record.msecs):03d}Z"

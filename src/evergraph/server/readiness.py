@@ -1,0 +1,83 @@
+"""Whether a service is to be sent requests: readiness, which is more than being alive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from evergraph.server.leader import Leader
+    from evergraph.server.service import Service
+
+
+class ReadyReply(BaseModel):
+    """The service takes requests."""
+
+    status: str
+
+
+class NotReadyReply(BaseModel):
+    """Why the service is to be sent no requests now."""
+
+    status: str = Field(description="`recovering`, `stopped` or `stopping`.")
+    done: int | None = Field(None, description="How many deltas are known, of those to catch up.")
+    of: int | None = Field(None, description="How many there are.")
+    seconds_left: float | None = Field(None, description="Until it has caught up, if that is known")
+    why: str | None = Field(None, description="Why the learner takes no changes.")
+
+
+def readiness(service: Service, leader: Leader | None = None) -> dict[str, Any]:
+    """Return ``{"status": "ready"}``, or what there is instead and why."""
+    if service.stopping.is_set():
+        return {"status": "stopping"}
+    if leader is not None and not leader.caught_up:
+        done = service.folder.seq
+        return {
+            "status": "recovering",
+            "done": done,
+            "of": max(leader.seq, done),
+            "seconds_left": None,
+        }
+    # A replica answers from what it has read; whether more comes is for the writer to say.
+    stopped = None if service.folder.readonly else service.folder.status().stopped
+    if stopped is not None:
+        return {"status": "stopped", "why": without_path(stopped, service.folder.path)}
+    return {"status": "ready"}
+
+
+def readiness_routes(service: Service, leader: Leader | None = None) -> APIRouter:
+    """Return the route that a load balancer asks."""
+    router = APIRouter(tags=["ask"])
+    described: dict[int | str, dict[str, Any]] = {
+        200: {"model": ReadyReply, "description": "Ready."},
+        503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
+    }
+
+    @router.get("/readyz", responses=described)
+    async def readyz() -> JSONResponse:
+        """Tell whether the service is to be sent requests: caught up, and taking changes."""
+        told = readiness(service, leader)
+        if told["status"] == "ready":
+            return JSONResponse(told)
+        return JSONResponse(told, 503, headers={"Retry-After": "2"})
+
+    return router
+
+
+def without_path(sentence: str, folder: Path) -> str:
+    """Return a sentence that does not say where the folder is: anyone may read it.
+
+    >>> from pathlib import Path
+    >>> without_path("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
+    'journal.sqlite: the disk is full'
+    >>> without_path("/srv/papers is closed: open it again", Path("/srv/papers"))
+    'the folder is closed: open it again'
+    """
+    for path in (folder.absolute(), folder.resolve(), folder):
+        sentence = sentence.replace(f"{path}/", "").replace(str(path), "the folder")
+    return sentence

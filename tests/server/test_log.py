@@ -1,0 +1,162 @@
+"""Lines of the log: one a request that failed, one a change, each with the request's id."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.server.app import create_app
+from evergraph.server.log_format import JsonLines, Sparing, TextLines, write_log
+from evergraph.server.request_ids import REQUEST_ID
+
+NAMED = {"X-Request-Id": "proxy-7"}
+
+
+@pytest.fixture
+def lines() -> Iterator[Any]:
+    """Return what gives the lines of the log so far, as objects."""
+    stream, log = io.StringIO(), logging.getLogger("evergraph")
+    handler, before = logging.StreamHandler(stream), log.level
+    handler.setFormatter(JsonLines())
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    log.removeHandler(handler)
+    log.setLevel(before)
+
+
+def test_every_answer_has_an_id(client: TestClient) -> None:
+    assert client.get("/healthz", headers=NAMED).headers.get_list("x-request-id") == ["proxy-7"]
+    made = {client.get("/healthz").headers["x-request-id"] for _ in range(3)}
+    assert len(made) == 3
+    for bad in (b"x" * 65, b"two words", b"\xc3\xa5", b""):
+        answer = client.get("/healthz", headers={"X-Request-Id": bad})
+        assert answer.headers["x-request-id"].encode() not in (bad, b"")
+    answer = client.post("/v1/predictions", json={"ids": ["a"]}, headers=NAMED)
+    assert answer.headers["x-request-id"] == "proxy-7"
+    assert client.get("/nowhere", headers=NAMED).headers["x-request-id"] == "proxy-7"
+
+
+def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lines: Any) -> None:
+    client = serve()
+    client.post("/v1/deltas", json=first, headers=NAMED)
+    client.post("/v1/labels", json={"labels": [["c", "x"]]})
+    client.post("/v1/forget", json={"ids": ["b"], "key": "gone"})
+    client.post("/v1/upsert", json={"nodes": ["d"], "features": [[1.0, 1.0]]})
+    told = [line for line in lines() if line["logger"] == "evergraph.audit"]
+    assert [line["event"] for line in told] == ["change"] * 4
+    assert told[0]["request_id"] == "proxy-7"
+    assert all(line["request_id"] for line in told)
+    facts = [line["facts"] for line in told]
+    assert facts[0].pop("seconds") > 0
+    assert facts[0] == {
+        "route": "/v1/deltas",
+        "seq": 1,
+        "key": "first",
+        "nodes": 6,
+        "edges": 3,
+        "labels": 4,
+        "address": "testclient",
+    }
+    assert [one["seq"] for one in facts] == [1, 2, 3, 4]
+    assert [one["key"] for one in facts] == ["first", None, "gone", None]
+    assert (facts[1]["labels"], facts[2]["forgotten"], facts[3]["nodes"]) == (1, 1, 1)
+
+
+def test_a_change_that_is_refused_is_no_change(client: TestClient, lines: Any) -> None:
+    assert client.post("/v1/forget", json={"ids": ["nobody"]}).status_code == 404
+    assert not [line for line in lines() if line["logger"] == "evergraph.audit"]
+
+
+def test_what_fails_is_logged_with_the_id(
+    client: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.folder._files.stopped = "the disk failed"
+    assert client.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
+    (line,) = (line for line in lines() if line["level"] == "WARNING")
+    assert line["request_id"] == "proxy-7"
+    assert line["message"] == "POST /v1/forget answered 503: the disk failed"
+    monkeypatch.setattr(type(client.folder.learner), "ids_from", None)
+    answer = client.get("/v1/ids", headers=NAMED)
+    assert answer.status_code == 500
+    assert answer.json()["error"].endswith("proxy-7")
+    assert "TypeError" in next(line for line in lines() if line["level"] == "ERROR")["exception"]
+
+
+def test_an_access_log_is_written_where_it_is_asked_for(
+    serve: Any, lines: Any, tmp_path: Any, learner: Any
+) -> None:
+    from evergraph.online.folder.learner_folder import LearnerFolder
+
+    serve().get("/healthz")
+    assert not [line for line in lines() if line["logger"] == "evergraph.access"]
+    folder = LearnerFolder.open(tmp_path / "other", make=learner)
+    with TestClient(create_app(folder, access_log=True), base_url="http://127.0.0.1") as client:
+        client.get("/v1/nodes/a%0Ab?integer=true", headers=NAMED)
+    (line,) = (line for line in lines() if line["logger"] == "evergraph.access")
+    assert line["facts"]["status"] == 404
+    assert (line["facts"]["path"], line["request_id"]) == ("/v1/nodes/a\nb", "proxy-7")
+
+
+def test_text_stays_on_one_line_and_names_the_request() -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "sent %r\nfake", ("a\nb",), None)
+    context = REQUEST_ID.set("id-1")
+    try:
+        told = TextLines("replica 2").format(record)
+    finally:
+        REQUEST_ID.reset(context)
+    assert told.endswith(" INFO x [id-1]: replica 2: sent 'a\\nb'\\nfake")
+    assert told[10] == "T"
+    assert told[19] == "."
+    assert told[23] == "Z"
+
+
+def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
+    sparing = Sparing(most=3)
+
+    def passes(level: int, msg: str, created: float) -> bool:
+        record = logging.LogRecord("evergraph.audit", level, "", 0, "%s", (msg,), None)
+        record.created, record.event = created, msg.split()[0]
+        return sparing.filter(record)
+
+    many = [passes(logging.WARNING, f"refused {n}", 5.0) for n in range(100)]
+    assert many == [True] * 3 + [False] * 97
+    assert passes(logging.WARNING, "other 1", 5.5)
+    assert all(passes(logging.INFO, "change 1", 5.5) for _ in range(100))  # every change
+    assert passes(logging.WARNING, "refused 1", 6.0)
+
+
+def test_a_format_that_is_not_known_is_one_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="unknown log format 'jsno': did you mean 'json'"):
+        write_log("jsno")
+
+
+def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
+    code = (
+        "from evergraph.server.log_format import write_log; write_log('json')\n"
+        "import socket, threading, uvicorn\n"
+        "from evergraph.server.listening import bind, listen\n"
+        "from evergraph.server.starting import Starting\n"
+        "bound = bind('127.0.0.1', 0); port = bound.getsockname()[1]\n"
+        "async def fail(*_):\n"
+        "    raise ValueError('on purpose')\n"
+        "Starting._answer = fail\n"
+        "def make(progress):\n"
+        "    with socket.create_connection(('127.0.0.1', port)) as line:\n"
+        "        line.sendall(b'GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n'); line.recv(1000)\n"
+        "    raise SystemExit\n"
+        "listen(Starting(make), bound)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(line["logger"], line["level"]) for line in told] == [("uvicorn.error", "ERROR")]
+    assert "ValueError: on purpose" in told[0]["exception"]
