@@ -80,7 +80,7 @@ def test_a_change_that_is_refused_is_no_change(client: TestClient, lines: Any) -
 def test_what_fails_is_logged_with_the_id(
     client: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.folder._files.stopped = "the disk failed"
+    client.folder._files._healing.why = "the disk failed"
     assert client.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
     (line,) = (line for line in lines() if line["level"] == "WARNING")
     assert line["request_id"] == "proxy-7"

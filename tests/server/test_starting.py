@@ -148,13 +148,13 @@ def test_a_learner_that_takes_no_changes_is_not_ready(serve: Any, first: Any) ->
     assert client.post("/v1/deltas", json=first).status_code == 200
     assert client.get("/readyz").json() == {"status": "ready"}
     path = client.folder.path
-    client.folder._files.stopped = f"{path}/journal.sqlite: the disk failed ({path})"
+    client.folder._files._healing.why = f"{path}/journal.sqlite: the disk failed ({path})"
     answer = client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     told = {"status": "stopped", "why": "journal.sqlite: the disk failed (the folder)"}
     assert answer.json() == told
     assert client.get("/healthz").status_code == 200
-    client.folder._files.stopped = None
+    client.folder._files._healing.why = None
     assert client.get("/readyz").status_code == 200
 
 

@@ -76,7 +76,7 @@ def test_the_reader_refuses_what_prometheus_does(wrong: str) -> None:
 
 
 def test_a_learner_that_stopped_is_seen(client: TestClient) -> None:
-    client.folder._files.stopped = "the disk failed"
+    client.folder._files._healing.why = "the disk failed"
     metrics = watched(client)
     assert (value(metrics, "stopped"), value(metrics, "ready")) == (1, 0)
 
