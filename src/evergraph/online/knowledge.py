@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import in_memory
-from evergraph.core.predictions import likeliest, target_values
+from evergraph.core.predictions import target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
@@ -23,11 +23,12 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import class_scores
+from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.view_parts import CODE_HOPS
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
+from evergraph.online.prequential import Tallies, tallies
 from evergraph.online.solving import Solving
 from evergraph.training.learner import part_of
 
@@ -280,18 +281,23 @@ class Knowledge:
         self.head.grow(len(self.classes))
         return self.classes.positions(labels)
 
-    def guess(self, nodes: Tensor) -> Tensor | None:
+    def guess(self, nodes: Tensor, answers: Tensor) -> Tensor | Tallies | None:
         """Return the classes predicted from what was learned so far; None if nothing was.
 
-        Where nodes have several labels or numbers, probabilities or these.  -> [n, targets]
+        Where nodes have several labels or numbers, how these compare with the numbered answers.
+        A few nodes at a time: there may be as many classes as nodes.  -> int64 [n]
         """
         met = self.met
         if not len(nodes) or not bool(met.any()):
             return None
-        if self.head.kind != "class":
-            return target_values(self.head.scorer()(nodes, self.of(nodes)), self.head.kind)
-        scores = class_scores(self.head.scorer(), met, nodes, self.of(nodes))
-        return likeliest(scores)[0].flatten()
+        scorer, vectors = self.head.scorer(), self.of(nodes)
+        if self.head.kind == "class":
+            return likeliest_classes(scorer, met, nodes, vectors)
+        parts = []
+        for rows in row_blocks(len(nodes), max(len(self.names), 1)):
+            given = target_values(scorer(nodes[rows], vectors[rows]), self.head.kind)
+            parts.append(tallies(given, self.head.values(answers[rows]), self.head.kind))
+        return Tallies.joined(parts)
 
     @property
     def names(self) -> tuple[Label, ...]:
@@ -393,7 +399,7 @@ class Knowledge:
         known = int(self.labels.counts_.sum())
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
-                held = self.held.nodes
+                held = self.held.first(self.head.most_weighed)
                 self.head.weigh(self.of(held), self.labels.of(held))
             self.head.settle()
 

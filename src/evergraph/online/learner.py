@@ -34,7 +34,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import METRICS
+from evergraph.online.prequential import METRICS, Tallies
 from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
@@ -305,7 +305,7 @@ class OnlineLearner:
         nodes, names = _named(delta, self.head.kind)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
-        guesses = knowledge.guess(nodes[unknown])
+        guesses = knowledge.guess(nodes[unknown], labels[unknown])
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
@@ -317,7 +317,7 @@ class OnlineLearner:
         self,
         parts: Sequence[CheckedDelta],
         settled: Settled | None,
-        guesses: Tensor | None,
+        guesses: Tensor | Tallies | None,
         labels: Tensor,
         owners: Tensor,
     ) -> list[DeltaResult]:

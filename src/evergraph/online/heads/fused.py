@@ -15,7 +15,7 @@ from evergraph.memory import ClassStatistics
 from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
 from evergraph.online.heads.few_rows import FewRows, Matrix
 from evergraph.online.heads.view_parts import CODE_HOPS, ViewParts, default_views, hops_in
 from evergraph.topology import MixHop, TopologyEncoder
@@ -24,6 +24,9 @@ from evergraph.topology.views import View, parse_views
 from evergraph.training.learner import part_of
 
 RELATION_DIMS = PARTS * WIDTH
+# Scores of held-back nodes, one a class and view, that the weights of views are fitted to: a few
+# thousand nodes tell three weights, and with many classes more would need more than there is.
+WEIGHED = 1 << 23
 
 
 @heads.register
@@ -203,6 +206,11 @@ class FusedHead(OnlineHead):
             if not bool(statistics.counts_.any()):
                 statistics.gram_.zero_()
 
+    @property
+    def most_weighed(self) -> int:
+        """So many that what all heads say of them has at most ``WEIGHED`` values."""
+        return max(WEIGHED // (max(self.num_classes, 1) * len(self.parsed)), 1)
+
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:
         """Look at the nodes held back."""
         self._held = vectors, labels
@@ -213,7 +221,10 @@ class FusedHead(OnlineHead):
         if self._solved and self._settled:
             return
         if not self._solved or not self._heads:
-            self._heads = [balanced_ridge(s, self.regularisation) for s in self.statistics_]
+            self._solved = False  # until all of them are there
+            self._heads.clear()  # each is as large as what is kept for good: none is held twice
+            for statistics in self.statistics_:
+                self._heads.append(balanced_ridge(statistics, self.regularisation))
         self.mixture_ = self._mixture()
         pairs = zip(self._heads, self.mixture_, strict=True)
         self._weights = [(head * share).float().contiguous() for head, share in pairs]
@@ -221,14 +232,19 @@ class FusedHead(OnlineHead):
 
     def _mixture(self) -> Tensor:
         vectors, labels = self._held
-        allowed = (self.statistics_[0].counts_ > 0).expand(len(labels), -1)
+        allowed = (self.statistics_[0].counts_ > 0)[None]
         near = self.mixture_ if len(self.mixture_) else None
         return fused_weights(self._said(vectors), labels, allowed=allowed, near=near)
 
     def _said(self, vectors: Tensor) -> Tensor:
         """Return what every head says of those held back.  -> float64 [n, classes, views]"""
+        shape = len(vectors), self.num_classes, len(self.parsed)
+        found = torch.empty(shape, dtype=torch.float64)
         pairs = zip(self._held_features(vectors), self._heads, strict=True)
-        return torch.stack([features.double() @ head for features, head in pairs], dim=2)
+        for view, (features, head) in enumerate(pairs):
+            for rows in row_blocks(len(vectors), self.num_classes):
+                found[rows, :, view] = features[rows].double() @ head
+        return found
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
         """Return φ of those held back; rows that are as they were are not computed again."""

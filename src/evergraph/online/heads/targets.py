@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +16,10 @@ from evergraph.nn.expansion import Activation, Expansion
 from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label
 from evergraph.online.heads.analytic import AnalyticHead
-from evergraph.online.heads.base import Scorer, heads
+from evergraph.online.heads.base import Scorer, heads, row_blocks
 from evergraph.training.learner import part_of
+
+Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]
 
 
 @heads.register
@@ -86,11 +88,23 @@ class TargetHead(AnalyticHead):
             values[row, self._met[answer]] = 1.0
         return values
 
+    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the labels that numbered answers stand for, and which answer each is of."""
+        met = [self._met[answer] for answer in answers.tolist()]
+        counts = torch.tensor([len(columns) for columns in met], dtype=torch.int64)
+        owners = torch.arange(len(met)).repeat_interleave(counts)
+        return owners, torch.tensor([column for columns in met for column in columns]).long()
+
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Add nodes to the sums."""
-        if len(ids):
-            self.sums_.add(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
-            self._settled = False
+        self._count(vectors, labels, self.sums_.add)
+
+    def _count(self, vectors: Tensor, labels: Tensor, count: Count) -> None:
+        """Add to the sums or take from them, a few nodes at a time: each has a value a label."""
+        for rows in row_blocks(len(labels), self.sums_.targets):
+            values = self._counted(labels[rows])
+            count(self._expanded(vectors[rows]), values, torch.ones(len(values)))
+        self._settled &= not len(labels)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are."""
@@ -99,9 +113,7 @@ class TargetHead(AnalyticHead):
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""
-        if len(ids):
-            self.sums_.remove(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
-            self._settled = False
+        self._count(vectors, labels, self.sums_.remove)
 
     def _counted(self, answers: Tensor) -> Tensor:
         values = self.values(answers)
