@@ -48,6 +48,12 @@ def serve_command(
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
+    delta_classes: int = typer.Option(1_000, help="New classes that one change may bring.", min=1),
+    delta_memory: str | None = typer.Option(
+        None,
+        help="Memory that learning one change may take, such as 2GB (default: half of what is "
+        "free).",
+    ),
     key_age: float = typer.Option(
         7.0, help="Days for which the key of a delta is known, at least.", min=0
     ),
@@ -90,6 +96,7 @@ def serve_command(
     given = _given(topology, hops, head, parse_settings(settings))
     _check_follow(follow, given)
     with spinner("loading torch and the learner"):
+        from evergraph.online.bounds import Bounds
         from evergraph.online.folder.learner_folder import LearnerFolder
         from evergraph.server.app import create_app
         from evergraph.server.leader import Leader, follower_folder
@@ -101,7 +108,10 @@ def serve_command(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
         opening: dict[str, Any] = {
-            "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
+            "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch,
+            "bounds": Bounds(
+                delta_classes, None if delta_memory is None else parse_size(delta_memory)
+            ),
         }  # fmt: skip
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
         folder = (

@@ -93,5 +93,4 @@ class Foretold:
             self.watch.see(seq, labels, answers=answers, known=known)
             return
         owners, columns = self.head.labels_of(labels)
-        told = {"owners": owners, "nodes": len(labels)}
-        self.watch.see(seq, columns, answers=answers, known=known, **told)
+        self.watch.see(seq, columns, answers=answers, known=known, owners=owners, nodes=len(labels))

@@ -164,8 +164,7 @@ class Knowledge:
         self.held = HeldBack() if head.holds_back else None
         self.storage: ArrayStorage | None = None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
-        dims = sum(part.dims for part in self._vectors)
-        self.counted = Counted(head.parts(dims), tolerance=tolerance)
+        self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self._present = self._classes_there()
         self._begin_change()
@@ -187,11 +186,21 @@ class Knowledge:
         parts = (self.embeddings, self.relations, self.codes)
         return [part for part in parts if part is not None]
 
+    @property
+    def dims(self) -> int:
+        """How long a vector is, codes beside embeddings."""
+        return sum(part.dims for part in self._vectors)
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes of memory a node takes in all arrays; those in files take none."""
+        return sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
         if self.storage is None or len(nodes) <= ROWS:
             return self._of(nodes)
-        found = self.storage.empty(len(nodes), sum(part.dims for part in self._vectors))
+        found = self.storage.empty(len(nodes), self.dims)
         for rows in torch.arange(len(nodes)).split(ROWS):
             found[rows] = self._of(nodes[rows])
         return found
@@ -304,7 +313,11 @@ class Knowledge:
         """What classes are called, or labels; nothing where nodes have numbers."""
         if self.head.kind == "class":
             return tuple(self.classes)
-        return tuple(getattr(self.head, "names_", ()))
+        return tuple(self.head.names)
+
+    def names_class(self, name: Label) -> bool:
+        """Whether a class is called so, or a label where nodes have several."""
+        return name in (self.classes if self.head.kind == "class" else self.head.names)
 
     @property
     def met(self) -> Tensor:
@@ -337,7 +350,7 @@ class Knowledge:
     def forget(self, nodes: Tensor) -> None:
         """Take nodes out of what was learned, and out of the graph."""
         self._forgotten = True
-        self._touched.append(self._reached_by(nodes))  # even where nothing moves when they go
+        self._touched.append(self.reached_by(nodes))  # even where nothing moves when they go
         relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
@@ -345,7 +358,7 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), relabelled)
 
-    def _reached_by(self, nodes: Tensor) -> Tensor:
+    def reached_by(self, nodes: Tensor) -> Tensor:
         """Return all whose vectors nodes may have a part in, themselves among them."""
         hops = self.embeddings.topology.hops
         for _ in range(max(hops, CODE_HOPS) + 1):  # degrees of the outermost count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -136,6 +136,11 @@ class OnlineHead(ABC):
         """Return what numbered answers stand for, where they are no classes.  -> [n, targets]"""
         raise NotImplementedError
 
+    @property
+    def names(self) -> Collection[Label]:
+        """What labels are called, in order; nothing where nodes have classes or numbers."""
+        return ()
+
     def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
         """Return the labels that numbered answers stand for, and which answer each is of.
 
@@ -181,6 +186,14 @@ class OnlineHead(ABC):
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
         return self.scorer()(ids, vectors)
 
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return how many more bytes it takes while it follows a delta, at most about.
+
+        nodes: labelled ones, with those of the delta; counted: how many of these it is told of;
+        classes: with those of the delta; new: how many of these are.
+        """
+        return CLASS_BYTES * (classes + new)
+
     @property
     def nbytes(self) -> int:
         """How many bytes it keeps."""
@@ -197,6 +210,7 @@ class OnlineHead(ABC):
 
 heads = Resolver[OnlineHead]("head")
 
+CLASS_BYTES = 1 << 14  # of a class, in a head that does not say how many
 BLOCK_VALUES = 1 << 20  # computed at a time where there is a value for every node and class
 
 

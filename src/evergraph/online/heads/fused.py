@@ -17,7 +17,14 @@ from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
 from evergraph.online.heads.few_rows import FewRows, Matrix
-from evergraph.online.heads.view_parts import CODE_HOPS, ViewParts, default_views, hops_in
+from evergraph.online.heads.view_parts import (
+    BLOCK_VALUES,
+    CODE_HOPS,
+    ViewParts,
+    default_views,
+    hops_in,
+)
+from evergraph.online.held_back import SHARE
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.relation_hops import WIDTH
 from evergraph.topology.views import View, parse_views
@@ -27,6 +34,7 @@ RELATION_DIMS = PARTS * WIDTH
 # Scores of held-back nodes, one a class and view, that the weights of views are fitted to: a few
 # thousand nodes tell three weights, and with many classes more would need more than there is.
 WEIGHED = 1 << 23
+VIEWS = 3  # unless others are given
 
 
 @heads.register
@@ -265,6 +273,17 @@ class FusedHead(OnlineHead):
     def scorer(self) -> FusedScorer:
         """Return φ and a_v V_v; these are never written to, only replaced."""
         return FusedScorer(self._parts, self.parsed, tuple(self._weights), self._parts.dims)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return what sums, V and a_v V_v take, copies, and what is made of a block of nodes."""
+        views = max(len(self.parsed), VIEWS)
+        kept = views * (8 + 8 + 4 + 4)
+        held = views * (4 + 4) + 3 * 8  # a_v V_v of readers; of a view sums, means and V
+        held += 0 if self._heads else 8 * views  # after a restart these are made first
+        rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
+        block = min(counted * self.width, BLOCK_VALUES)
+        weighed = min(nodes // SHARE * classes * views, WEIGHED)
+        return rows + 5 * 8 * block + 2 * 8 * weighed + 8 * self.codes * new
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,7 @@ from evergraph.nn.expansion import Activation, Expansion
 from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label
 from evergraph.online.heads.analytic import AnalyticHead
+from evergraph.online.heads.base import BLOCK_VALUES as VALUES
 from evergraph.online.heads.base import Scorer, heads, row_blocks
 from evergraph.training.learner import part_of
 
@@ -88,6 +89,11 @@ class TargetHead(AnalyticHead):
             values[row, self._met[answer]] = 1.0
         return values
 
+    @property
+    def names(self) -> Collection[Label]:
+        """What labels are called."""
+        return self.names_.keys()
+
     def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
         """Return the labels that numbered answers stand for, and which answer each is of."""
         met = [self._met[answer] for answer in answers.tolist()]
@@ -135,6 +141,12 @@ class TargetHead(AnalyticHead):
         if self.kind == "numbers":
             return TargetScorer(features, self.weights_, 1.0, self.offsets_)
         return TargetScorer(features, self.weights_, STEEPNESS, self.offsets_ - STEEPNESS / 2)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return the same; of several labels values of a block of nodes as well."""
+        values = min(counted * classes, VALUES)
+        own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
+        return own + 6 * 8 * values + 4 * 8 * self.width * classes
 
     @property
     def nbytes(self) -> int:
