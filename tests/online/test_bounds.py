@@ -77,11 +77,11 @@ def test_what_a_journal_holds_is_taken_in_whatever_bounds_say(tmp_path):
 
 def test_a_model_in_a_process_is_bounded_by_memory_alone(monkeypatch):
     model = ContinualNodeClassifier(width=16)
-    model.partial_fit([f"n{k}" for k in range(1_500)], torch.ones(1_500, 2), list(range(1_500)))
+    model.partial_fit([f"n{k}" for k in range(1_500)], torch.ones(1_500, 64), list(range(1_500)))
     assert len(model.classes_) == 1_500
     monkeypatch.setattr("evergraph.online.bounds.free_memory", lambda: 10 * MEGABYTE)
     with pytest.raises(TooMuchError, match="at most 5 MB of memory"):
-        model.partial_fit(["one"], torch.ones(1, 2), ["x"])
+        model.partial_fit([f"m{k}" for k in range(9_000)], torch.ones(9_000, 64), ["x"] * 9_000)
 
 
 def test_new_classes_are_those_that_nobody_has_told_of():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evergraph.online.checking import CheckedDelta
     from evergraph.online.learner import OnlineLearner
 
+SMALL = 1 << 26  # bytes that are not worth asking the system for
 LEAST = 1 << 24  # bytes that come and go with any delta
 FREE_SHARE = 0.5  # of what is free: others take some of it meanwhile
 # Bytes of Python's own for an id: the text, an entry of a table and one of a list.
@@ -56,7 +57,8 @@ class Bounds:
 
     Attributes:
         classes: new classes that a delta may bring; None: any number.
-        memory: bytes that applying it may add; None: half of what is free, see ``free_memory``.
+        memory: bytes that applying it may add; None: half of what is free, see ``free_memory``, or
+            64 MB where that is less.
 
     >>> Bounds(classes=0)
     Traceback (most recent call last):
@@ -79,8 +81,10 @@ class Bounds:
                 f"a delta may bring at most {self.classes:,} new classes (serve --delta-classes), "
                 f"and this one brings {new:,}: was a column of ids sent as labels?"
             )
-        left = self._left()
         needed = estimate(delta, learner, classes=new).memory
+        if self.memory is None and needed <= SMALL:
+            return
+        left = self._left()
         if needed > left:  # a closer look takes longer
             needed = estimate(delta, learner, classes=new, closely=True).memory
         if needed > left:
