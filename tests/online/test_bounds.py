@@ -81,7 +81,7 @@ def test_a_model_in_a_process_is_bounded_by_memory_alone(monkeypatch):
     assert len(model.classes_) == 1_500
     monkeypatch.setattr("evergraph.online.bounds.free_memory", lambda: 10 * MEGABYTE)
     with pytest.raises(TooMuchError, match="at most 5 MB of memory"):
-        model.partial_fit([f"m{k}" for k in range(9_000)], torch.ones(9_000, 64), ["x"] * 9_000)
+        model.partial_fit([f"m{k}" for k in range(20_000)], torch.ones(20_000, 64), ["x"] * 20_000)
 
 
 def test_new_classes_are_those_that_nobody_has_told_of():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evergraph.online.checking import CheckedDelta
     from evergraph.online.learner import OnlineLearner
 
-SMALL = 1 << 26  # bytes that are not worth asking the system for
+SMALL = 1 << 27  # bytes that are not worth asking the system for
 LEAST = 1 << 24  # bytes that come and go with any delta
 FREE_SHARE = 0.5  # of what is free: others take some of it meanwhile
 # Bytes of Python's own for an id: the text, an entry of a table and one of a list.
@@ -58,7 +58,7 @@ class Bounds:
     Attributes:
         classes: new classes that a delta may bring; None: any number.
         memory: bytes that applying it may add; None: half of what is free, see ``free_memory``, or
-            64 MB where that is less.
+            128 MiB where that is less.
 
     >>> Bounds(classes=0)
     Traceback (most recent call last):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ class Knowledge:
         """How long a vector is, codes beside embeddings."""
         return sum(part.dims for part in self._vectors)
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """How many bytes of memory a node takes in all arrays; those in files take none."""
         return sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
@@ -429,6 +430,7 @@ class Knowledge:
     def map_to(self, storage: ArrayStorage) -> None:
         """Let arrays with wide rows lie in files from now on."""
         self.storage = storage
+        self.__dict__.pop("row_bytes", None)
         for array in self.arrays():
             if array.row_bytes >= WIDE:
                 array.map_to(storage)
