@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ResourceError
+from evergraph.online.bounds import Bounds
 from evergraph.server.http import ARROW
 from evergraph.server.tokens import Tokens
 from waiting import until
@@ -320,3 +321,13 @@ def refused(answer: Any, status: int, said: str) -> None:
     assert said in sentence
     assert "\n" not in sentence
     assert 0 < len(sentence) <= 600
+
+
+def test_more_new_classes_than_a_change_may_bring_are_413(client):
+    client.folder.learner.bounds = Bounds(classes=2)
+    many = {"nodes": [10, 11, 12], "features": [[1.0, 0.0]] * 3, "labels": ["p", "q", "r"]}
+    refused = client.post("/v1/deltas", json=many)
+    assert refused.status_code == 413
+    assert "brings 3: was a column of ids sent as labels?" in refused.json()["error"]
+    assert client.get("/v1/status").json()["seq"] == 1
+    assert client.post("/v1/deltas", json=many | {"labels": ["p", "q", "x"]}).status_code == 200

@@ -54,6 +54,12 @@ def serve_command(
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
+    delta_classes: int = typer.Option(1_000, help="New classes that one change may bring.", min=1),
+    delta_memory: str | None = typer.Option(
+        None,
+        help="Memory that learning one change may take, such as 2GB (default: half of what is "
+        "free).",
+    ),
     key_age: float = typer.Option(
         7.0, help="Days for which the key of a delta is known, at least.", min=0
     ),
@@ -121,8 +127,11 @@ def serve_command(
         check_replicas(host, port)
     bound = bind(host, port, shared=replicas > 0)
     opening: dict[str, Any] = {
-        "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
-    }  # fmt: skip
+        "key_age": key_age,
+        "memory_limit": memory_limit,
+        "scratch": scratch,
+        "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),
+    }
     answering: dict[str, Any] = {"tokens": tokens, "limits": limits, "access_log": access_log}
     make = partial(_application, path, given, following, opening, answering, plugins, threads)
     if not replicas:
@@ -161,13 +170,15 @@ def _application(
     with spinner("loading torch"):
         import torch
 
+        from evergraph.online.bounds import Bounds
         from evergraph.online.folder.learner_folder import LearnerFolder
         from evergraph.server.app import create_app
         from evergraph.server.leader import Leader, follower_folder
 
         torch.set_num_threads(threads)
         load_plugins(plugins)
-    leader, opening = None, opening | {"progress": progress}
+    leader = None
+    opening = opening | {"progress": progress, "bounds": Bounds(*opening["bounds"])}
     if following is None:
         folder = LearnerFolder.of(path, given, **opening)
     else:

@@ -18,6 +18,7 @@
     ├── DeviceError             the device asked for is not there
     ├── LockedError             another process is at work in a folder
     ├── StoppedError            a learner's folder takes no more deltas
+    ├── TooMuchError            a delta asks for more than it may
     └── ResourceError           memory or disk does not suffice
 
 A message is one sentence that names the parameter or file, the rule and the value.
@@ -137,6 +138,10 @@ class LockedError(EvergraphError):
 
 class StoppedError(EvergraphError):
     """A learner's folder takes no more deltas."""
+
+
+class TooMuchError(EvergraphError):
+    """A delta asks for more than one may; nothing of it was taken in."""
 
 
 class ResourceError(EvergraphError):

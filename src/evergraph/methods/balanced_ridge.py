@@ -20,6 +20,8 @@ NARROW = 1536
 NARROW_PER_CLASS = 64
 # Rows of G turned to float64 at a time, so that they are still near when they are multiplied.
 ROWS = 128
+# Classes solved for at a time: what is made on the way is no larger, however many there are.
+CLASSES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class BalancedProblem:
         mass = statistics.mass_
         met = mass > 0
         tiny = torch.finfo(mass.dtype).tiny
-        means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().where(met, 0.0)
+        means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
         share = met.sum() / mass.sum().clamp_min(tiny)
         excess = met.double() - share * mass  # what each class mean's square still counts
         return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
@@ -55,12 +57,18 @@ class BalancedProblem:
         """Return A, the part above its diagonal not to be read.  -> [m, m]"""
         matrix = self.gram.to(dtype, copy=True).mul_(self.share)
         if bool(self.excess.any()):
-            matrix.addmm_((self.means * self.excess).to(dtype), self.means.t().to(dtype))
+            pairs = zip(self.means.split(CLASSES, 1), self.excess.split(CLASSES), strict=True)
+            for means, excess in pairs:
+                matrix.addmm_((means * excess).to(dtype), means.t().to(dtype))
         return matrix
 
     def diagonal(self) -> Tensor:
         """Return A's diagonal.  -> float64 [m]"""
-        return self.gram.diagonal().double() * self.share + self.means.square() @ self.excess
+        found = self.gram.diagonal().double() * self.share
+        pairs = zip(self.means.split(CLASSES, 1), self.excess.split(CLASSES), strict=True)
+        for means, excess in pairs:
+            found = found + means.square() @ excess
+        return found
 
     def times(self, right: Tensor) -> Tensor:
         """Return A X in float64, whatever G is kept in.  [m, columns] -> [m, columns]"""
@@ -99,6 +107,8 @@ def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor
     """
     problem = BalancedProblem.of(statistics)
     met = statistics.mass_ > 0
+    if bool(met.all()):
+        return _solved(problem, problem.means, regularisation)
     weights = torch.zeros_like(problem.means)
     weights[:, met] = _solved(problem, problem.means[:, met], regularisation)
     return weights
@@ -149,7 +159,12 @@ def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | 
 def _exact(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
     """Return V by a factor in float64; None if rounding has left the matrix indefinite."""
     factor = _factor(problem, ridge, torch.float64)
-    return None if factor is None else torch.cholesky_solve(means, factor)
+    if factor is None or means.shape[1] <= CLASSES:
+        return None if factor is None else torch.cholesky_solve(means, factor)
+    found = torch.empty_like(means)
+    for part, into in zip(means.split(CLASSES, 1), found.split(CLASSES, 1), strict=True):
+        into.copy_(torch.cholesky_solve(part, factor))
+    return found
 
 
 def _factor(problem: BalancedProblem, ridge: float, dtype: torch.dtype) -> Tensor | None:

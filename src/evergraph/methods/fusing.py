@@ -12,6 +12,7 @@ SHARPNESS = 10.0
 PRIOR = 0.02
 STEPS = 50
 TOLERANCE = 1e-9
+BLOCK_VALUES = 1 << 20  # scores looked at a time: what is made of them is as large again
 
 
 def fused_weights(
@@ -31,8 +32,8 @@ def fused_weights(
     and classes; it is found by Newton's method with projection. a_0 = ``SHARPNESS`` / heads.
 
     scores: [n, classes, heads]; labels: int64 [n]; allowed: which classes a node may be given, bool
-    [n, classes], all unless given; near: weights to look from first, such as those of yesterday,
-    which saves steps; -> float64 [heads]
+    [n, classes], or [1, classes] where it is the same for all, all unless given; near: weights to
+    look from first, such as those of yesterday, which saves steps; -> float64 [heads]
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
@@ -62,18 +63,24 @@ class _Problem:
         self.scores = scores
         self.right = scores[torch.arange(len(labels), device=labels.device), labels]  # [n, heads]
         self.barred = None if allowed is None else ~allowed.to(scores.device)
+        step = max(BLOCK_VALUES // max(scores[0].numel(), 1), 1)
+        self.blocks = [slice(first, first + step) for first in range(0, len(labels), step)]
         self.start = start
         self.prior = PRIOR / len(labels)
 
     def loss(self, weights: Tensor) -> Tensor:
         """Return what is minimised."""
-        total = self._mixed(weights).logsumexp(1) - self.right @ weights
+        parts = [self._mixed(weights, rows).logsumexp(1) for rows in self.blocks]
+        total = torch.cat(parts) - self.right @ weights
         pull = (weights - self.start).square().sum()
         return (self.shares * total).sum() + self.prior / 2 * pull
 
-    def _mixed(self, weights: Tensor) -> Tensor:
-        mixed = self.scores @ weights
-        return mixed if self.barred is None else mixed.masked_fill(self.barred, -torch.inf)
+    def _mixed(self, weights: Tensor, rows: slice) -> Tensor:
+        mixed = self.scores[rows] @ weights
+        if self.barred is None:
+            return mixed
+        barred = self.barred if len(self.barred) == 1 else self.barred[rows]
+        return mixed.masked_fill_(barred, -torch.inf)
 
     def step(self, weights: Tensor) -> Tensor:
         """Return Newton's step among the weights that are not held at 0, halved until it helps."""
@@ -92,11 +99,14 @@ class _Problem:
 
     def _slope(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradient and Hessian.  -> [heads], [heads, heads]"""
-        chances = self._mixed(weights).softmax(1)  # [n, classes]
-        expected = torch.einsum("nc,nch->nh", chances, self.scores)
+        expected = torch.empty_like(self.right)
+        spread = weights.new_zeros(len(weights), len(weights))
+        for rows in self.blocks:
+            scores, chances = self.scores[rows], self._mixed(weights, rows).softmax(1)
+            expected[rows] = torch.einsum("nc,nch->nh", chances, scores)
+            weighed = (self.shares[rows, None] * chances)[:, :, None] * scores
+            spread += torch.einsum("nch,nck->hk", weighed, scores)
         gradient = self.shares @ (expected - self.right)
-        weighed = (self.shares[:, None] * chances)[:, :, None] * self.scores
-        spread = torch.einsum("nch,nck->hk", weighed, self.scores)
         spread -= (self.shares[:, None] * expected).t() @ expected
         eye = torch.eye(len(weights), dtype=spread.dtype, device=spread.device)
         # A little more than the prior: two heads that say the same must not make it singular.

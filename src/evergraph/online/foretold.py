@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from evergraph.online.alarms import Watch
 from evergraph.online.heads import OnlineHead
-from evergraph.online.prequential import Prequential, tally
+from evergraph.online.prequential import Prequential, Tallies
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,14 +17,14 @@ class Compared:
 
     Attributes:
         labels: numbered answers of nodes that had none.  int64 [n]
-        guesses: classes, or values of all targets, None where nothing was known to predict from.
-            int64 [n] or float32 [n, targets]
+        guesses: classes, int64 [n], or how several labels or numbers compare; None where nothing
+            was known to predict from.
         predicted: how many there were to predict.
         right: how many predictions were right; of several labels all of a node's, of numbers none.
     """
 
     labels: Tensor
-    guesses: Tensor | None = None
+    guesses: Tensor | Tallies | None = None
     predicted: int = 0
     right: int = 0
 
@@ -38,6 +37,7 @@ class Foretold:
         watch: raises alarms where the record is no longer as it was.
 
     >>> from evergraph.online.heads import FusedHead
+    >>> import torch
     >>> foretold = Foretold(FusedHead())
     >>> guesses, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
     >>> found = foretold.compared(guesses, labels, torch.tensor([True, True]))
@@ -58,18 +58,16 @@ class Foretold:
         """What keeps a state of its own, by name."""
         return {"prequential": self.prequential, "alarms": self.watch}
 
-    def compared(self, guesses: Tensor | None, labels: Tensor, mine: Tensor) -> Compared:
+    def compared(self, guesses: Tensor | Tallies | None, labels: Tensor, mine: Tensor) -> Compared:
         """Compare those of one delta among others.  mine: which these are, bool [labels]"""
         labels = labels[mine]
         if guesses is None or not len(labels):
             return Compared(labels)
-        guesses = guesses[mine]
-        if self.head.kind == "class":
-            return Compared(labels, guesses, len(labels), int((guesses == labels).sum()))
-        values = self.head.values(labels)
-        # Labels that came with this delta were not there to be guessed.
-        guesses = torch.nn.functional.pad(guesses, (0, values.shape[1] - guesses.shape[1]))
-        return Compared(labels, guesses, len(labels), tally(guesses, values, self.head.kind)[2])
+        if isinstance(guesses, Tallies):
+            found = guesses.of(mine)
+            return Compared(labels, found, len(labels), found.total[2])
+        given = guesses[mine]
+        return Compared(labels, given, len(labels), int((given == labels).sum()))
 
     def count(self, compared: Compared, *, seq: int, nodes: int, classes: int) -> None:
         """Write a comparison down, and let the watch look at it.
@@ -79,23 +77,20 @@ class Foretold:
         before = self.prequential.totals_
         self._write(compared, (seq, nodes, classes))
         asked, right = (self.prequential.totals_ - before).tolist()
-        answers = int(asked), right
-        self.watch.see(seq, self._told(compared.labels), answers=answers, known=classes)
+        self._watch(compared.labels, seq, (int(asked), right), classes)
 
     def _write(self, compared: Compared, place: tuple[int, int, int]) -> None:
-        labels, guesses = compared.labels, compared.guesses
-        if guesses is None:
-            return
-        if self.head.kind == "class":
-            self.prequential.count(*place, guesses, labels)
-            return
-        asked, right, _ = tally(guesses, self.head.values(labels), self.head.kind)
-        if asked:
-            self.prequential.add(*place, asked, right)
+        guesses = compared.guesses
+        if isinstance(guesses, Tallies):
+            asked, right, _ = guesses.total
+            if asked:
+                self.prequential.add(*place, asked, right)
+        elif guesses is not None:
+            self.prequential.count(*place, guesses, compared.labels)
 
-    def _told(self, labels: Tensor) -> Tensor:
-        """Return classes, or which labels answers stand for, bool [n, labels], or numbers."""
-        if self.head.kind == "class" or not len(labels):
-            return labels
-        values = self.head.values(labels)
-        return values == 1 if self.head.kind == "labels" else values
+    def _watch(self, labels: Tensor, seq: int, answers: tuple[int, float], known: int) -> None:
+        if self.head.kind != "labels":
+            self.watch.see(seq, labels, answers=answers, known=known)
+            return
+        owners, columns = self.head.labels_of(labels)
+        self.watch.see(seq, columns, answers=answers, known=known, owners=owners, nodes=len(labels))

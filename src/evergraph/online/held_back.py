@@ -73,6 +73,20 @@ class HeldBack:
         held = [position for members in self._members for _, position in _first(members)]
         return torch.tensor(held, dtype=torch.int64)
 
+    def first(self, most: int) -> Tensor:
+        """Return so many of them at most, in the same order: of every class the first, the next...
+
+        Where the last round has too many, those that are first by ``lot``: like who is held back it
+        follows from names and classes alone.  -> int64 [most or fewer]
+        """
+        nodes = self.nodes
+        if len(nodes) <= most:
+            return nodes
+        ranks = [rank for members in self._members for rank, _ in enumerate(_first(members))]
+        lots = self._lots.array[nodes.numpy()]
+        chosen = np.sort(np.lexsort((nodes.numpy(), lots, np.array(ranks)))[:most])
+        return nodes[torch.from_numpy(chosen)]
+
     def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> Tensor:
         """Follow labels that came, went or changed; return who is held back now or no longer.
 

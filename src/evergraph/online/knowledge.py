@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import in_memory
-from evergraph.core.predictions import likeliest, target_values
+from evergraph.core.predictions import target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
@@ -23,11 +24,12 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import class_scores
+from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.view_parts import CODE_HOPS
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
+from evergraph.online.prequential import Tallies, tallies
 from evergraph.online.solving import Solving
 from evergraph.training.learner import part_of
 
@@ -163,8 +165,7 @@ class Knowledge:
         self.held = HeldBack() if head.holds_back else None
         self.storage: ArrayStorage | None = None
         self._learned = NodeLabels()  # with which classes the head has learned nodes
-        dims = sum(part.dims for part in self._vectors)
-        self.counted = Counted(head.parts(dims), tolerance=tolerance)
+        self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self._present = self._classes_there()
         self._begin_change()
@@ -186,11 +187,21 @@ class Knowledge:
         parts = (self.embeddings, self.relations, self.codes)
         return [part for part in parts if part is not None]
 
+    @property
+    def dims(self) -> int:
+        """How long a vector is, codes beside embeddings."""
+        return sum(part.dims for part in self._vectors)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """How many bytes of memory a node takes in all arrays; those in files take none."""
+        return sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
         if self.storage is None or len(nodes) <= ROWS:
             return self._of(nodes)
-        found = self.storage.empty(len(nodes), sum(part.dims for part in self._vectors))
+        found = self.storage.empty(len(nodes), self.dims)
         for rows in torch.arange(len(nodes)).split(ROWS):
             found[rows] = self._of(nodes[rows])
         return found
@@ -280,25 +291,34 @@ class Knowledge:
         self.head.grow(len(self.classes))
         return self.classes.positions(labels)
 
-    def guess(self, nodes: Tensor) -> Tensor | None:
+    def guess(self, nodes: Tensor, answers: Tensor) -> Tensor | Tallies | None:
         """Return the classes predicted from what was learned so far; None if nothing was.
 
-        Where nodes have several labels or numbers, probabilities or these.  -> [n, targets]
+        Where nodes have several labels or numbers, how these compare with the numbered answers.
+        A few nodes at a time: there may be as many classes as nodes.  -> int64 [n]
         """
         met = self.met
         if not len(nodes) or not bool(met.any()):
             return None
-        if self.head.kind != "class":
-            return target_values(self.head.scorer()(nodes, self.of(nodes)), self.head.kind)
-        scores = class_scores(self.head.scorer(), met, nodes, self.of(nodes))
-        return likeliest(scores)[0].flatten()
+        scorer, vectors = self.head.scorer(), self.of(nodes)
+        if self.head.kind == "class":
+            return likeliest_classes(scorer, met, nodes, vectors)
+        parts = []
+        for rows in row_blocks(len(nodes), max(len(self.names), 1)):
+            given = target_values(scorer(nodes[rows], vectors[rows]), self.head.kind)
+            parts.append(tallies(given, self.head.values(answers[rows]), self.head.kind))
+        return Tallies.joined(parts)
 
     @property
     def names(self) -> tuple[Label, ...]:
         """What classes are called, or labels; nothing where nodes have numbers."""
         if self.head.kind == "class":
             return tuple(self.classes)
-        return tuple(getattr(self.head, "names_", ()))
+        return tuple(self.head.names)
+
+    def names_class(self, name: Label) -> bool:
+        """Whether a class is called so, or a label where nodes have several."""
+        return name in (self.classes if self.head.kind == "class" else self.head.names)
 
     def rename(self, names: Mapping[Label, Label]) -> None:
         """Call classes that have no nodes by other names; their numbers stay."""
@@ -339,7 +359,7 @@ class Knowledge:
     def forget(self, nodes: Tensor) -> None:
         """Take nodes out of what was learned, and out of the graph."""
         self._forgotten = True
-        self._touched.append(self._reached_by(nodes))  # even where nothing moves when they go
+        self._touched.append(self.reached_by(nodes))  # even where nothing moves when they go
         relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
@@ -347,7 +367,7 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), relabelled)
 
-    def _reached_by(self, nodes: Tensor) -> Tensor:
+    def reached_by(self, nodes: Tensor) -> Tensor:
         """Return all whose vectors nodes may have a part in, themselves among them."""
         hops = self.embeddings.topology.hops
         for _ in range(max(hops, CODE_HOPS) + 1):  # degrees of the outermost count
@@ -401,7 +421,7 @@ class Knowledge:
         known = int(self.labels.counts_.sum())
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
-                held = self.held.nodes
+                held = self.held.first(self.head.most_weighed)
                 self.head.weigh(self.of(held), self.labels.of(held))
             self.head.settle()
 
@@ -418,6 +438,7 @@ class Knowledge:
     def map_to(self, storage: ArrayStorage) -> None:
         """Let arrays with wide rows lie in files from now on."""
         self.storage = storage
+        self.__dict__.pop("row_bytes", None)
         for array in self.arrays():
             if array.row_bytes >= WIDE:
                 array.map_to(storage)

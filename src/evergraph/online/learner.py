@@ -21,6 +21,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.alarms import Alarm
 from evergraph.online.answers import name_of
 from evergraph.online.batch import Batch, merged, owners
+from evergraph.online.bounds import Bounds
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.descriptions import described, made
@@ -34,7 +35,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
 from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import METRICS
+from evergraph.online.prequential import METRICS, Tallies
 from evergraph.online.suggestions import Suggestion, suggest
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
@@ -56,6 +57,10 @@ class OnlineLearner:
     The same deltas in the same order give the same bits, however often it was asked, saved and
     restored in between. One thread writes (``apply``); others read through ``frozen()``, see
     ``LearnerView``.
+
+    Attributes:
+        bounds: what a delta may ask for that is to be taken in, see ``check``; memory alone unless
+            set. ``apply`` does not look at it.
 
     Args:
         topology: the f_topo; the head's own choice unless given.
@@ -113,6 +118,7 @@ class OnlineLearner:
         self.seed = seed
         self.tolerance = tolerance
         self.patience = patience
+        self.bounds: Bounds | None = Bounds(classes=None)
         self._writing = RLock()
         self._seq = 0
         self._solved = 0
@@ -124,6 +130,17 @@ class OnlineLearner:
         self._storage: ArrayStorage | None = None
         if memory_limit is not None:
             self.keep_within(memory_limit, scratch)
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        """Graph, embeddings and head; None before the first node."""
+        return self._knowledge
+
+    @property
+    def copied_bytes(self) -> int:
+        """How many bytes of memory a node takes in what readers see."""
+        arrays = self._view.arrays()
+        return sum(array.row_bytes for array in arrays if not array.is_in_file)
 
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep what is wide in files from now on; as the parameters of these names."""
@@ -161,8 +178,18 @@ class OnlineLearner:
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
         """Return a delta as ``apply`` takes it without another look; raise unless it fits.
 
+        One that asks for more than ``bounds`` allow is refused here and nowhere else: what a
+        journal holds is applied, whatever it takes.
+
         ahead: nodes that come with earlier deltas of the same batch, and their positions.
         """
+        checked = self._fitting(delta, ahead)
+        if self.bounds is not None:
+            self.bounds.check(checked, self)
+        return checked
+
+    def _fitting(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
+        """Return a delta that fits; raise unless it does."""
         self._make_room(len(ahead or ()) + len(delta.nodes))
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
@@ -259,7 +286,9 @@ class OnlineLearner:
         batch = Batch()
         for delta in deltas:
             known = isinstance(delta, CheckedDelta)
-            checked = delta if isinstance(delta, CheckedDelta) else self.check(delta, batch.ahead)
+            checked = (
+                delta if isinstance(delta, CheckedDelta) else self._fitting(delta, batch.ahead)
+            )
             if not known and not batch.takes(checked):
                 raise DataError(f"{delta!r} cannot be applied together with those before it")
             batch.add(checked)
@@ -305,7 +334,7 @@ class OnlineLearner:
         nodes, names = _named(delta, self.head.kind)
         labels = knowledge.number(names)
         unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
-        guesses = knowledge.guess(nodes[unknown])
+        guesses = knowledge.guess(nodes[unknown], labels[unknown])
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
@@ -317,7 +346,7 @@ class OnlineLearner:
         self,
         parts: Sequence[CheckedDelta],
         settled: Settled | None,
-        guesses: Tensor | None,
+        guesses: Tensor | Tallies | None,
         labels: Tensor,
         owners: Tensor,
     ) -> list[DeltaResult]:

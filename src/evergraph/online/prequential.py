@@ -161,23 +161,56 @@ class Prequential:
         self.totals_ = state["totals"]
 
 
-def tally(given: Tensor, right: Tensor, kind: Kind) -> tuple[int, int | float, int]:
-    """Return what ``Prequential.add`` is told, and how many nodes were answered without fault.
+@dataclass(frozen=True, eq=False)
+class Tallies:
+    """How predictions of several labels, or of numbers, compare with what came, node by node.
 
-    given: probabilities of labels, or numbers; right: what nodes have.  [n, targets] each
+    Attributes:
+        asked, right: what ``Prequential.add`` is told, each node's part of it.  [n]
+        faultless: whether all of a node's labels are those predicted.  int64 [n]
+    """
+
+    asked: Tensor
+    right: Tensor
+    faultless: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Tallies]) -> Tallies:
+        """Return those of several pieces as one."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(torch.cat, columns))
+
+    def of(self, mine: Tensor) -> Tallies:
+        """Return those of some nodes.  bool [n]"""
+        return Tallies(self.asked[mine], self.right[mine], self.faultless[mine])
+
+    @property
+    def total(self) -> tuple[int, int | float, int]:
+        """What ``Prequential.add`` is told, and how many nodes were answered without fault."""
+        right = self.right.sum().item()
+        return int(self.asked.sum()), right, int(self.faultless.sum())
+
+
+def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
+    """Return how predictions compare with what nodes have.
+
+    given: probabilities of labels, or numbers, [n, targets]; right: what nodes have; it may have
+    more labels, which came too late to be predicted.
 
     Of three labels given or there, two are the same one: 2 of 3.
 
-    >>> tally(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels")
+    >>> tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels").total
     (3, 2, 0)
-    >>> tally(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers")
+    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").total
     (1, 0.5, 0)
     """
     if kind == "numbers":
-        return len(right), float((given - right).abs().sum()), 0
+        ones = torch.ones(len(right), dtype=torch.int64)
+        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones))
+    given = torch.nn.functional.pad(given, (0, right.shape[1] - given.shape[1]))
     found, there = given > THRESHOLD, right == 1
-    hits, wrong = int((found & there).sum()), int((found != there).sum())
-    return 2 * hits + wrong, 2 * hits, int((found == there).all(1).sum())
+    hits, wrong = (found & there).sum(1), (found != there).sum(1)
+    return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long())
 
 
 def _shortened(curve: Tensor, points: int) -> Tensor:

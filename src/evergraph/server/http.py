@@ -26,6 +26,7 @@ from evergraph.core.errors import (
     NothingLearnedError,
     ResourceError,
     StoppedError,
+    TooMuchError,
     UnknownEdgeError,
     UnknownNodeError,
 )
@@ -73,6 +74,7 @@ STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (NothingLearnedError, 409),
     (StoppedError, 503),
     (ResourceError, 507),
+    (TooMuchError, 413),
 )
 log = logging.getLogger(__name__)
 

@@ -96,10 +96,12 @@ def test_errors_of_numbers_are_watched_and_nothing_else():
 def test_several_labels_a_node():
     watch = Watch("labels")
     both = torch.tensor([[True, True], [True, False]]).repeat(50, 1)
+    owners, labels = both.nonzero().t()
     for seq in range(1, 10):
-        watch.see(seq, both, answers=(150, 120), known=2)
+        watch.see(seq, labels, answers=(150, 120), known=2, owners=owners, nodes=100)
+    every = torch.arange(100)
     for seq in range(10, 16):
-        watch.see(seq, both & torch.tensor([True, False]), answers=(100, 80), known=2)
+        watch.see(seq, every * 0, answers=(100, 80), known=2, owners=every, nodes=100)
     assert [(alarm.kind, alarm.about) for alarm in watch.alarms(("a", "b"))] == [("fading", "b")]
 
 

@@ -54,20 +54,30 @@ class Watch:
             "log": self._log,
         }
 
-    def see(self, seq: int, labels: Tensor, *, answers: tuple[int, float], known: int) -> None:
+    def see(
+        self,
+        seq: int,
+        labels: Tensor,
+        *,
+        answers: tuple[int, float],
+        known: int,
+        owners: Tensor | None = None,
+        nodes: int | None = None,
+    ) -> None:
         """Look at the labels that a delta brought, once it is done.
 
-        labels: classes, int64 [n], or which labels nodes have, bool [n, labels], or any numbers;
-        answers: what ``Prequential`` was told: how many were asked for, and how many were right;
-        known: how many classes there are.
+        labels: classes, int64 [n], or any numbers; answers: what ``Prequential`` was told: how many
+        were asked for, and how many were right; known: how many classes there are; owners: where
+        nodes may have several labels, which of them each label is of, int64 [n]; nodes: how many
+        these are then.
         """
         if answers[0]:
             self._set(ACCURACY, seq, self._accuracy.add(*answers))
-        if not len(labels) or self.kind == "numbers":
+        told = len(labels) if nodes is None else nodes
+        if not told or self.kind == "numbers":
             return
-        owners, classes = (None, labels) if labels.dim() == 1 else labels.nonzero().t()
-        new = self._arrivals.add(classes, len(labels), known, owners)
-        self._set(NOVELTY, seq, self._novelty.add(len(labels), new))
+        new = self._arrivals.add(labels, told, known, owners)
+        self._set(NOVELTY, seq, self._novelty.add(told, new))
         self._set_fading(seq)
 
     def _set(self, kind: int, seq: int, said: Verdict | None) -> None:

@@ -41,15 +41,19 @@ class InMemoryLearner:
     def submit(self, delta: Delta) -> DeltaResult:
         """Take a delta in, unless one with its key was taken in before."""
         if delta.key is None:
-            return self.learner.apply(delta)
+            return self._apply(delta)
         digest = sha256(delta_to_bytes(delta)).digest()
         if (taken := self._keys.get(delta.key)) is None:
-            taken = _Taken(digest, self.learner.apply(delta), time.time())
+            taken = _Taken(digest, self._apply(delta), time.time())
             self._keys[delta.key] = taken
             self._drop_keys()
         if digest != taken.digest:
             raise key_reused(delta.key, taken.result.seq)
         return taken.result
+
+    def _apply(self, delta: Delta) -> DeltaResult:
+        """Take a delta in that asks for no more memory than there is."""
+        return self.learner.apply(self.learner.check(delta))
 
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Take deltas in, in order; return what each did, or why it was refused."""

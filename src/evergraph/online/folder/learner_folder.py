@@ -21,6 +21,7 @@ from evergraph.core.closing import Closing
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.online.bounds import Bounds
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.columns_file import (
     check_same_columns,
@@ -89,6 +90,7 @@ class LearnerFolder(Closing):
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
         progress: Progress | None = None,
+        bounds: Bounds | None = None,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -114,6 +116,8 @@ class LearnerFolder(Closing):
             scratch: where these files go.
             progress: called with how far the recovery is, about twice a second, and at its begin
                 and end.
+            bounds: what a delta may ask for; memory alone unless given. It is for what is new:
+                what the folder holds already is taken in, whatever it asks for.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
@@ -124,6 +128,8 @@ class LearnerFolder(Closing):
         check_integer("keys_kept", keys_kept, least=0)
         if memory_limit is not None:
             make = partial(_within, make, memory_limit, scratch)
+        if bounds is not None:
+            make = partial(_bounded, make, bounds)
         if readonly:
             return cls(FolderReader(Path(path), make, progress=progress))
         return cls(
@@ -154,13 +160,14 @@ class LearnerFolder(Closing):
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
         progress: Progress | None = None,
+        bounds: Bounds | None = None,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
         its tables are read; who only reads the folder needs none. key_age, replay_seconds,
-        memory_limit, scratch, progress: as in ``open``.
+        memory_limit, scratch, progress, bounds: as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -181,6 +188,7 @@ class LearnerFolder(Closing):
             memory_limit=memory_limit,
             scratch=scratch,
             progress=progress,
+            bounds=bounds,
         )
         opened._encoders = needed
         return opened
@@ -368,4 +376,11 @@ def _within(
     """Return a learner that has seen nothing and stays within a limit."""
     learner = make()
     learner.keep_within(memory_limit, scratch)
+    return learner
+
+
+def _bounded(make: Callable[[], OnlineLearner], bounds: Bounds) -> OnlineLearner:
+    """Return a learner that has seen nothing and refuses deltas that ask for too much."""
+    learner = make()
+    learner.bounds = bounds
     return learner

@@ -73,6 +73,11 @@ class GrowingArray:
         """How many bytes the rows take, the room for more left out."""
         return self._length * self.row_bytes
 
+    @property
+    def is_in_file(self) -> bool:
+        """Whether the rows lie in a file."""
+        return self._storage is not None
+
     def map_to(self, storage: ArrayStorage) -> None:
         """Let the rows lie in a file from now on, with what is there and what comes."""
         rows = self.array
@@ -104,6 +109,17 @@ class GrowingArray:
         if self._storage is not None and length > len(self._room):
             # Nothing is copied, so there is no need to double; what is claimed is the disk's.
             self._room = self._mapped(length + length // 4 + STEP // max(self.row_bytes, 1))
+
+    def moves(self, rows: int) -> int:
+        """Return how many bytes are copied into other room where so many rows are added.
+
+        >>> ages = GrowingArray(dtype=np.int64)
+        >>> ages.extend(2)  # which makes room for four
+        >>> ages.moves(2), ages.moves(3)
+        (0, 16)
+        """
+        grows = self._storage is None and self._length + rows > len(self._room)
+        return self.nbytes if grows else 0
 
     def extend(self, rows: int) -> None:
         """Add rows of zeros."""

@@ -13,6 +13,7 @@ from evergraph.memory import ClassStatistics
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.nn import RandomFeatures
+from evergraph.nn.expansion import BLOCK_VALUES as FEATURE_VALUES
 from evergraph.nn.expansion import Activation, Expansion
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.topology import TopologyEncoder
@@ -127,6 +128,13 @@ class AnalyticHead(OnlineHead):
 
     def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
         return (self._exact(part.double()) for part in self._exact.blocks(vectors))
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return what sums and V take, a copy of each, and features of a block of nodes."""
+        kept = 8 + 4
+        held = 4 * 8  # sums that grow, means, V in float64, and a block
+        block = min(counted * self.width, FEATURE_VALUES)
+        return self.width * (kept * new + held * classes + 3 * 8 * self.width) + 5 * 8 * block
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -136,6 +136,18 @@ class OnlineHead(ABC):
         """Return what numbered answers stand for, where they are no classes.  -> [n, targets]"""
         raise NotImplementedError
 
+    @property
+    def names(self) -> Collection[Label]:
+        """What labels are called, in order; nothing where nodes have classes or numbers."""
+        return ()
+
+    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the labels that numbered answers stand for, and which answer each is of.
+
+        int64 [n] -> places among the answers, columns of labels: int64 [m] each
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take in nodes with known classes.  int64 [n]; float32 [n, dims]; int64 [n]"""
@@ -147,6 +159,11 @@ class OnlineHead(ABC):
     @abstractmethod
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Let go of learned nodes."""
+
+    @property
+    def most_weighed(self) -> int:
+        """How many of those held back it looks at."""
+        return 0
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
         """Look at the nodes held back, as they are now, right before it settles.
@@ -169,6 +186,14 @@ class OnlineHead(ABC):
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
         return self.scorer()(ids, vectors)
 
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return how many more bytes it takes while it follows a delta, at most about.
+
+        nodes: labelled ones, with those of the delta; counted: how many of these it is told of;
+        classes: with those of the delta; new: how many of these are.
+        """
+        return CLASS_BYTES * (classes + new)
+
     @property
     def nbytes(self) -> int:
         """How many bytes it keeps."""
@@ -184,6 +209,43 @@ class OnlineHead(ABC):
 
 
 heads = Resolver[OnlineHead]("head")
+
+CLASS_BYTES = 1 << 14  # of a class, in a head that does not say how many
+BLOCK_VALUES = 1 << 20  # computed at a time where there is a value for every node and class
+
+
+def row_blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Yield slices of so many rows that a matrix of each has at most ``BLOCK_VALUES`` values.
+
+    What has a value for every node and every class is never held whole: a delta of as many classes
+    as nodes would need their square.
+
+    >>> list(row_blocks(3, 1 << 19))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    step = max(BLOCK_VALUES // max(columns, 1), 1)
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def likeliest_classes(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
+    """Return the class with the highest score among those that have nodes, a few rows at a time.
+
+    Of equal scores the class that came first wins.
+
+    met: bool [classes]; ids, vectors: see ``Scorer``; -> int64 [n]
+
+    >>> class Fixed(Scorer):
+    ...     def __call__(self, ids, vectors): return vectors
+    >>> likeliest_classes(Fixed(), torch.tensor([True, False, True]), torch.tensor([0, 1]),
+    ...                   torch.tensor([[1., 2.], [2., 9.]]))  # the second class has no nodes
+    tensor([0, 0])
+    """
+    found = torch.zeros(len(ids), dtype=torch.int64)
+    for rows in row_blocks(len(ids), len(met)):
+        known = scorer(ids[rows], vectors[rows])[:, : len(met)]
+        if known.shape[1]:  # classes that are too new for the scorer are no choice
+            found[rows] = known.masked_fill(~met[: known.shape[1]], -torch.inf).argmax(1)
+    return found
 
 
 def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:

@@ -15,15 +15,26 @@ from evergraph.memory import ClassStatistics
 from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.heads.base import OnlineHead, Scorer, heads
+from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
 from evergraph.online.heads.few_rows import FewRows, Matrix
-from evergraph.online.heads.view_parts import CODE_HOPS, ViewParts, default_views, hops_in
+from evergraph.online.heads.view_parts import (
+    BLOCK_VALUES,
+    CODE_HOPS,
+    ViewParts,
+    default_views,
+    hops_in,
+)
+from evergraph.online.held_back import SHARE
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.relation_hops import WIDTH
 from evergraph.topology.views import View, parse_views
 from evergraph.training.learner import part_of
 
 RELATION_DIMS = PARTS * WIDTH
+# Scores of held-back nodes, one a class and view, that the weights of views are fitted to: a few
+# thousand nodes tell three weights, and with many classes more would need more than there is.
+WEIGHED = 1 << 23
+VIEWS = 3  # unless others are given
 
 
 @heads.register
@@ -203,6 +214,11 @@ class FusedHead(OnlineHead):
             if not bool(statistics.counts_.any()):
                 statistics.gram_.zero_()
 
+    @property
+    def most_weighed(self) -> int:
+        """So many that what all heads say of them has at most ``WEIGHED`` values."""
+        return max(WEIGHED // (max(self.num_classes, 1) * len(self.parsed)), 1)
+
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:
         """Look at the nodes held back."""
         self._held = vectors, labels
@@ -213,7 +229,10 @@ class FusedHead(OnlineHead):
         if self._solved and self._settled:
             return
         if not self._solved or not self._heads:
-            self._heads = [balanced_ridge(s, self.regularisation) for s in self.statistics_]
+            self._solved = False  # until all of them are there
+            self._heads.clear()  # each is as large as what is kept for good: none is held twice
+            for statistics in self.statistics_:
+                self._heads.append(balanced_ridge(statistics, self.regularisation))
         self.mixture_ = self._mixture()
         pairs = zip(self._heads, self.mixture_, strict=True)
         self._weights = [(head * share).float().contiguous() for head, share in pairs]
@@ -221,14 +240,19 @@ class FusedHead(OnlineHead):
 
     def _mixture(self) -> Tensor:
         vectors, labels = self._held
-        allowed = (self.statistics_[0].counts_ > 0).expand(len(labels), -1)
+        allowed = (self.statistics_[0].counts_ > 0)[None]
         near = self.mixture_ if len(self.mixture_) else None
         return fused_weights(self._said(vectors), labels, allowed=allowed, near=near)
 
     def _said(self, vectors: Tensor) -> Tensor:
         """Return what every head says of those held back.  -> float64 [n, classes, views]"""
+        shape = len(vectors), self.num_classes, len(self.parsed)
+        found = torch.empty(shape, dtype=torch.float64)
         pairs = zip(self._held_features(vectors), self._heads, strict=True)
-        return torch.stack([features.double() @ head for features, head in pairs], dim=2)
+        for view, (features, head) in enumerate(pairs):
+            for rows in row_blocks(len(vectors), self.num_classes):
+                found[rows, :, view] = features[rows].double() @ head
+        return found
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
         """Return φ of those held back; rows that are as they were are not computed again."""
@@ -249,6 +273,17 @@ class FusedHead(OnlineHead):
     def scorer(self) -> FusedScorer:
         """Return φ and a_v V_v; these are never written to, only replaced."""
         return FusedScorer(self._parts, self.parsed, tuple(self._weights), self._parts.dims)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return what sums, V and a_v V_v take, copies, and what is made of a block of nodes."""
+        views = max(len(self.parsed), VIEWS)
+        kept = views * (8 + 8 + 4 + 4)
+        held = views * (4 + 4) + 3 * 8  # a_v V_v of readers; of a view sums, means and V
+        held += 0 if self._heads else 8 * views  # after a restart these are made first
+        rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
+        block = min(counted * self.width, BLOCK_VALUES)
+        weighed = min(nodes // SHARE * classes * views, WEIGHED)
+        return rows + 5 * 8 * block + 2 * 8 * weighed + 8 * self.codes * new
 
     @property
     def nbytes(self) -> int:

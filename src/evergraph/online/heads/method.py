@@ -156,6 +156,11 @@ class MethodHead(OnlineHead):
         """Return the scores of all nodes seen; the table is never written to, only replaced."""
         return TableScorer(self._table)
 
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return what a score of every node and class takes, and fitting about as much again."""
+        known = 0 if self._seen is None else len(self._seen[1])
+        return 4 * 6 * (known + counted) * classes
+
     def state(self) -> dict[str, Tensor]:
         """Return what was learned, the last fit and its scores."""
         kept = {

@@ -21,6 +21,8 @@ from evergraph.topology import Identity, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
+BATCH = 512  # nodes that are trained on at a time
+
 
 @heads.register
 class ReplayHead(OnlineHead):
@@ -144,6 +146,12 @@ class ReplayHead(OnlineHead):
         backbone = self.tem.backbone
         assert isinstance(backbone, PDGNN)
         return ReplayScorer(deepcopy(backbone.head).eval() if backbone.head else None)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return what the MLP takes with its moments, gradients and copies, and a batch."""
+        dims = self._vectors.shape[1] or self.width
+        stored = min(nodes, self.budget * classes) * dims
+        return 4 * (8 * self.width * classes + 4 * stored + 6 * BATCH * classes)
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +16,11 @@ from evergraph.nn.expansion import Activation, Expansion
 from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label
 from evergraph.online.heads.analytic import AnalyticHead
-from evergraph.online.heads.base import Scorer, heads
+from evergraph.online.heads.base import BLOCK_VALUES as VALUES
+from evergraph.online.heads.base import Scorer, heads, row_blocks
 from evergraph.training.learner import part_of
+
+Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]
 
 
 @heads.register
@@ -86,11 +89,28 @@ class TargetHead(AnalyticHead):
             values[row, self._met[answer]] = 1.0
         return values
 
+    @property
+    def names(self) -> Collection[Label]:
+        """What labels are called."""
+        return self.names_.keys()
+
+    def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the labels that numbered answers stand for, and which answer each is of."""
+        met = [self._met[answer] for answer in answers.tolist()]
+        counts = torch.tensor([len(columns) for columns in met], dtype=torch.int64)
+        owners = torch.arange(len(met)).repeat_interleave(counts)
+        return owners, torch.tensor([column for columns in met for column in columns]).long()
+
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Add nodes to the sums."""
-        if len(ids):
-            self.sums_.add(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
-            self._settled = False
+        self._count(vectors, labels, self.sums_.add)
+
+    def _count(self, vectors: Tensor, labels: Tensor, count: Count) -> None:
+        """Add to the sums or take from them, a few nodes at a time: each has a value a label."""
+        for rows in row_blocks(len(labels), self.sums_.targets):
+            values = self._counted(labels[rows])
+            count(self._expanded(vectors[rows]), values, torch.ones(len(values)))
+        self._settled &= not len(labels)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are."""
@@ -99,9 +119,7 @@ class TargetHead(AnalyticHead):
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums."""
-        if len(ids):
-            self.sums_.remove(self._expanded(vectors), self._counted(labels), torch.ones(len(ids)))
-            self._settled = False
+        self._count(vectors, labels, self.sums_.remove)
 
     def _counted(self, answers: Tensor) -> Tensor:
         values = self.values(answers)
@@ -123,6 +141,12 @@ class TargetHead(AnalyticHead):
         if self.kind == "numbers":
             return TargetScorer(features, self.weights_, 1.0, self.offsets_)
         return TargetScorer(features, self.weights_, STEEPNESS, self.offsets_ - STEEPNESS / 2)
+
+    def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
+        """Return the same; of several labels values of a block of nodes as well."""
+        values = min(counted * classes, VALUES)
+        own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
+        return own + 6 * 8 * values + 4 * 8 * self.width * classes
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,185 @@
+"""What a delta asks for is known before it is written down, and refused where it is too much."""
+
+import json
+import subprocess
+import sys
+from collections import deque
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from evergraph import ContinualNodeClassifier
+from evergraph.core import free_memory as free_memory_module
+from evergraph.core.errors import ConfigurationError, TooMuchError
+from evergraph.core.free_memory import free_memory
+from evergraph.online.bounds import Bounds, estimate, new_classes
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import FusedHead, TargetHead
+from evergraph.online.learner import OnlineLearner
+
+MEGABYTE = 10**6
+
+
+def nodes(name, labels, width=2):
+    features = torch.ones(len(labels), width)
+    return Delta(nodes=[f"{name}{k}" for k in range(len(labels))], features=features, labels=labels)
+
+
+def bring_classes(learner, count, step):
+    labels = list(range(count * step, count * (step + 1)))
+    learner.apply(learner.check(nodes(f"s{step}-", labels)))
+
+
+def small():
+    return OnlineLearner(head=FusedHead(width=16, codes=4))
+
+
+def test_a_column_of_ids_sent_as_labels_is_refused_before_it_is_written_down(tmp_path):
+    ids = [str(number) for number in range(100_000)]
+    with LearnerFolder.open(tmp_path, make=OnlineLearner, bounds=Bounds()) as folder:
+        with pytest.raises(TooMuchError, match=r"at most 1,000 new classes.*brings 100,000.*ids"):
+            folder.submit(nodes("n", ids))
+        assert folder.submit(nodes("then", ["x"])).seq == 1
+    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
+        assert (folder.seq, folder.learner.status().classes) == (1, 1)
+
+
+def test_memory_is_bounded_where_classes_are_not(tmp_path):
+    ids = [str(number) for number in range(20_000)]
+    bounds = Bounds(classes=None, memory=500 * MEGABYTE)
+    with LearnerFolder.open(tmp_path, make=OnlineLearner, bounds=bounds) as folder:
+        with pytest.raises(TooMuchError, match=r"at most 500 MB.*take about .* GB.*20,000 new"):
+            folder.submit(nodes("n", ids))
+        assert folder.seq == 0
+
+
+def test_classes_that_come_by_and_by_are_refused_before_memory_runs_out():
+    learner = small()
+    learner.bounds = Bounds(memory=24 * MEGABYTE)
+    bring = partial(bring_classes, learner, 300)
+    with pytest.raises(TooMuchError, match="at most 24 MB of memory"):
+        deque(map(bring, range(100)))
+    assert 600 <= learner.status().classes < 30_000
+    assert learner.predict(["s0-0"])
+
+
+def test_what_a_journal_holds_is_taken_in_whatever_bounds_say(tmp_path):
+    with LearnerFolder.open(tmp_path, make=small) as folder:
+        folder.submit(nodes("n", list("abc")))
+    with LearnerFolder.open(tmp_path, make=small, bounds=Bounds(classes=1, memory=1)) as folder:
+        assert folder.learner.status().classes == 3
+        with pytest.raises(TooMuchError):
+            folder.submit(nodes("m", list("abc")))
+
+
+def test_a_model_in_a_process_is_bounded_by_memory_alone(monkeypatch):
+    model = ContinualNodeClassifier(width=16)
+    model.partial_fit([f"n{k}" for k in range(1_500)], torch.ones(1_500, 64), list(range(1_500)))
+    assert len(model.classes_) == 1_500
+    monkeypatch.setattr("evergraph.online.bounds.free_memory", lambda: 10 * MEGABYTE)
+    with pytest.raises(TooMuchError, match="at most 5 MB of memory"):
+        model.partial_fit([f"m{k}" for k in range(20_000)], torch.ones(20_000, 64), ["x"] * 20_000)
+
+
+def test_new_classes_are_those_that_nobody_has_told_of():
+    learner = small()
+    learner.apply(nodes("n", ["a", "b"]))
+    assert new_classes(learner.check(nodes("m", ["a", "c", "c", None])), learner) == 1
+    assert new_classes(learner.check(Delta(late=[("n0", "d")])), learner) == 1
+    several = OnlineLearner(head=TargetHead(width=16))
+    several.apply(nodes("n", [["a"], []]))
+    assert new_classes(several.check(nodes("m", [["a", "b"], ["c", "b"]])), several) == 2
+    numbers = OnlineLearner(head=TargetHead(width=16, kind="numbers"))
+    assert new_classes(numbers.check(nodes("m", [1.5, 2.5])), numbers) == 0
+
+
+def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
+    learner = small()
+    learner.apply(nodes("n", ["a", "b"] * 5_000, width=32))
+    change = Delta(edges=[("n0", "n1")])
+    checked = learner.check(change)
+    all_of_it, closely = (estimate(checked, learner, closely=c).memory for c in (False, True))
+    assert closely < all_of_it / 2
+    learner.bounds = Bounds(memory=(closely + all_of_it) // 2)
+    learner.check(change)
+
+
+@pytest.mark.parametrize("wrong", [{"classes": 0}, {"memory": 0}, {"classes": 1.5}])
+def test_bounds_are_whole_numbers(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Bounds(**wrong)
+
+
+# What is freed goes back to the system at once, so that it is not held when something else begins.
+ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+MEASURED = """
+import ctypes, gc, json, sys
+import torch
+from evergraph.online.bounds import estimate
+from evergraph.online.delta import Delta
+from evergraph.online.heads import heads
+from evergraph.online.learner import OnlineLearner
+
+def held(what):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+
+def nodes(name, count, classes, width, edges=0):
+    ids = [f"{name}{k}" for k in range(count)]
+    near = [(ids[k % count], ids[(7 * k + 1) % count]) for k in range(edges)]
+    labels = [f"c{k % classes}" if classes else None for k in range(count)]
+    return Delta(nodes=ids, features=torch.randn(count, width), labels=labels, edges=near)
+
+def measured(head, first, then):
+    learner = OnlineLearner(head=heads.make(head))
+    learner.frozen()
+    learner.apply(first)
+    checked = learner.check(then)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    open("/proc/self/clear_refs", "w").write("5")  # the peak is counted from here on
+    before, expected = held("VmRSS"), estimate(checked, learner).memory
+    learner.apply(checked)
+    return expected, held("VmHWM") - before
+
+torch.set_num_threads(1)
+few = nodes("w", 40, 2, 16)
+shapes = [
+    ("auto", few, nodes("n", 2000, 2000, 16)),
+    ("auto", few, nodes("n", 8000, 5, 16, 8000)),
+    ("auto", nodes("w", 2000, 0, 64), nodes("n", 4000, 0, 64, 4000)),
+    ("analytic", few, nodes("n", 2000, 2000, 16)),
+]
+print(json.dumps([measured(*shape) for shape in shapes]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_estimates_are_above_what_is_measured_and_not_far_above():
+    source = Path(__file__).parents[2] / "src"
+    said = subprocess.run(
+        [sys.executable, "-c", MEASURED],
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": str(source)} | ALONE,
+        text=True,
+    )
+    for expected, peak in json.loads(said.stdout.splitlines()[-1]):
+        assert peak <= expected <= 4 * peak + 120 * MEGABYTE
+
+
+def test_free_memory_is_what_the_narrowest_limit_leaves(tmp_path, monkeypatch):
+    whole = free_memory()
+    monkeypatch.setattr(free_memory_module, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(free_memory_module, "_OWN_CGROUP", tmp_path / "own")
+    (tmp_path / "own").write_text("0::/slice/unit\n")
+    unit = tmp_path / "slice" / "unit"
+    unit.mkdir(parents=True)
+    for folder, limit in ((unit, "max"), (unit.parent, "3000000")):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text("2000000\n")
+        (folder / "memory.stat").write_text("anon 5\ninactive_file 500000\n")
+    assert free_memory() == 1_500_000 < whole

@@ -1,0 +1,117 @@
+"""As many classes as nodes: nothing that is computed may have a value for each of both at once."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from evergraph.methods import fusing
+from evergraph.methods.fusing import fused_weights
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
+from evergraph.online.heads import base as heads_base
+from evergraph.online.held_back import HeldBack
+from evergraph.online.learner import OnlineLearner
+
+MANY = 800
+WIDTH = 8
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many values the largest tensor has that any operation returns."""
+
+    values = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        self.values = max([self.values, *sizes])
+        return found
+
+
+def nodes(name: str, labels: list[Any]) -> Delta:
+    generator = torch.Generator().manual_seed(len(name))
+    features = torch.randn(len(labels), 4, generator=generator)
+    return Delta(nodes=[f"{name}{k}" for k in range(len(labels))], features=features, labels=labels)
+
+
+@pytest.mark.parametrize("head", [FusedHead(width=WIDTH, codes=4), AnalyticHead(width=WIDTH)])
+def test_applying_holds_no_value_for_each_node_and_class(head: OnlineHead, monkeypatch):
+    monkeypatch.setattr(heads_base, "BLOCK_VALUES", 1 << 14, raising=False)
+    learner = OnlineLearner(head=head)
+    learner.apply(nodes("first", ["a", "b"]))
+    with Largest() as largest:
+        learner.apply(nodes("new", list(range(MANY))))  # to be guessed among classes just met
+        learner.apply(nodes("again", list(range(MANY))))  # to be guessed among classes known
+    assert largest.values < MANY * 200
+    assert learner.status().predicted == 2 * MANY
+
+
+def test_applying_holds_no_value_for_each_node_and_label(monkeypatch):
+    monkeypatch.setattr(heads_base, "BLOCK_VALUES", 1 << 14, raising=False)
+    learner = OnlineLearner(head=TargetHead(width=WIDTH))
+    learner.apply(nodes("first", [["a"], ["b"]]))
+    with Largest() as largest:
+        learner.apply(nodes("new", [[k] for k in range(MANY)]))
+    assert largest.values < MANY * 200
+
+
+def test_guesses_in_pieces_are_those_of_all_at_once(monkeypatch):
+    deltas = [nodes("first", list("abcd") * 8), nodes("then", list("abcd") * 8)]
+    found = []
+    for block in (1 << 20, 9):
+        monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
+        learner = OnlineLearner(head=FusedHead(width=64))
+        found.append([learner.apply(delta).right for delta in deltas])
+    assert found[0] == found[1]
+    assert found[0][1] > 0
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_targets_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
+    told = [[["a"], ["a", "b"], [], ["c"]] * 4, [["b"], ["d", "a"], ["a"], []] * 4]
+    if kind == "numbers":
+        told = [[1.5, 2.0, -1.0, 0.0] * 4, [2.5, 1.0, 0.5, 3.0] * 4]
+    deltas = [nodes("first", told[0]), nodes("then", told[1])]
+    found = []
+    for block in (1 << 20, 5):
+        monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
+        learner = OnlineLearner(head=TargetHead(kind=kind, width=64))
+        for delta in deltas:
+            learner.apply(delta)
+        found.append((learner.history()["curve"], learner.alarms()))
+    assert found[0][0][0]["asked"] == found[1][0][0]["asked"] > 0
+    assert found[0][0][0]["right"] == pytest.approx(found[1][0][0]["right"])
+
+
+def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(40, 5, 3, generator=generator)
+    labels = torch.randint(5, (40,), generator=generator)
+    allowed = torch.tensor([[True, True, True, True, True]])
+    whole = fused_weights(scores, labels, allowed=allowed)
+    monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
+    assert torch.allclose(fused_weights(scores, labels, allowed=allowed.expand(40, -1)), whole)
+
+
+def test_of_those_held_back_the_first_of_every_class_are_weighed_first():
+    held = HeldBack()
+    held.extend(range(96))
+    classes = torch.arange(96) % 2
+    held.change(torch.arange(96), torch.full((96,), -1), classes)
+    assert len(held.nodes) == 6
+    assert held.first(6).equal(held.nodes)
+    four = held.first(4)
+    assert classes[four].tolist() == [0, 0, 1, 1]
+    firsts = [held.nodes[:3], held.nodes[3:]]
+    assert four.tolist() == [*firsts[0][:2].tolist(), *firsts[1][:2].tolist()]
+    assert set(held.first(3).tolist()) < set(four.tolist())
+
+
+def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
+    monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 300)
+    learner = OnlineLearner(head=FusedHead(width=WIDTH, codes=4))
+    learner.apply(nodes("first", [k % 20 for k in range(640)]))  # 40 are held back
+    assert len(learner.head._held[1]) == 300 // (20 * 3)  # type: ignore[attr-defined]
