@@ -295,7 +295,8 @@ def test_deltas_that_wait_are_taken_in_together_and_refused_alone(
 def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     service, gate = serve(seconds=0.2), Event()
     service.post("/v1/deltas", json=first)
-    monkeypatch.setattr(service.folder.learner, "explain", lambda *_, **__: gate.wait(20))
+    view = service.folder.learner.frozen()
+    monkeypatch.setattr(view, "looked_up", lambda *_, **__: gate.wait(20))
     refused(service.get("/v1/nodes/a"), 503, "the answer took longer than 0.2 s")
     gate.set()
 

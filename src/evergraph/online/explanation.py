@@ -94,39 +94,41 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
 
     top: how many classes; limit: how many voices at most.
     """
-    page, published, position = pinned.page, pinned.published, int(pinned.positions[0])
+    page, published = pinned.page, pinned.published
     vectors = pinned.vectors(pinned.positions)
     scores = page.scores(pinned.positions, vectors)[0]
     found, shares = likeliest(scores[None], top=min(top, int(page.met.sum())))
     best = found[0]
     plain = Explanation(
         node=node,
-        label=published.label(position),
+        label=published.named_labels(pinned.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist()),
         probabilities=_numbers(shares[0]),
         scores=_numbers(scores[best]),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = None if slopes is None else _flows(published, position)
+    flows = None if slopes is None else _flows(published, int(pinned.positions[0]))
     if slopes is None or flows is None:
         return plain
     heard = _heard(flows, slopes[best])
     order = heard.says.abs().amax(1).argsort(descending=True, stable=True)
     loud, silent = order[:limit], order[limit:]
     coded = published.codes is not None
-    names = pinned.names(heard.nodes[loud].tolist())
+    loudest = heard.nodes[loud]
+    told = zip(
+        pinned.names(loudest.tolist()),
+        published.named_labels(loudest),
+        heard.weights[loud].tolist(),
+        heard.says[loud].tolist(),
+        heard.by_label[loud].tolist(),
+        strict=True,
+    )
     return Explanation(
         **vars(plain)
         | {
             "voices": tuple(
-                Voice(
-                    name,
-                    published.label(int(heard.nodes[row])),
-                    float(heard.weights[row]),
-                    _numbers(heard.says[row]),
-                    _numbers(heard.by_label[row]) if coded else (),
-                )
-                for name, row in zip(names, loud.tolist(), strict=True)
+                Voice(name, label, weight, tuple(says), tuple(by_label) if coded else ())
+                for name, label, weight, says, by_label in told
             ),
             "others": _numbers(heard.says[silent].sum(0)),
             "rest": _numbers(scores[best] - heard.says.sum(0)),

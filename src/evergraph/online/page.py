@@ -268,6 +268,15 @@ class Scored:
         values = scores.softmax(1) if every else torch.empty(len(scores), 0)
         return cls(page, every, values, (best, shares))
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def part(self, start: int, rows: int) -> Scored:
+        """Return the same of some of the nodes."""
+        chosen = slice(start, start + rows)
+        best = None if self.best is None else (self.best[0][chosen], self.best[1][chosen])
+        return Scored(self.page, self.every, self.values[chosen], best)
+
     def told(self, ids: Sequence[NodeId]) -> Answer:
         """Return the answer for these nodes."""
         page = self.page

@@ -44,10 +44,10 @@ class Published:
     classes: IdTable
     kind: Kind
 
-    def label(self, position: int) -> Label | None:
-        """Return the class of a node, None where it is not known."""
-        number = int(self.labels.of(torch.tensor([position]).numpy())[0])
-        return None if number < 0 else self.classes.at(number)
+    def named_labels(self, nodes: Tensor) -> list[Label | None]:
+        """Return the classes of nodes, None where one is not known.  int64 [n]"""
+        numbers = self.labels.of(nodes.numpy()).tolist()
+        return [None if number < 0 else self.classes.at(number) for number in numbers]
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return the features of some nodes.  int64 [n] -> float32 [n, d]"""

@@ -8,6 +8,7 @@ from typing import Any
 
 from evergraph.online.delta import Delta
 from evergraph.online.delta_parts import check_weights
+from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import ARROW, RefusedError, parse
 from evergraph.server.json_delta import quick_delta
@@ -56,7 +57,7 @@ class Question:
 
 
 def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
-    """Return what a body says; refuse it where it is malformed or names too many nodes.
+    """Return what a body says; refuse it where it is malformed, empty or names too many nodes.
 
     model: which of ``DELTAS`` it is; kind: its media type; most: how many nodes it may name.
 
@@ -65,6 +66,10 @@ def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
     """
     found = ReadDelta(delta_from_arrow(body)) if kind == ARROW else _from_json(body, model)
     delta = found.delta
+    if is_empty(delta) and not found.rows:
+        raise RefusedError(
+            422, "a delta must bring nodes, edges, features or labels, or take some away"
+        )
     named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, found.rows))
     check_named("delta", max(named), most)
     check_weights(delta.weights, len(delta.edges))  # as the bytes of a delta are checked

@@ -102,7 +102,8 @@ class Parsing:
     def _sent(self, frame: Frame, late: float) -> Frame | None:
         """Return the answer of the other process, None where it has ended instead."""
         process = self._running()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         clock = Timer(max(late - time.monotonic(), 0.001), process.kill)
         clock.start()
         try:

@@ -80,7 +80,7 @@ class Pools:
         bodies: reading small bodies.
         large_bodies: reading large ones, one at a time.
         predictions: of many nodes.
-        lookups: of nodes and their surroundings.
+        lookups: of nodes and their surroundings; one at a time, for the writer's sake.
         suggestions: which look at the whole graph.
         facts: status, history, keys, ids.
     """
@@ -102,8 +102,8 @@ class Pools:
         return cls(
             bodies=pool("bodies", 2, 64),
             large_bodies=pool("large bodies", 1, 8),
-            predictions=pool("predictions", 2, 32),
-            lookups=pool("look-ups", 2, 64),
+            predictions=pool("predictions", 2, 256),
+            lookups=pool("look-ups", 1, 64),
             suggestions=pool("suggestions", 1, 8),
             facts=pool("requests for facts", 2, 64),
         )

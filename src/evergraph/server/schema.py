@@ -49,7 +49,7 @@ from evergraph.server.http import JSON, RefusedError
 from evergraph.server.json_delta import LONGEST_ID, LONGEST_KEY
 
 if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
+    from evergraph.online.view import LearnerView
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
@@ -195,6 +195,7 @@ TOLD_AS: dict[type, dict[str, str]] = {
 }
 OF_THE_FOLDER = ("snapshot", "keys", "stopped", "snapshot_error")
 CLASSES = 5  # that are compared
+MOST_NAMES = 1_000  # of classes, in a status: ``classes`` says how many there are
 
 
 def told(record: Any) -> Any:
@@ -347,7 +348,10 @@ HistoryReply = described(History, "History")
 StatusReply = described(
     Status,
     "Status",
-    names=(list[Label], Field(description="Of the classes, in the order in which they came.")),
+    names=(
+        list[Label],
+        Field(description=f"Of the newest {MOST_NAMES} classes, in the order in which they came."),
+    ),
     waiting=(int, Field(description="Changes that wait to be learned.")),
     replicas=(
         list[described(Process, "Process")],  # type: ignore[misc]
@@ -370,13 +374,12 @@ NodeReply = described(
 )
 
 
-def node_reply(learner: OnlineLearner, node: NodeId, limit: int) -> dict[str, Any]:
+def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
     """Return all that is told of a node, as JSON can hold it.
 
     limit: how many nodes around it are listed, and how many voices.
     """
-    around = learner.neighbourhood(node, limit=limit)
-    why = learner.explain(node, top=CLASSES, limit=limit)
+    around, why = view.looked_up(node, top=CLASSES, limit=limit)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     places = zip(around.nodes, around.distances, around.labels, strict=True)
     near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in places]
