@@ -110,7 +110,7 @@ def create_app(
     app.include_router(reading_routes(service, guard, metrics, place))
     app.include_router(handing_on_routes(service, guard))
     app.include_router(page_routes())
-    answer_failures(app)
+    answer_failures(app, folder.path)
     return app
 
 

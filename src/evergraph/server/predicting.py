@@ -132,7 +132,8 @@ class Predicting:
             told = await self._answered(Request(scope, receive))
             first = told if isinstance(told, bytes) else await anext(told)
         except Exception as error:
-            await failure(error, scope)(scope, receive, send)
+            said = failure(error, scope, self._service.folder.path)
+            await said(scope, receive, send)
             if isinstance(error, (EvergraphError, ClientDisconnect)):
                 return
             raise  # as it would come from the framework

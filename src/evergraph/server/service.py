@@ -23,6 +23,7 @@ from evergraph.server.http import RefusedError
 from evergraph.server.many_answers import ManyAnswers
 from evergraph.server.metrics import alarm_text
 from evergraph.server.parsing import Parsing
+from evergraph.server.paths import without_paths
 from evergraph.server.pools import Pools
 from evergraph.server.predicting import Together, as_json
 from evergraph.server.rows import with_rows
@@ -320,6 +321,9 @@ class Service:
         """Return what the learner knows, and how its folder does."""
         folder = asdict(self.folder.status())
         kept = {name: folder[name] for name in OF_THE_FOLDER}
+        for name in ("stopped", "snapshot_error"):
+            if kept[name] is not None:
+                kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self._view.status)
         names = list(self._view.classes[-MOST_NAMES:])
         processes = [asdict(process) for process in self.processes()]
