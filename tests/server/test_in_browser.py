@@ -259,3 +259,41 @@ def test_a_token_is_asked_for(
     wait("document.querySelector('.dot.live')")
     assert not browser.find_element("id", "token-form").is_displayed()
     assert texts(browser, "#tiles dd")[0].startswith("0\n")
+
+
+LARGE = 9_007_199_254_740_993  # 2^53 + 1: no number of JavaScript is this one
+
+
+@pytest.fixture(scope="module")
+def large_ids(learner: Any, live: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    opened = LearnerFolder.open(tmp_path_factory.mktemp("large") / "learner", make=learner)
+    opened.submit(
+        Delta(
+            nodes=(LARGE, LARGE - 1, LARGE + 4),
+            features=torch.eye(3),
+            labels=("x", LARGE, None),
+            edges=((LARGE, LARGE - 1), (LARGE, LARGE + 4)),
+        )
+    )
+    return str(live(create_app(opened)))
+
+
+def test_integers_beyond_those_of_javascript_keep_their_digits(
+    show: Any, wait: Any, large_ids: str
+) -> None:
+    browser = show(at=large_ids)
+    wait("document.querySelector('.dot.live')")
+    look_up(browser, wait, str(LARGE))
+    assert texts(browser, "#why .verdict")[0].startswith(f"{LARGE} is classified as ")
+    titles = browser.execute_script(
+        "return [...document.querySelectorAll('.spot title')].map(title => title.textContent)"
+    )
+    assert sorted(title.split(":")[0] for title in titles) == [
+        str(node) for node in (LARGE - 1, LARGE, LARGE + 4)
+    ]
+    # The class that is such a number, and the way to another node.
+    assert any(f": {LARGE}," in title for title in titles)
+    script = f"[...document.querySelectorAll('.spot')].find(g => g.textContent.startsWith('{LARGE + 4}'))"
+    browser.execute_script(f"{script}.dispatchEvent(new MouseEvent('click'))")
+    wait(f"document.querySelector('#why .verdict').textContent.startsWith('{LARGE + 4} is')")
+    assert browser.get_log("browser") == []

@@ -99,7 +99,7 @@ def test_what_takes_long_is_answered_in_a_thread(
     monkeypatch.setattr(FusedScorer, "quick", quick)
     monkeypatch.setattr(LearnerView, "answer", noting)
     assert lasting.post("/v1/predictions", json={"ids": ["a"]}).status_code == 200
-    assert threads[0].startswith("AnyIO worker") != quick
+    assert threads[0].startswith("evergraph-predictions") != quick
 
 
 def test_one_node_by_its_address(lasting: TestClient) -> None:

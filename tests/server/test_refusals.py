@@ -296,7 +296,8 @@ def test_deltas_that_wait_are_taken_in_together_and_refused_alone(
 def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     service, gate = serve(seconds=0.2), Event()
     service.post("/v1/deltas", json=first)
-    monkeypatch.setattr(service.folder.learner, "explain", lambda *_, **__: gate.wait(20))
+    view = service.folder.learner.frozen()
+    monkeypatch.setattr(view, "looked_up", lambda *_, **__: gate.wait(20))
     refused(service.get("/v1/nodes/a"), 503, "the answer took longer than 0.2 s")
     gate.set()
 
@@ -304,7 +305,8 @@ def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.Monkey
 def test_what_should_not_happen_is_one_sentence_and_a_reference_in_the_log(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(client.folder.learner, "neighbourhood", lambda *_, **__: 1 / 0)
+    view = client.folder.learner.frozen()
+    monkeypatch.setattr(view, "looked_up", lambda *_, **__: 1 / 0)
     with caplog.at_level(logging.ERROR):
         answer = client.get("/v1/nodes/a")
     refused(answer, 500, "its reference in the log is ")

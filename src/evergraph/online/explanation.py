@@ -11,9 +11,9 @@ from torch import Tensor
 from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.graph_change import no_nodes
-from evergraph.online.identifiers import IdTable
-from evergraph.online.knowledge import Knowledge
-from evergraph.online.view import LearnerView
+from evergraph.online.graph.live_codes import LiveCodes
+from evergraph.online.pinned import Pinned
+from evergraph.online.published import Published
 
 
 @dataclass(frozen=True)
@@ -89,45 +89,46 @@ def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Te
     return (flows @ slopes.double().t()).float()
 
 
-def explain(
-    knowledge: Knowledge, ids: IdTable, view: LearnerView, node: NodeId, *, top: int, limit: int
-) -> Explanation:
-    """Return why a node is classified as it is; see ``Explanation``.
+def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanation:
+    """Return why the one node that is pinned is classified as it is; see ``Explanation``.
 
     top: how many classes; limit: how many voices at most.
     """
-    page, positions, vectors = view.taken([node])
-    scores = page.scores(positions, vectors)[0]
+    page, published = pinned.page, pinned.published
+    vectors = pinned.vectors(pinned.positions)
+    scores = page.scores(pinned.positions, vectors)[0]
     found, shares = likeliest(scores[None], top=min(top, int(page.met.sum())))
     best = found[0]
-    position = int(positions[0])
     plain = Explanation(
         node=node,
-        label=_label(knowledge, position),
+        label=published.named_labels(pinned.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist()),
         probabilities=_numbers(shares[0]),
         scores=_numbers(scores[best]),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = None if slopes is None else _flows(knowledge, position)
+    flows = None if slopes is None else _flows(published, int(pinned.positions[0]))
     if slopes is None or flows is None:
         return plain
     heard = _heard(flows, slopes[best])
     order = heard.says.abs().amax(1).argsort(descending=True, stable=True)
     loud, silent = order[:limit], order[limit:]
-    coded = knowledge.codes is not None
+    coded = published.codes is not None
+    loudest = heard.nodes[loud]
+    told = zip(
+        pinned.names(loudest.tolist()),
+        published.named_labels(loudest),
+        heard.weights[loud].tolist(),
+        heard.says[loud].tolist(),
+        heard.by_label[loud].tolist(),
+        strict=True,
+    )
     return Explanation(
         **vars(plain)
         | {
             "voices": tuple(
-                Voice(
-                    ids.at(int(heard.nodes[row])),
-                    _label(knowledge, int(heard.nodes[row])),
-                    float(heard.weights[row]),
-                    _numbers(heard.says[row]),
-                    _numbers(heard.by_label[row]) if coded else (),
-                )
-                for row in loud
+                Voice(name, label, weight, tuple(says), tuple(by_label) if coded else ())
+                for name, label, weight, says, by_label in told
             ),
             "others": _numbers(heard.says[silent].sum(0)),
             "rest": _numbers(scores[best] - heard.says.sum(0)),
@@ -154,22 +155,25 @@ class _Heard:
     by_label: Tensor  # [n, classes]
 
 
-def _flows(knowledge: Knowledge, node: int) -> list[_Flow] | None:
+def _flows(published: Published, node: int) -> list[_Flow] | None:
     """Return the parts of a node's vector in order, or None where one is no such sum."""
-    graph, embeddings = knowledge.graph, knowledge.embeddings
-    hops = embeddings.flows(graph, node)
+    graph, embeddings = published.graph, published.embeddings
+    hops = embeddings.flows(graph, published.smoother, node)
     if hops is None:
         return None
     unit = embeddings.scaling == "unit"
-    flows = [_Flow(nodes, weights, graph.features[nodes], unit) for nodes, weights in hops]
-    codes, relations = knowledge.codes, knowledge.relations
-    if relations is not None:
-        flows.append(_untold(relations.dims))
-    if codes is not None:
-        coded = codes.flows(graph, node)
-        flows += [_Flow(nodes, w, codes.shown(nodes), True, True) for nodes, w in coded]
-        if relations is not None:
-            flows.append(_untold(codes.width))
+    flows = [_Flow(nodes, weights, published.features(nodes), unit) for nodes, weights in hops]
+    related = published.relation_dims
+    if related is not None:
+        flows.append(_untold(related))
+    if published.codes is not None:
+        smoother, shown = published.codes
+        coded = LiveCodes.flows(graph, smoother, node)
+        for nodes, weights in coded:
+            rows = torch.from_numpy(shown.of(nodes.numpy()))
+            flows.append(_Flow(nodes, weights, rows, True, True))
+        if related is not None:
+            flows.append(_untold(flows[-1].rows.shape[1]))
     return flows
 
 
@@ -194,11 +198,6 @@ def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:
         else:
             weights[rows] += flow.weights
     return _Heard(nodes, weights, says, by_label)
-
-
-def _label(knowledge: Knowledge, position: int) -> Label | None:
-    number = int(knowledge.labels.of(torch.tensor([position])))
-    return None if number < 0 else knowledge.classes.at(number)
 
 
 def _numbers(values: Tensor) -> tuple[float, ...]:

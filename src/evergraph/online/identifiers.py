@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -106,6 +106,7 @@ class IdTable:
         self._positions: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
         self._slots = NumberSlots()
+        self.gone = GoneNames()  # the last link of what was removed
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -183,6 +184,27 @@ class IdTable:
         assert value is not None, f"position {position} is free"
         return value
 
+    def named(self, positions: Sequence[int], since: GoneNames) -> list[NodeId]:
+        """Return the names at positions as they were when ``since`` was the last that went.
+
+        Any thread may ask, without a lock, while names come and go.
+
+        >>> table = IdTable()
+        >>> table.add(["a", "b"])
+        >>> then = table.gone
+        >>> table.remove(["a"])
+        >>> table.named([1, 0], then)
+        ['b', 'a']
+        """
+        found = [self._ids[position] for position in positions]
+        while None in found and since.following is not None:
+            for place, position in enumerate(positions):
+                if found[place] is None:
+                    found[place] = since.names.get(position)
+            since = since.following
+        assert None not in found, "a position that was free"
+        return cast("list[NodeId]", found)
+
     def has_none_of(self, values: Sequence[NodeId]) -> bool:
         """Whether nobody has any of some names."""
         return self._positions.keys().isdisjoint(values)
@@ -234,7 +256,9 @@ class IdTable:
             self._give_slots([new], place)
 
     def remove(self, values: Sequence[NodeId]) -> None:
-        """Forget names; nothing of them is left."""
+        """Forget names; nothing of them is left, but for those who go on reading (``named``)."""
+        if len(values):
+            self.gone = self.gone.then({self._positions[value]: value for value in values})
         for value in values:
             self._ids[self._positions.pop(value)] = None
             if type(value) is int:
@@ -269,6 +293,25 @@ class IdTable:
         self._give_slots(self._ids, 0)
 
 
+class GoneNames:
+    """Names that went, by position, and the link of those that went after them.
+
+    As in ``FormerRows``: they are noted before they go, and who holds a link sees what went since.
+    """
+
+    __slots__ = ("following", "names")
+
+    def __init__(self) -> None:
+        self.following: GoneNames | None = None
+        self.names: Mapping[int, NodeId] = {}
+
+    def then(self, names: Mapping[int, NodeId]) -> GoneNames:
+        """Note names, and return the link for those that go next."""
+        self.names, following = names, GoneNames()
+        self.following = following
+        return following
+
+
 def _kinds(ids: Sequence[NodeId | None]) -> Tensor:
     kinds = np.fromiter(map(_KINDS.__getitem__, map(type, ids)), np.uint8, len(ids))
     return torch.from_numpy(kinds)
@@ -286,7 +329,14 @@ def _bytes(ids: Sequence[NodeId | None]) -> Tensor:
 
 def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
     """Return where names stand, -1 where they do not.  -> int64 [names]"""
-    return np.fromiter(map(places.get, names, repeat(-1)), np.int64, len(names))
+    found = np.empty(len(names), np.int64)
+    start = 0
+    for part in chunks(names):  # other threads may run between two of them
+        found[start : start + len(part)] = np.fromiter(
+            map(places.get, part, repeat(-1)), np.int64, len(part)
+        )
+        start += len(part)
+    return found
 
 
 def _fill(found: NDArray[np.int64], names: Column, places: Mapping[NodeId, int]) -> None:

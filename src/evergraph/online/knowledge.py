@@ -17,6 +17,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import ROWS
@@ -30,6 +31,7 @@ from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import Tallies, tallies
+from evergraph.online.published import Published
 from evergraph.online.solving import Solving
 from evergraph.training.learner import part_of
 
@@ -51,6 +53,7 @@ class NodeLabels:
 
     def __init__(self) -> None:
         self._numbers = GrowingArray(dtype=np.int64)
+        self._former = FormerRows()
         self.counts_ = torch.zeros(0, dtype=torch.int64)
 
     def extend(self, nodes: int) -> None:
@@ -67,6 +70,10 @@ class NodeLabels:
         """The classes of all positions.  int64 [positions], a view until there are more"""
         return self._numbers.tensor
 
+    def frozen(self) -> FrozenRows:
+        """Return the classes as they are now, for those who read them while they change."""
+        return FrozenRows(self._numbers, self._former.now, len(self._numbers))
+
     def put(self, positions: Tensor, labels: Tensor) -> None:
         """Set the classes of some nodes, each named once; ``UNLABELLED`` takes one away."""
         if not len(positions):
@@ -79,6 +86,7 @@ class NodeLabels:
         known = torch.zeros(width, dtype=torch.int64)
         known[: len(self.counts_)] = self.counts_
         self.counts_ = known + more - fewer
+        self._former.note(positions.numpy(), old.numpy())
         self._numbers.tensor[positions] = labels
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -196,6 +204,20 @@ class Knowledge:
     def row_bytes(self) -> int:
         """How many bytes of memory a node takes in all arrays; those in files take none."""
         return sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+
+    def published(self) -> Published:
+        """Return what look-ups read, as it is now; they may while it changes."""
+        codes = self.codes
+        return Published(
+            graph=self.graph.frozen(),
+            smoother=self.embeddings.smoother(),
+            labels=self.labels.frozen(),
+            codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
+            embeddings=self.embeddings,
+            relation_dims=None if self.relations is None else self.relations.dims,
+            classes=self.classes,
+            kind=self.head.kind,
+        )
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""

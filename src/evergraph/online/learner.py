@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import ConfigurationError, DataError, UnknownNodeError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
@@ -25,7 +25,7 @@ from evergraph.online.bounds import Bounds
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.descriptions import described, made
-from evergraph.online.explanation import Explanation, explain
+from evergraph.online.explanation import Explanation
 from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -33,10 +33,11 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
+from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Tallies
-from evergraph.online.suggestions import Suggestion, suggest
+from evergraph.online.published import Published
+from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News, known_edges, only_new
 from evergraph.online.view import Answer, History, LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -396,7 +397,15 @@ class OnlineLearner:
             self.head.kind,
             self._foretold.watch.alarms(knowledge.names),
             self._foretold.watch.raised,
+            self._publish(knowledge),
         )
+
+    def _publish(self, knowledge: Knowledge) -> Callable[[], Published]:
+        """Return what gives look-ups what they read: of now, if somebody reads while it changes."""
+        if not self._sharing:
+            return knowledge.published
+        published = knowledge.published()
+        return lambda: published
 
     def _status(self) -> Status:
         knowledge = self._knowledge
@@ -423,6 +432,7 @@ class OnlineLearner:
             if not self._sharing:
                 self._sharing = True
                 self._share()
+                self._view.turn(self._page, ())
             return self._view
 
     def _share(self) -> None:
@@ -495,19 +505,18 @@ class OnlineLearner:
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return why a node is classified as it is; waits for a delta that is being applied.
 
+        Who must not wait asks ``frozen()``.
+
         top: how many classes; limit: how many nodes are named at most.
         """
         with self._writing:
-            knowledge = self._known(node)
-            if self.head.kind != "class":
-                raise DataError(f"explain tells of classes, and this learner has {self.head.kind}")
-            return explain(knowledge, self._ids, self._view, node, top=top, limit=limit)
+            return self._view.explain(node, top=top, limit=limit)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes worth asking a person about, the first one first.
 
-        Of what is known after the last whole delta: it waits for one that is being applied, and
-        others wait for it. The same learner always gives the same answer.
+        Of what is known after the last whole delta; waits as ``explain`` does. The same learner
+        always gives the same answer.
 
         n: how many at most; among: which nodes may be asked about, all unless given.
 
@@ -517,12 +526,8 @@ class OnlineLearner:
         >>> [(found.id, found.reach) for found in learner.suggest(2)]
         [('a', 2), ('d', 0)]
         """
-        check_integer("n", n, least=1)
         with self._writing:
-            positions = None if among is None else self._ids.positions(among).numpy()
-            if self._knowledge is None:
-                return ()
-            return suggest(self._knowledge, self._ids, self._view, n, among=positions)
+            return self._view.suggest(n, among=among)[1]
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -532,14 +537,7 @@ class OnlineLearner:
         hops: how far; as far as an embedding looks unless given. limit: how many nodes at most.
         """
         with self._writing:
-            knowledge = self._known(node)
-            reach = self.topology.hops if hops is None else hops
-            return neighbourhood(knowledge, self._ids, node, hops=reach, limit=limit)
-
-    def _known(self, node: NodeId) -> Knowledge:
-        if self._knowledge is None or node not in self._ids:
-            raise UnknownNodeError(f"node {node!r} is not in the graph")
-        return self._knowledge
+            return self._view.neighbourhood(node, hops=hops, limit=limit)
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.identifiers import IdTable
-from evergraph.online.knowledge import Knowledge
+from evergraph.online.pinned import Pinned
+from evergraph.online.published import Published
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,28 @@ class Neighbourhood:
     weights: tuple[float, ...] | None = None
 
 
-def neighbourhood(
-    knowledge: Knowledge, ids: IdTable, node: NodeId, *, hops: int, limit: int
-) -> Neighbourhood:
-    """Return at most ``limit`` nodes within ``hops`` of a node."""
-    near = knowledge.graph.ego(ids.position(node), hops=hops, limit=limit)
+def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourhood:
+    """Return at most ``limit`` nodes within ``hops`` of the one node that is pinned."""
+    published = pinned.published
+    reach = published.embeddings.topology.hops if hops is None else hops
+    near = published.graph.ego(int(pinned.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
     places = {position: place for place, position in enumerate(positions)}
-    numbers = knowledge.labels.of(near.nodes).tolist()
+    numbers = published.labels.of(near.nodes.numpy()).tolist()
     return Neighbourhood(
-        nodes=tuple(ids.at(position) for position in positions),
+        nodes=tuple(pinned.names(positions)),
         distances=tuple(near.distances.tolist()),
-        labels=tuple(None if n < 0 else _shown(knowledge, n) for n in numbers),
+        labels=tuple(None if n < 0 else _shown(published, n) for n in numbers),
         edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
     )
 
 
-def _shown(knowledge: Knowledge, number: int) -> Label:
+def _shown(published: Published, number: int) -> Label:
     """Return a class as it is called; several labels as one text."""
-    name = knowledge.classes.at(number)
-    if knowledge.head.kind != "labels":
+    name = published.classes.at(number)
+    if published.kind != "labels":
         return name
     told = meant_by("labels", name)
     return "; ".join(map(str, told)) if isinstance(told, tuple) else name

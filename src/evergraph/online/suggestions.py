@@ -16,10 +16,9 @@ from torch import Tensor
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable
-from evergraph.online.knowledge import Knowledge
-from evergraph.online.view import LearnerView, Page
+from evergraph.online.pinned import Pinned
 
 Array = npt.NDArray[Any]
 BLOCK = 512  # candidates whose surroundings are scored together
@@ -71,7 +70,7 @@ def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
     return 1 - (best[:, 0] - best[:, 1])
 
 
-def shares_of(graph: GrowingGraph) -> scipy.sparse.csr_matrix:
+def shares_of(graph: GrowingGraph | FrozenGraph) -> scipy.sparse.csr_matrix:
     """Return in row v how large a share v has of what each node gathers, itself included.
 
     S[v, u] = w_vu / (1 + Σ_x w_xu) for the edges v -> u, and S[v, v] = 1 / (1 + Σ_x w_xv).
@@ -176,46 +175,42 @@ class _Covering:
         self._left[near] *= 1 - np.maximum(shares, COVERED)
 
 
-def suggest(
-    knowledge: Knowledge,
-    ids: IdTable,
-    view: LearnerView,
-    n: int,
-    *,
-    among: Array | None = None,
-) -> tuple[Suggestion, ...]:
+def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
     """Return unlabelled nodes worth asking about; see ``chosen`` for which.
 
     among: positions that may be asked about, all unless given.  int64 [any]
     """
-    known = (knowledge.labels.every != UNLABELLED).numpy()
-    open_ = knowledge.graph.alive.numpy() & ~known
+    published = pinned.published
+    known = published.labels.every() != UNLABELLED
+    open_ = published.graph.alive.every() & ~known
     if among is not None:
         wanted = np.zeros_like(open_)
         wanted[among] = True
         open_ &= wanted
-    shares, page = shares_of(knowledge.graph), view.page
-    doubts = _doubts(page, knowledge)
-    found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
-    return _told(page, knowledge, ids, shares, found)
+    shares = shares_of(published.graph)
+    found = chosen(shares, np.flatnonzero(open_), _doubts(pinned), n, known=known)
+    return _told(pinned, shares, found)
 
 
-def _predicted(page: Page, knowledge: Knowledge, nodes: Tensor) -> Tensor | None:
+def _predicted(pinned: Pinned, nodes: Tensor) -> Tensor | None:
     """Return probabilities of classes, or labels; None where nothing tells.  [n, classes]"""
+    page = pinned.page
     if page.scorer is None or page.kind == "numbers" or not bool(page.met.any()):
         return None
-    vectors = knowledge.of(nodes)
+    vectors = pinned.vectors(nodes)
     if page.kind == "labels":
         return page.values(nodes, vectors)
     return page.scores(nodes, vectors).softmax(1)
 
 
-def _doubts(page: Page, knowledge: Knowledge) -> Callable[[Array], Array]:
+def _doubts(pinned: Pinned) -> Callable[[Array], Array]:
     def doubts(nodes: Array) -> Array:
         parts = [np.zeros(0)]
         for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
-            shares = _predicted(page, knowledge, part)
-            doubt = torch.ones(len(part)) if shares is None else uncertainty(shares, page.kind)
+            shares = _predicted(pinned, part)
+            doubt = (
+                torch.ones(len(part)) if shares is None else uncertainty(shares, pinned.page.kind)
+            )
             parts.append(doubt.double().numpy())
         return np.concatenate(parts)
 
@@ -223,19 +218,17 @@ def _doubts(page: Page, knowledge: Knowledge) -> Callable[[Array], Array]:
 
 
 def _told(
-    page: Page,
-    knowledge: Knowledge,
-    ids: IdTable,
-    shares: scipy.sparse.csr_matrix,
-    found: list[tuple[int, float]],
+    pinned: Pinned, shares: scipy.sparse.csr_matrix, found: list[tuple[int, float]]
 ) -> tuple[Suggestion, ...]:
     """Return chosen nodes with the user's names, and why each was chosen."""
-    nodes = torch.tensor([node for node, _ in found], dtype=torch.int64)
-    given = _predicted(page, knowledge, nodes) if len(nodes) else None
+    page, positions = pinned.page, [node for node, _ in found]
+    nodes = torch.tensor(positions, dtype=torch.int64)
+    given = _predicted(pinned, nodes) if len(nodes) else None
+    names = pinned.names(positions)
     suggestions = []
     for place, (node, gain) in enumerate(found):
         reach = int(shares.indptr[node + 1] - shares.indptr[node]) - 1
-        plain = Suggestion(ids.at(node), gain, reach)
+        plain = Suggestion(names[place], gain, reach)
         if given is not None:
             best = given[place].topk(min(2, int(page.met.sum())))
             plain = replace(

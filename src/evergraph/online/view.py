@@ -1,213 +1,56 @@
-"""What readers see of a learner while it learns: predictions and how it is doing."""
+"""What readers see of a learner while it learns: predictions, look-ups and how it is doing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import NothingLearnedError
-from evergraph.core.label_space import Kind
-from evergraph.core.predictions import THRESHOLD, likeliest, target_values
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.hop_states import ROWS
-from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import class_scores
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.prequential import Point, Prequential
+from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
+from evergraph.online.page import (
+    FEW,
+    NEWEST,
+    Answer,
+    History,
+    LabelsPrediction,
+    NumberPrediction,
+    Page,
+    Prediction,
+    Scored,
+    Status,
+    told_classes,
+)
+from evergraph.online.pinned import Pinned
+from evergraph.online.prequential import Prequential
+from evergraph.online.suggestions import Suggestion, suggest
 
-
-@dataclass(frozen=True)
-class Status:
-    """What a learner knows, in numbers.
-
-    Attributes:
-        seq: how many deltas were applied.
-        nodes: in the graph now.
-        edges: entries of the adjacency: an edge that runs both ways counts twice.
-        classes: that have been met.
-        labelled: nodes whose class is known.
-        features: how wide features are, 0 before the first node.
-        memory: bytes of graph, embeddings and head.
-        predicted: labels that were predicted before they were learned.
-        accuracy: the share of these predictions that was right; None before the first.
-        exact_forgetting: whether a forgotten node leaves no trace.
-        metric: what ``accuracy`` is: itself, or micro F1 of several labels, or the mean absolute
-            error of numbers; ``predicted`` are then labels that were given or there, or numbers.
-        relations: whether it looks at relations of edges and types of nodes, or would from the
-            first nodes on.
-        solved: after how many deltas the scores in use were solved: fewer than ``seq`` while what
-            was counted since waits for more.
-    """
-
-    seq: int
-    nodes: int
-    edges: int
-    classes: int
-    labelled: int
-    features: int
-    memory: int
-    predicted: int
-    accuracy: float | None
-    exact_forgetting: bool
-    metric: str = "accuracy"
-    relations: bool = False
-    solved: int = 0
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The class of a node.
-
-    Attributes:
-        id: of the node.
-        label: the likeliest class.
-        probability: of that class.
-        probabilities: of all classes, in the order of ``classes``, if they were asked for.
-    """
-
-    id: NodeId
-    label: Label
-    probability: float
-    probabilities: list[float] | None = None
-
-
-@dataclass(frozen=True)
-class LabelsPrediction:
-    """The labels of a node.
-
-    Attributes:
-        id: of the node.
-        labels: those that are more likely than not.
-        probabilities: of these labels, or of all, in the order of ``classes``, if they were asked
-            for.
-    """
-
-    id: NodeId
-    labels: list[Label]
-    probabilities: list[float]
-
-
-@dataclass(frozen=True)
-class NumberPrediction:
-    """The number of a node.
-
-    Attributes:
-        id: of the node.
-        value: the number predicted.
-    """
-
-    id: NodeId
-    value: float
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Classes of nodes, in the order in which they were asked for.
-
-    Attributes:
-        seq: after how many deltas this was predicted.
-        predictions: one for each node.
-        classes: all classes, if they were asked for.
-    """
-
-    seq: int
-    predictions: tuple[Prediction | LabelsPrediction | NumberPrediction, ...]
-    classes: tuple[Label, ...] | None = None
-
-
-class History(TypedDict):
-    """How good predictions were before their labels came: predict, then learn.
-
-    Attributes:
-        curve: how often predictions were right, delta after delta.
-        newest: the newest classes, newest last.
-        confusion: how nodes of each were classified lately: as each of these, then as any other.
-    """
-
-    curve: list[Point]
-    newest: list[Label]
-    confusion: list[list[int]]
-
-
-NEWEST = 10  # classes in the confusion
-FEW = 64  # nodes up to which calls cost more than arithmetic
-
-
-@dataclass(frozen=True, eq=False)
-class Page:
-    """What changes at once when a delta is done.
-
-    Attributes:
-        status: numbers.
-        classes: the user's names of all classes, in order of arrival.
-        met: which of them have nodes.  bool [classes]
-        scorer: scores of vectors; None before the first node.
-        vectors: looks vectors up where the view keeps no copy; None before the first node.
-        dims: of an embedding, which is what a vector begins with.
-        kind: what nodes are said to be.
-        alarms: what is no longer as it was, or was so lately.
-        raised: how many alarms of each kind were ever raised.
-    """
-
-    status: Status
-    classes: tuple[Label, ...]
-    met: Tensor
-    scorer: Scorer | None
-    vectors: Callable[[Tensor], Tensor] | None
-    dims: int
-    kind: Kind = "class"
-    alarms: tuple[Alarm, ...] = ()
-    raised: Mapping[str, int] = field(default_factory=dict)
-
-    def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
-        """Return probabilities of labels, or numbers.  -> [n, targets]"""
-        if self.scorer is None or not bool(self.met.any()):
-            raise NothingLearnedError(
-                f"no {self.kind} are known yet: tell some nodes' before asking for predictions"
-            )
-        return target_values(self.scorer(positions, vectors), self.kind)
-
-    def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
-        """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
-        if self.scorer is None or not bool(self.met.any()):
-            raise NothingLearnedError(
-                "no class is known yet: give some nodes labels before asking for predictions"
-            )
-        return class_scores(self.scorer, self.met, positions, vectors)
-
-    def few(
-        self, positions: Sequence[int], vectors: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float32]:
-        """Return the same for a handful of nodes, up to rounding; some class has nodes."""
-        assert self.scorer is not None
-        met, known = self._met, self.scorer.few(positions, vectors)
-        if known.shape[1] == len(met) and met.all():
-            return known
-        known = known[:, : len(met)]  # a class may be too new for the scorer, or have no nodes
-        scores = np.full((len(positions), len(met)), -np.inf, np.float32)
-        np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
-        return scores
-
-    @cached_property
-    def answers_few(self) -> bool:
-        """Whether there are classes to be told, and some of them have nodes."""
-        return self.kind == "class" and self.scorer is not None and bool(self.met.any())
-
-    @cached_property
-    def _met(self) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = self.met.numpy()
-        return found
+__all__ = [
+    "FEW",
+    "Answer",
+    "History",
+    "LabelsPrediction",
+    "LearnerView",
+    "NumberPrediction",
+    "Page",
+    "Prediction",
+    "Status",
+]
 
 
 class LearnerView:
@@ -233,6 +76,8 @@ class LearnerView:
         self._page = page
         self._lock = Lock()
         self._copied: GrowingArray | None = None
+        self._former = FormerRows()  # of the copy, noted while somebody reads it without the lock
+        self._pins = 0
 
     def turn(self, write: Callable[[], Page], moved: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Show what a delta has done.
@@ -248,6 +93,9 @@ class LearnerView:
     def _copy(self, positions: Tensor, vectors: Tensor) -> None:
         if self._copied is not None and len(positions):
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
+            if self._pins:
+                places = positions.numpy()
+                self._former.note(places, self._copied.array[places])
             self._copied.tensor[positions] = vectors
 
     def share(
@@ -268,7 +116,7 @@ class LearnerView:
         for rows in torch.arange(positions).split(ROWS):
             copied.tensor[rows] = vectors(rows)
         with self._lock:
-            self._copied = copied
+            self._copied, self._former = copied, FormerRows()
 
     def map_to(self, storage: ArrayStorage) -> None:
         """Let the copy, if there is one, lie in a file from now on."""
@@ -325,18 +173,10 @@ class LearnerView:
         if (few := self._few(ids)) is not None:
             page, all_shares = few
             every = all_shares.tolist() if every_class else None
-            return _told(
+            return told_classes(
                 page, ids, all_shares.argmax(1).tolist(), all_shares.max(1).tolist(), every
             )
-        page, positions, vectors = self.taken(ids)
-        if page.kind != "class":
-            found = page.values(positions, vectors)
-            classes = page.classes if every_class else None
-            return Answer(page.status.seq, _predicted(page, ids, found, every_class), classes)
-        scores = page.scores(positions, vectors)
-        best, shares = (part.flatten().tolist() for part in likeliest(scores))
-        told = scores.softmax(1).tolist() if every_class else None
-        return _told(page, ids, best, shares, told)
+        return Scored.of(*self.taken(ids), every=every_class).told(ids)
 
     def _few(self, ids: Sequence[NodeId]) -> tuple[Page, npt.NDArray[np.float32]] | None:
         """Return all probabilities by numpy, for a handful; None where there are no classes."""
@@ -385,6 +225,87 @@ class LearnerView:
                 return page, positions, page.vectors(positions)
             return page, positions, torch.zeros(0, 0)
 
+    @contextmanager
+    def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
+        """Give what is published, and where nodes are in it, to be read for as long as it takes.
+
+        Deltas come meanwhile, and neither waits for the other. Nothing of them is seen.
+        """
+        with self._lock:
+            page = self._page
+            for node in ids:
+                if node not in self._ids:
+                    raise UnknownNodeError(f"node {node!r} is not in the graph")
+            positions = self._ids.positions(ids)
+            copied = self._copied
+            rows = None if copied is None else FrozenRows(copied, self._former.now, len(copied))
+            pinned = Pinned(page, positions, rows, self._ids, self._ids.gone)
+            self._pins += 1
+        try:
+            yield pinned
+        finally:
+            with self._lock:
+                self._pins -= 1
+
+    def where(self, ids: Sequence[NodeId], page: Page) -> Tensor | None:
+        """Return where nodes are, None where a page is no longer the last.  -> int64 [ids]"""
+        with self._lock:
+            return self._ids.positions(ids) if page is self._page else None
+
+    def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
+        """Return some ids, and where to go on; see ``IdTable.page``."""
+        with self._lock:
+            return self._ids.page(start, limit)
+
+    def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
+        """Return why a node is classified as it is.
+
+        top: how many classes; limit: how many nodes are named at most.
+        """
+        with self.pinned([node]) as pinned:
+            return self._explained(pinned, node, top, limit)
+
+    @staticmethod
+    def _explained(pinned: Pinned, node: NodeId, top: int, limit: int) -> Explanation:
+        kind = pinned.page.kind
+        if kind != "class":
+            raise DataError(f"explain tells of classes, and this learner has {kind}")
+        return explain(pinned, node, top=top, limit=limit)
+
+    def neighbourhood(
+        self, node: NodeId, *, hops: int | None = None, limit: int = 60
+    ) -> Neighbourhood:
+        """Return what lies around a node, to be drawn.
+
+        hops: how far; as far as an embedding looks unless given. limit: how many nodes at most.
+        """
+        with self.pinned([node]) as pinned:
+            return neighbourhood(pinned, hops=hops, limit=limit)
+
+    def looked_up(self, node: NodeId, *, top: int, limit: int) -> tuple[Neighbourhood, Explanation]:
+        """Return what lies around a node and why it is classified as it is, both as of one delta.
+
+        limit: how many nodes and voices at most.
+        """
+        with self.pinned([node]) as pinned:
+            around = neighbourhood(pinned, hops=None, limit=limit)
+            return around, self._explained(pinned, node, top, limit)
+
+    def suggest(
+        self, n: int, *, among: Sequence[NodeId] | None = None
+    ) -> tuple[int, tuple[Suggestion, ...]]:
+        """Return after which delta, and unlabelled nodes worth asking a person about.
+
+        n: how many at most; among: which nodes may be asked about, all unless given.
+        """
+        check_integer("n", n, least=1)
+        with self.pinned(() if among is None else among) as pinned:
+            seq = pinned.page.status.seq
+            if pinned.page.publish is None:
+                return seq, ()
+            places = None if among is None else pinned.positions.numpy()
+            return seq, suggest(pinned, n, among=places)
+
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         with self._lock:
@@ -395,37 +316,3 @@ class LearnerView:
                 "newest": [classes[number] for number in newest],
                 "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
             }
-
-
-def _told(
-    page: Page,
-    ids: Sequence[NodeId],
-    best: list[int],
-    shares: list[float],
-    every: list[list[float]] | None,
-) -> Answer:
-    """Return the likeliest classes; every: the probabilities of all, if they were asked for."""
-    rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
-    return Answer(
-        seq=page.status.seq,
-        classes=None if every is None else page.classes,
-        predictions=tuple(
-            Prediction(node, page.classes[number], share, row)
-            for node, number, share, row in zip(ids, best, shares, rows, strict=True)
-        ),
-    )
-
-
-def _predicted(
-    page: Page, ids: Sequence[NodeId], values: Tensor, every: bool
-) -> tuple[LabelsPrediction | NumberPrediction, ...]:
-    """Return numbers, or labels that are more likely than not; every: with all probabilities."""
-    if page.kind == "numbers":
-        pairs = zip(ids, values[:, 0].tolist(), strict=True)
-        return tuple(NumberPrediction(node, value) for node, value in pairs)
-    found = []
-    for node, row in zip(ids, values.tolist(), strict=True):
-        given = [place for place, share in enumerate(row) if share > THRESHOLD]
-        labels, shares = [page.classes[place] for place in given], [row[place] for place in given]
-        found.append(LabelsPrediction(node, labels, row if every else shares))
-    return tuple(found)

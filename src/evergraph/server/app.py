@@ -118,7 +118,7 @@ def create_app(
     app.include_router(upkeep_routes(service, guard, follows=leader is not None))
     app.include_router(readiness_routes(service, leader))
     app.include_router(page_routes())
-    answer_failures(app)
+    answer_failures(app, folder.path)
     return app
 
 

@@ -30,9 +30,12 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
+from evergraph.server.paths import without_paths
 from evergraph.server.request_ids import REQUEST_ID
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.types import Message, Scope
@@ -90,8 +93,12 @@ def status_of(error: EvergraphError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
 
 
-def answer_failures(app: FastAPI) -> None:
-    """Have every exception answered as ``{"error": "one sentence"}``."""
+def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
+    """Have every exception answered as ``{"error": "one sentence"}``.
+
+    folder: the learner's; its place is told in the log only.
+    """
+    app.state.folder = folder
     app.add_exception_handler(EvergraphError, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)
     app.add_exception_handler(HTTPException, _http)
@@ -104,19 +111,19 @@ def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> J
 
 
 async def _ours(request: Request, error: Any) -> JSONResponse:
-    return failure(error, request.scope)
+    return failure(error, request.scope, request.app.state.folder)
 
 
-def failure(error: Exception, scope: Scope) -> JSONResponse:
-    """Return what is answered in place of what failed."""
+def failure(error: Exception, scope: Scope, folder: Path | None = None) -> JSONResponse:
+    """Return what is answered in place of what failed; folder: as in ``answer_failures``."""
     if isinstance(error, ClientDisconnect):
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
         headers = error.headers if isinstance(error, RefusedError) else None
-        status = status_of(error)
-        if status >= 500:
+        status, sentence = status_of(error), without_paths(error, folder)
+        if status >= 500 or sentence != str(error):
             log.warning("%s %s answered %d: %s", scope["method"], scope["path"], status, error)
-        return _say(status, str(error), headers)
+        return _say(status, sentence, headers)
     reference = REQUEST_ID.get() or secrets.token_hex(4)
     log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
     return _say(500, f"something failed that should not: its reference in the log is {reference}")

@@ -17,6 +17,7 @@ class Limits:
         burst: how many may come at once after a pause.
         seconds: how long a request may take.
         nodes: how many ids one request may name.
+        answers: how many probabilities one answer may hold.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
 
@@ -32,11 +33,12 @@ class Limits:
     burst: int = 20_000
     seconds: float = 30.0
     nodes: int = 100_000
+    answers: int = 5_000_000
     queue: int = 64
     patience: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("body", "burst", "nodes", "queue"):
+        for name in ("body", "burst", "nodes", "answers", "queue"):
             check_integer(name, getattr(self, name), least=1)
         check_number("rate", self.rate, least=0.001)
         check_number("seconds", self.seconds, least=0.001)

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+import anyio
 from starlette.requests import ClientDisconnect, Request
 
 from evergraph.core.errors import EvergraphError
 from evergraph.core.extras import installed
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW, Answer
-from evergraph.server.http import (
-    JSON,
-    RefusedError,
-    failure,
-    media_type,
-    parse,
-    read_body,
-)
-from evergraph.server.schema import PredictionsBody, told
+from evergraph.server.http import JSON, RefusedError, failure, media_type, read_body
+from evergraph.server.schema import told
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,6 +34,8 @@ if TYPE_CHECKING:
     from evergraph.server.service import Service
 
 PATH = "/v1/predictions"
+SLOWEST = 10  # times as long as another request, a client may take to read a large answer
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -133,26 +130,56 @@ class Predicting:
         scope["route"] = self
         try:
             told = await self._answered(Request(scope, receive))
+            first = told if isinstance(told, bytes) else await anext(told)
         except Exception as error:
-            await failure(error, scope)(scope, receive, send)
+            said = failure(error, scope, self._service.folder.path)
+            await said(scope, receive, send)
             if isinstance(error, (EvergraphError, ClientDisconnect)):
                 return
             raise  # as it would come from the framework
-        head = [(b"content-length", b"%d" % len(told)), (b"content-type", JSON.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": told})
+        if isinstance(told, bytes):
+            head = [(b"content-length", b"%d" % len(told)), (b"content-type", JSON.encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.body", "body": told})
+        else:
+            await self._send_parts(first, told, send)
 
-    async def _answered(self, request: Request) -> bytes:
+    async def _send_parts(self, first: bytes, rest: AsyncGenerator[bytes], send: Send) -> None:
+        """Send an answer as it is told; break off where nobody takes it in time."""
+        limits = self._service.limits
+        head = [(b"content-type", JSON.encode())]
+        try:
+            with anyio.fail_after(SLOWEST * limits.seconds):
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+                await _send_part(first, send, limits.seconds)
+                async for part in rest:
+                    await _send_part(part, send, limits.seconds)
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            log.warning("an answer was broken off: the client was too slow to read it")
+        finally:
+            await rest.aclose()
+
+    async def _answered(self, request: Request) -> bytes | AsyncGenerator[bytes]:
+        """Return the answer, in parts where it is large."""
         service = self._service
         self._guard.admit(request, "read")
         media_type(request, JSON)
-        asked = parse(PredictionsBody, await read_body(request, service.limits))
-        most, named = service.limits.nodes, len(asked.ids)
-        if named > most:
-            raise RefusedError(413, f"a request must name at most {most} nodes, not {named}")
+        asked = await service.read_question(await read_body(request, service.limits))
         if query := request.scope["query_string"]:
             await service.wait_for(after_in(query))
-        return as_json(told(await service.predictions(asked.ids, every_class=asked.all)))
+        if service.is_small(asked):
+            return as_json(
+                told(await service.predictions(asked.ids, every_class=asked.every_class))
+            )
+        if service.is_large(asked):
+            return service.told(asked, request.receive)
+        return await service.told_at_once(asked)
+
+
+async def _send_part(part: bytes, send: Send, seconds: float) -> None:
+    with anyio.fail_after(seconds):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 def after_in(query: bytes) -> int:

@@ -93,12 +93,12 @@ def reading_routes(
     @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
     async def status() -> JSONResponse:
         """Tell what the learner knows: nodes, edges, classes, how often it was right."""
-        return JSONResponse(service.status())
+        return JSONResponse(await service.pools.facts.run(service.status))
 
     @router.get("/v1/columns", responses=answers(ColumnsReply, 401, 403, 429, 503), **may_read)
     async def columns() -> JSONResponse:
         """Tell how columns of rows and tables are read, as the first of them settled it."""
-        return JSONResponse(service.columns())
+        return JSONResponse(await service.pools.facts.run(service.columns))
 
     @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
     async def ids(
@@ -158,10 +158,13 @@ def reading_routes(
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
-        counted = metrics if place is None else metrics.plus(place.others())
-        gauges = service.gauges() if watching is None else service.gauges() | watching.gauges()
-        text = counted.text(gauges) + service.alarm_counts()
-        return PlainTextResponse(text, media_type=KIND)
+
+        def text() -> str:
+            counted = metrics if place is None else metrics.plus(place.others())
+            gauges = service.gauges() if watching is None else service.gauges() | watching.gauges()
+            return counted.text(gauges) + service.alarm_counts()
+
+        return PlainTextResponse(await service.pools.facts.run(text), media_type=KIND)
 
     return router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
@@ -12,18 +12,27 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server.board import Process
-from evergraph.server.http import RefusedError, in_thread
+from evergraph.server.bodies import Question
+from evergraph.server.http import RefusedError
+from evergraph.server.many_answers import ManyAnswers
 from evergraph.server.metrics import alarm_text
-from evergraph.server.predicting import Together
-from evergraph.server.schema import OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
+from evergraph.server.parsing import Parsing
+from evergraph.server.paths import without_paths
+from evergraph.server.pools import Pools
+from evergraph.server.predicting import Together, as_json
+from evergraph.server.rows import with_rows
+from evergraph.server.schema import MOST_NAMES, OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
+    from starlette.types import Receive
+
     from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
@@ -35,6 +44,10 @@ if TYPE_CHECKING:
     from evergraph.server.place import Place
 
 T = TypeVar("T")
+SMALL = 1 << 14  # bytes of a question that is read on the event loop
+LITTLE = 1 << 10  # numbers that are told on the event loop
+MUCH = 1 << 15  # numbers beyond which an answer is told in parts
+MOST_SENT = 8  # large answers on their way at once
 PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
 
 GAUGES = {
@@ -82,8 +95,35 @@ class Service:
         self._leader = leader
         self.turn()
         self._writer = Writer(places=limits.queue)
+        self.pools = Pools.of(limits.seconds)
+        self.parsing = Parsing(most=limits.nodes, body=limits.body, seconds=limits.seconds)
+        self._sent = 0  # large answers that are on their way
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come
+
+    async def read_delta(
+        self, body: bytes, *, model: str, kind: str
+    ) -> tuple[Delta, Scheme | None]:
+        """Return the delta that a body is, and by which scheme its nodes were read, if by any.
+
+        model, kind: as in ``read_delta`` of ``bodies``.
+        """
+        pools = self.pools
+        pool = pools.bodies if len(body) < self.parsing.large else pools.large_bodies
+        found = await pool.run(partial(self.parsing.delta, body, model=model, kind=kind))
+        if not found.rows:
+            return found.delta, None
+        return await pools.bodies.run(partial(with_rows, found.delta, found.rows, self.folder))
+
+    async def read_question(self, body: bytes) -> Question:
+        """Return which nodes a body asks for."""
+        ask = partial(self.parsing.question, body)
+        if len(body) < SMALL:
+            return ask()
+        pools = self.pools
+        return await (pools.bodies if len(body) < self.parsing.large else pools.large_bodies).run(
+            ask
+        )
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -196,10 +236,66 @@ class Service:
         """Return the classes of nodes, as of the last whole delta."""
         if len(ids) <= FEW and self._view.quick:  # cheaper than a thread
             return await self._together.ask(ids, every_class)
-        return await in_thread(partial(self._predict, ids, every_class), self.limits.seconds)
+        return await self.pools.predictions.run(partial(self._predict, ids, every_class))
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._view.answer(ids, every_class=every_class)
+
+    def is_small(self, asked: Question) -> bool:
+        """Whether so little is asked for that it can be told on the event loop."""
+        return len(asked.ids) <= FEW and self._numbers(asked) <= LITTLE
+
+    def is_large(self, asked: Question) -> bool:
+        """Whether so much is asked for that it is told in parts."""
+        return self._numbers(asked) > MUCH
+
+    def _numbers(self, asked: Question) -> int:
+        """Return how many numbers an answer holds, about."""
+        return len(asked.ids) * (len(self._view.classes) if asked.every_class else 4)
+
+    async def told_at_once(self, asked: Question) -> bytes:
+        """Return the classes of some nodes as JSON, made in a thread."""
+
+        def made() -> bytes:
+            return as_json(told(self._predict(asked.ids, asked.every_class)))
+
+        return await self.pools.predictions.run(made)
+
+    async def told(self, asked: Question, receive: Receive) -> AsyncGenerator[bytes]:
+        """Yield the classes of many nodes as parts of one JSON document, as of one whole delta.
+
+        What is refused is refused before the first part. It ends when the client has gone.
+        """
+        self._check_answer(asked)
+        many = ManyAnswers(self._view, asked.ids, every_class=asked.every_class)
+        gone = asyncio.ensure_future(receive())  # the body was read, so nothing else can come
+        self._sent += 1
+        try:
+            for step in many.steps():
+                await self.pools.predictions.run(step)
+                if gone.done():
+                    raise ClientDisconnect
+            for part in many.parts():
+                yield await self.pools.predictions.run(part)
+                if gone.done():
+                    return
+        finally:
+            self._sent -= 1
+            gone.cancel()
+            many.close()
+
+    def _check_answer(self, asked: Question) -> None:
+        """Refuse what would be too large an answer, or one too many of those that are large."""
+        nodes, classes, most = len(asked.ids), len(self._view.classes), self.limits.answers
+        if asked.every_class and nodes * classes > most:
+            raise RefusedError(
+                413,
+                f"an answer must hold at most {most} probabilities, not {nodes} of {classes} "
+                f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
+            )
+        if self._sent >= MOST_SENT:
+            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
+            raise RefusedError(503, sentence, retry_after=1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
         """Return the class of one node, whose id is written as text; see ``node``."""
@@ -235,8 +331,11 @@ class Service:
         """Return what the learner knows, and how its folder does."""
         folder = asdict(self.folder.status())
         kept = {name: folder[name] for name in OF_THE_FOLDER}
+        for name in ("stopped", "snapshot_error"):
+            if kept[name] is not None:
+                kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self._view.status)
-        names = list(self._view.classes)
+        names = list(self._view.classes[-MOST_NAMES:])
         processes = [asdict(process) for process in self.processes()]
         told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
         return known | told | kept
@@ -272,43 +371,42 @@ class Service:
 
     async def suggestions(self, n: int) -> dict[str, Any]:
         """Return the nodes that are worth asking a person about."""
-        return await in_thread(partial(self._suggest, n), self.limits.seconds)
+        return await self.pools.suggestions.run(partial(self._suggest, n))
 
     def _suggest(self, n: int) -> dict[str, Any]:
-        learner = self.folder.learner
-        with self.folder.lock:  # no delta comes between the two
-            found: dict[str, Any] = told(Suggestions(learner.status().seq, learner.suggest(n)))
-            return found
+        found: dict[str, Any] = told(Suggestions(*self._view.suggest(n)))
+        return found
 
     async def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so."""
-        return await in_thread(partial(self.folder.last_key, prefix), self.limits.seconds)
+        return await self.pools.facts.run(partial(self.folder.last_key, prefix))
 
     async def ids(self, start: int, limit: int) -> dict[str, Any]:
         """Return some ids, and where to go on."""
-        ask = partial(self.folder.learner.ids_from, start, limit)
-        found, rest = await in_thread(ask, self.limits.seconds)
+        found, rest = await self.pools.facts.run(partial(self._view.ids_from, start, limit))
         return {"ids": found, "next": rest}
 
     async def history(self) -> History:
         """Return how good predictions were before their labels came."""
-        return await in_thread(self._view.history, self.limits.seconds)
+        return await self.pools.facts.run(self._view.history)
 
     async def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return what is known about a node, and why it is classified as it is."""
-        return await in_thread(partial(self._node, text, integer, limit), self.limits.seconds)
+        return await self.pools.lookups.run(partial(self._node, text, integer, limit))
 
     def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:
-        learner, number = self.folder.learner, _integer(text, integer)
+        view, number = self._view, _integer(text, integer)
         try:
-            return node_reply(learner, number if integer and number is not None else text, limit)
+            return node_reply(view, number if integer and number is not None else text, limit)
         except UnknownNodeError:
             if integer or number is None:
                 raise
-            return node_reply(learner, number, limit)
+            return node_reply(view, number, limit)
 
     def close(self) -> None:
         """Finish the changes that wait, and close the folder."""
+        self.parsing.close()
+        self.pools.close()
         self._writer.close()
         self.folder.close()
 

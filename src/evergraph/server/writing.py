@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse
 
-from evergraph.online.upsert import is_empty
-from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.audit import audit_change
-from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type, parse, read_body
-from evergraph.server.json_delta import quick_delta
-from evergraph.server.rows import with_rows
+from evergraph.server.http import ARROW, JSON, RefusedError, media_type, read_body
 from evergraph.server.schema import (
     KEY_HEADER,
     AppliedReply,
@@ -46,28 +42,13 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(AppliedReply, *REFUSED),
     )
 
-    async def read(request: Request, model: type[Any], *kinds: str) -> tuple[Delta, Scheme | None]:
+    async def read(request: Request, model: str, *kinds: str) -> tuple[Delta, Scheme | None]:
         kind = media_type(request, JSON, *kinds)
         body = await read_body(request, service.limits)
+        delta, scheme = await service.read_delta(body, model=model, kind=kind)
+        return _keyed(request, delta), scheme
 
-        def parsed() -> tuple[Delta, Scheme | None]:
-            if kind == ARROW:
-                return delta_from_arrow(body), None
-            quick = None
-            if issubclass(model, UpsertBody):
-                quick = quick_delta(body, keyed=issubclass(model, DeltaBody))
-            if quick is not None:
-                return quick, None
-            found = parse(model, body)
-            rows = getattr(found, "rows", ())
-            return with_rows(found.delta(), rows, service.folder) if rows else (found.delta(), None)
-
-        delta, scheme = await in_thread(parsed, service.limits.seconds)
-        delta = _keyed(request, delta)
-        _check_size(delta, service.limits.nodes)
-        return delta, scheme
-
-    async def learn(request: Request, model: type[Any], *kinds: str) -> JSONResponse:
+    async def learn(request: Request, model: str, *kinds: str) -> JSONResponse:
         began = time.monotonic()
         delta, scheme = await read(request, model, *kinds)
         done = await service.change(delta, scheme)
@@ -86,7 +67,7 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         `labels`: objects with `id`, `label` and columns of any kind, read as the first rows or the
         first table of this learner were.
         """
-        return await learn(request, DeltaBody, ARROW)
+        return await learn(request, "delta", ARROW)
 
     @router.post(
         "/upsert",
@@ -101,7 +82,7 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
         and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
         """
         began = time.monotonic()
-        delta, scheme = await read(request, UpsertBody, ARROW)
+        delta, scheme = await read(request, "upsert", ARROW)
         if delta.key is not None:
             raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
         done = await service.upsert(delta, scheme)
@@ -111,12 +92,12 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
     async def labels(request: Request) -> JSONResponse:
         """Take in classes of nodes that are known already."""
-        return await learn(request, LabelsBody)
+        return await learn(request, "labels")
 
     @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
     async def forget(request: Request) -> JSONResponse:
         """Remove nodes with their edges and all they taught."""
-        return await learn(request, ForgetBody)
+        return await learn(request, "forget")
 
     return router
 
@@ -132,13 +113,3 @@ def _keyed(request: Request, delta: Delta) -> Delta:
     if delta.key is not None and delta.key != header:
         raise RefusedError(422, f"key must be {header!r} as in Idempotency-Key, not {delta.key!r}")
     return replace(delta, key=header)
-
-
-def _check_size(delta: Delta, most: int) -> None:
-    if is_empty(delta):
-        raise RefusedError(
-            422, "a delta must bring nodes, edges, features or labels, or take some away"
-        )
-    named = max(map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated)))
-    if named > most:
-        raise RefusedError(413, f"a delta must name at most {most} nodes, not {named}")

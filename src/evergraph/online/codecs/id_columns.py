@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evergraph.online.delta import NodeId
 from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
 
 BETWEEN = "\0"
+SPAN = 1 << 17  # bytes that are split at once
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,18 @@ def column_from_bytes(written: WrittenColumn) -> Column:
     if written.kind == "numbers":
         return np.frombuffer(written.data, "<i8").astype(np.int64)
     if written.kind == "texts":
-        return list(written.data.decode().split(BETWEEN)) if written.count else []
+        return _split(written.data) if written.count else []
     found: list[Any] = json.loads(written.data)
+    return found
+
+
+def _split(data: bytes) -> list[NodeId]:
+    """Return texts that stand one behind the other; other threads may run in between."""
+    found: list[NodeId] = []
+    start, end = 0, 0
+    while end >= 0:
+        end = data.find(b"\0", start + SPAN)
+        part = data[start:] if end < 0 else data[start:end]
+        found += part.decode().split(BETWEEN)
+        start = end + 1
     return found

@@ -280,10 +280,15 @@ class LearnerFolder(Closing):
         check_integer("seq", seq, least=0)
         check_integer("most_bytes", most_bytes, least=1)
         with self._beside:
-            if self._read is None:
-                self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
             # What was not acknowledged may still be set aside: nobody is handed that.
-            return entries_after(self._read, seq, most_bytes, until=self._files.acknowledged)
+            known = self._files.acknowledged
+            return entries_after(self._reading(), seq, most_bytes, until=known)
+
+    def _reading(self) -> Journal:
+        """Return the journal as it is read beside what is being written; ``_beside`` is held."""
+        if self._read is None:
+            self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
+        return self._read
 
     def take_entries(self, entries: Sequence[JournalEntry]) -> int:
         """Take in what ``entries_after`` of another folder returned; return how many deltas.
@@ -318,9 +323,12 @@ class LearnerFolder(Closing):
     def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest delta whose key begins so, None where there is none.
 
-        A stream that names its deltas by their places finds out how far it was taken in.
+        A stream that names its deltas by their places finds out how far it was taken in. Nobody
+        waits: it is read beside what is being written.
         """
-        return self._writer().last_key(prefix)
+        self._writer()  # refuses where there is none
+        with self._beside:
+            return self._reading().keys.last(prefix)
 
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
+from evergraph.online.graph.frozen_graph import Ego, FrozenGraph, FrozenLists
 from evergraph.online.graph.graph_change import Entries, GraphChange, no_entries
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import Lists, NeighbourLists, last_of_each, turned
@@ -23,25 +24,6 @@ __all__ = ["Ego", "GraphChange", "GrowingGraph"]
 Array = npt.NDArray[Any]
 
 _SOURCE = 32  # bits that an edge's source is shifted by, so that both ends make one number
-
-
-@dataclass(frozen=True, eq=False)
-class Ego:
-    """A node's surroundings.
-
-    Attributes:
-        nodes: positions, the nearest first, the node itself at the head.  int64 [nodes]
-        distances: how many hops away each is.  int64 [nodes]
-        edges: sources and targets among them; an edge that runs both ways once.  int64 [2, edges]
-        whole: whether these are all within reach, so that none was left out for the limit.
-        weights: of these edges, None where all weigh 1.  float32 [edges]
-    """
-
-    nodes: Tensor
-    distances: Tensor
-    edges: Tensor
-    whole: bool
-    weights: Tensor | None = None
 
 
 class GrowingGraph:
@@ -77,6 +59,8 @@ class GrowingGraph:
         self._alive = GrowingArray(dtype=np.bool_)
         self._marks = GrowingArray(dtype=np.int64)
         self._tally = GrowingArray(dtype=np.int32)  # zeros between changes
+        self._former_features = FormerRows()
+        self._former_alive = FormerRows()
         self._into = NeighbourLists()  # whom each row gathers from
         self._out_of = self._into if undirected else NeighbourLists()  # who gathers from each row
 
@@ -183,6 +167,7 @@ class GrowingGraph:
         nodes, order = nodes.sort()
         former, features = self.features[nodes], features[order]
         other = (former != features).any(1)
+        self._former_features.note(nodes.numpy(), former.numpy())
         self.features[nodes] = features
         return GraphChange(renewed=nodes[other], entries=no_entries(), former=former[other])
 
@@ -204,6 +189,8 @@ class GrowingGraph:
             self._cut(self._into, self._out_of, gone)
         for lists in (self._into, self._out_of):
             lists.clear(gone)
+        self._former_features.note(gone, self._features.array[gone])
+        self._former_alive.note(gone, self._alive.array[gone])
         self._features.array[gone] = 0
         self._alive.array[gone] = False
         touched = torch.from_numpy(np.setdiff1d(changed, gone))
@@ -314,40 +301,18 @@ class GrowingGraph:
         """Zeros, one a position, for whoever counts and sets them back.  int32 [num_nodes]"""
         return self._tally.array
 
+    def frozen(self) -> FrozenGraph:
+        """Return the graph as it is now, for those who read it while it changes."""
+        return FrozenGraph(
+            FrozenLists(self._into.shared(), self._into.former.now),
+            FrozenRows(self._features, self._former_features.now, self.num_nodes),
+            FrozenRows(self._alive, self._former_alive.now, self.num_nodes),
+            self.undirected,
+        )
+
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
-        """Return the nodes that features flow to a node from within ``hops``, at most ``limit``.
-
-        Nearer ones are taken first, of equally near ones those that came first.
-
-        >>> path = GrowingGraph(num_features=1)
-        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
-        >>> near = path.ego(1, hops=1, limit=2)
-        >>> near.nodes.tolist(), near.edges.tolist(), near.whole
-        ([1, 0], [[0], [1]], False)
-        """
-        check_integer("hops", hops, least=0)
-        check_integer("limit", limit, least=1)
-        layers, count, whole = [np.array([node])], 1, True
-        for _ in range(hops):
-            near = self.rows(torch.from_numpy(layers[-1]))[1].astype(np.int64)
-            fresh = np.setdiff1d(near, np.concatenate(layers))
-            whole = whole and count + len(fresh) <= limit
-            layers.append(fresh[: limit - count])
-            count += len(layers[-1])
-        nodes = torch.from_numpy(np.concatenate(layers))
-        distances = torch.from_numpy(np.repeat(np.arange(len(layers)), [len(x) for x in layers]))
-        edges = self._edges_among(nodes)
-        weights = self.weights_of(*edges) if self.weighted else None
-        return Ego(nodes, distances, edges, whole, weights)
-
-    def _edges_among(self, nodes: Tensor) -> Tensor:
-        """Return the edges between some nodes.  int64 [2, edges]"""
-        indptr, sources = self.rows(nodes)
-        targets = np.repeat(nodes.numpy(), np.diff(indptr))
-        kept = np.isin(sources, nodes.numpy())
-        if self.undirected:
-            kept &= sources < targets
-        return torch.from_numpy(np.stack([sources[kept].astype(np.int64), targets[kept]]))
+        """Return the nodes that features flow to a node from within ``hops``, at most ``limit``."""
+        return self.frozen().ego(node, hops=hops, limit=limit)
 
     def induced(self, nodes: Tensor) -> Graph:
         """Return the graph of some nodes and the edges among them, renumbered in order.

@@ -15,12 +15,14 @@ from evergraph.online.delta import Label
 from evergraph.online.graph import live_kernel
 from evergraph.online.graph.corrections import ROUNDING
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
+from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_embeddings import contributions
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.class_codes import class_codes, others_alone
 from evergraph.topology.rowwise import unit_rows
@@ -68,6 +70,7 @@ class LiveCodes:
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
+        self._former = FormerRows()  # of C
         self._own = GrowingArray()  # the diagonal of N²
         topology = MixHop(hops=FAR, self_loops=False, keep=(NEAR, FAR), unit=True)
         self._topology = topology
@@ -98,9 +101,12 @@ class LiveCodes:
         nodes: whose labels are shown or hidden or others now, int64 [n]; classes: their numbers,
         ``UNLABELLED`` where hidden, int64 [n]
         """
+        removed = change.removed.numpy()
+        self._shown.extend(graph.num_nodes - len(self._shown))
+        self._former.note(removed, self._shown.array[removed])
         for array in (self._shown, self._own):
             array.extend(graph.num_nodes - len(array))
-            array.array[change.removed.numpy()] = 0
+            array.array[removed] = 0
         nodes, order = nodes.sort()
         former = self.shown(nodes)
         self.show(nodes, classes[order])
@@ -163,6 +169,7 @@ class LiveCodes:
 
     def show(self, nodes: Tensor, classes: Tensor) -> None:
         """Set rows of C."""
+        self._former.note(nodes.numpy(), self._shown.array[nodes.numpy()])
         self._shown.tensor[nodes] = self.codes(classes)
 
     def codes(self, classes: Tensor) -> Tensor:
@@ -228,14 +235,21 @@ class LiveCodes:
             every = graph.alive.nonzero().flatten()
             self._own.tensor[every] = self._own_share(graph, every)
 
-    def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]]:
+    @staticmethod
+    def flows(
+        graph: FrozenGraph, smoother: FrozenSmoother, node: int
+    ) -> list[tuple[Tensor, Tensor]]:
         """Return positions and weights whose codes make each hop of a node's, before scaling.
 
         -> int64 [nodes], float64 [nodes] for near, then for far, the node itself left out
         """
-        near = contributions(graph, self.smoother, node, [0.0, 1.0])
-        positions, weights = contributions(graph, self.smoother, node, [0.0, 0.0, 1.0])
+        near = contributions(graph, smoother, node, [0.0, 1.0])
+        positions, weights = contributions(graph, smoother, node, [0.0, 0.0, 1.0])
         return [near, (positions, weights.where(positions != node, 0.0))]
+
+    def frozen(self) -> FrozenRows:
+        """Return C as it is now, for those who read it while it changes."""
+        return FrozenRows(self._shown, self._former.now, len(self._shown))
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""

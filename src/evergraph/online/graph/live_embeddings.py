@@ -15,17 +15,18 @@ from evergraph.graphs.csr import repeat
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.graph.corrections import Moved
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 from evergraph.topology.stepwise import coefficients
 
 
 def contributions(
-    graph: GrowingGraph, smoother: LiveSmoother, node: int, coefficients: Sequence[float]
+    graph: FrozenGraph, smoother: FrozenSmoother, node: int, coefficients: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
     """Return the positions that e_v = Σ_u w_u x_u sums over, and the weights.
 
@@ -214,28 +215,41 @@ class LiveEmbeddings:
         """Look at the graph again, once both were restored and before it changes."""
         self._source.attach(graph)
 
+    def smoother(self) -> FrozenSmoother:
+        """Return the normalised adjacency as it is now, for those who read while it changes."""
+        return self._smoother.frozen()
+
     def weights(self, graph: GrowingGraph, node: int) -> tuple[Tensor, Tensor] | None:
         """Return positions u and weights w_u with e_v = Σ_u w_u x_u, before scaling.
 
         None where the f_topo is no such sum. -> int64 [nodes within L hops], float64 [nodes]
         """
+        return self._weights(graph.frozen(), self.smoother(), node)
+
+    def _weights(
+        self, graph: FrozenGraph, smoother: FrozenSmoother, node: int
+    ) -> tuple[Tensor, Tensor] | None:
         topology = self.topology
         powers = coefficients(topology) if isinstance(topology, Stepwise) else None
-        return None if powers is None else contributions(graph, self._smoother, node, powers)
+        return None if powers is None else contributions(graph, smoother, node, powers)
 
-    def flows(self, graph: GrowingGraph, node: int) -> list[tuple[Tensor, Tensor]] | None:
+    def flows(
+        self, graph: FrozenGraph, smoother: FrozenSmoother, node: int
+    ) -> list[tuple[Tensor, Tensor]] | None:
         """Return ``weights`` of each part of an embedding that is of a length of its own.
+
+        smoother: what ``smoother`` returned when the graph was as it is given.
 
         Hops that are kept apart are such parts; None where the f_topo is no such sum.
         """
         topology = self.topology
         if not isinstance(topology, MixHop):
-            found = self.weights(graph, node)
+            found = self._weights(graph, smoother, node)
             return None if found is None else [found]
         if self.scaling == "unit" and not topology.unit:
             return None  # all by one length
         powers = [[0.0] * hop + [1.0] for hop in topology.kept]
-        return [contributions(graph, self._smoother, node, power) for power in powers]
+        return [contributions(graph, smoother, node, power) for power in powers]
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""

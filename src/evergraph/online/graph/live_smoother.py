@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.normalisation import Normalisation, with_last, with_self_loops
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph import live_kernel
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
+from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -53,6 +56,7 @@ class LiveSmoother:
         self._scalings = GrowingArray()  # the diagonal of L
         self._ones = GrowingArray()  # that of R, where it is another; empty else
         self._refreshed = (no_nodes().numpy(), np.empty(0, np.float32))  # and what they were
+        self._former = FormerRows()  # scalings
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
         """Look at the degrees of nodes that are new or gather otherwise than before."""
@@ -62,6 +66,7 @@ class LiveSmoother:
             self._ones.array[nodes.numpy()] = 1
         nodes = nodes.sort().values
         before = self._scalings.array[nodes.numpy()]
+        self._former.note(nodes.numpy(), before)
         degrees = (graph.strengths(nodes) if graph.weighted else graph.degrees(nodes)).numpy()
         self._scalings.array[nodes.numpy()] = self._scaled(degrees + int(self.self_loops))
         self._refreshed = nodes.numpy(), before
@@ -106,16 +111,15 @@ class LiveSmoother:
 
     def rows(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
-        indptr, indices = self._entries(graph, nodes)
-        left = repeat(self._scalings.tensor[nodes], indptr.diff())
-        if graph.weighted:
-            left = left * self._weights(graph, nodes, indptr)
-        return indptr, indices, left * self._rights.tensor[indices]
+        left, right = self._scalings.tensor, self._rights.tensor
+        return _rows(
+            graph, nodes, lambda of: left[of], lambda of: right[of], self_loops=self.self_loops
+        )
 
-    def _weights(self, graph: GrowingGraph, nodes: Tensor, indptr: Tensor) -> Tensor:
-        """Return the entries of some rows of A + sI.  indptr: of these rows; -> [entries]"""
-        weights = torch.from_numpy(graph.weights(nodes))
-        return with_last(indptr, weights, torch.ones(len(nodes))) if self.self_loops else weights
+    def frozen(self) -> FrozenSmoother:
+        """Return Â as it is now, for those who read it while it changes."""
+        scalings = FrozenRows(self._scalings, self._former.now, len(self._scalings))
+        return FrozenSmoother(scalings, self.self_loops, self.scheme == "symmetric")
 
     def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
@@ -144,13 +148,6 @@ class LiveSmoother:
         listed_product(given, values, out)
         return out
 
-    def _entries(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        starts, columns = graph.rows(nodes)
-        indptr, indices = torch.from_numpy(starts.astype(np.int32)), torch.from_numpy(columns)
-        if not self.self_loops:
-            return indptr, indices
-        return with_self_loops(indptr, indices, nodes.int())
-
     def state(self) -> dict[str, Tensor]:
         """Return what is kept."""
         return {"scalings": self._scalings.state()}
@@ -164,3 +161,48 @@ class LiveSmoother:
         self._scalings.restore(state["scalings"])
         if self.scheme != "symmetric":
             self._ones.restore(torch.ones(len(self._scalings)))
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenSmoother:
+    """Rows of Â as they were; see ``LiveSmoother``.
+
+    Attributes:
+        scalings: the diagonal of L.
+        self_loops: whether s is 1, else 0.
+        symmetric: whether R is L, else I.
+    """
+
+    scalings: FrozenRows
+    self_loops: bool
+    symmetric: bool
+
+    def rows(self, graph: FrozenGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+        right = self._left if self.symmetric else lambda of: torch.ones(len(of))
+        return _rows(graph, nodes, self._left, right, self_loops=self.self_loops)
+
+    def _left(self, nodes: Tensor) -> Tensor:
+        return torch.from_numpy(self.scalings.of(nodes.numpy()))
+
+
+def _rows(
+    graph: GrowingGraph | FrozenGraph,
+    nodes: Tensor,
+    left: Callable[[Tensor], Tensor],
+    right: Callable[[Tensor], Tensor],
+    *,
+    self_loops: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows of L (A + sI) R; left, right: diagonals of L and R at some positions."""
+    starts, columns = graph.rows(nodes)
+    indptr, indices = torch.from_numpy(starts.astype(np.int32)), torch.from_numpy(columns)
+    if self_loops:
+        indptr, indices = with_self_loops(indptr, indices, nodes.int())
+    values = repeat(left(nodes), indptr.diff())
+    if graph.weighted:
+        weights = torch.from_numpy(graph.weights(nodes))
+        if self_loops:
+            weights = with_last(indptr, weights, torch.ones(len(nodes)))
+        values = values * weights
+    return indptr, indices, values * right(indices)

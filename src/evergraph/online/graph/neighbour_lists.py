@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.online.graph import live_kernel
+from evergraph.online.graph.former_rows import FormerRows
 from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.pieces import Pieces, whole
@@ -49,6 +50,9 @@ class NeighbourLists:
     An entry weighs 1. From the first weight on that is another, all weights lie in a second pool
     beside the first; before, there is none.
 
+    Whoever has asked how the lists lie (``shared``) may go on reading them: a list that changes
+    after that moves to the end of the pool first, and where it was is noted in ``former``.
+
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
     >>> lists.insert(np.array([1, 1, 2]), np.array([2, 0, 1])).owners  # with something new
@@ -69,6 +73,8 @@ class NeighbourLists:
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of what the pool has given out
+        self._kept = 0  # what lies before this is not overwritten: somebody may be reading it
+        self.former = FormerRows()  # where lists began, and how long they were.  int64 [rows, 2]
         self.num_entries = 0
 
     def __len__(self) -> int:
@@ -90,6 +96,11 @@ class NeighbourLists:
         """Return all lists as they lie, for compiled code."""
         return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
 
+    def shared(self) -> Lists:
+        """Return all lists as they lie, for those who read them while they change."""
+        self._kept = self._end
+        return self.lying()
+
     def extend(self, rows: int) -> None:
         """Add empty rows."""
         for column in (self._starts, self._counts, self._rooms):
@@ -104,14 +115,14 @@ class NeighbourLists:
         """Return some rows as CSR.  -> int64 [rows + 1], int32 [entries]"""
         counts = self.lengths(rows)
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        return indptr, self._pool[_places(self._starts.array[rows], counts)]
+        return indptr, self._pool[places_of(self._starts.array[rows], counts)]
 
     def weights(self, rows: Array) -> Array:
         """Return what the entries of some rows weigh, in their order.  float32 [entries]"""
         counts = self.lengths(rows)
         if self._weights is None:
             return np.ones(int(counts.sum()), np.float32)
-        weights: Array = self._weights[_places(self._starts.array[rows], counts)]
+        weights: Array = self._weights[places_of(self._starts.array[rows], counts)]
         return weights
 
     def lists(self, rows: Array, columns: Array) -> Array:
@@ -218,6 +229,8 @@ class NeighbourLists:
 
         places, there = self._located(keys)
         gone = keys[there]
+        owners = np.unique(gone >> _ROW)
+        self._make_room(owners, self.lengths(owners))
         lists = self._starts.array, self._counts.array, self._pool
         drop(*lists, gone >> _ROW, places[there])
         self.num_entries -= len(gone)
@@ -225,6 +238,7 @@ class NeighbourLists:
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
+        self._note(rows)
         self.num_entries -= int(self.lengths(rows).sum())
         self._counts.array[rows] = 0
         self._rooms.array[rows] = 0
@@ -240,27 +254,41 @@ class NeighbourLists:
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
         self._counts.array[owners] = counts
-        places = _places(self._starts.array[owners], counts)
+        places = places_of(self._starts.array[owners], counts)
         self._pool[places] = keys & _COLUMN
         if self._weights is not None:
             self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
-        """Move rows to the end of the pool where they have no room for so many columns."""
-        tight = counts > self._rooms.array[rows]
+        """Move rows to the end of the pool where they have no room for so many columns.
+
+        And where somebody may be reading them.
+        """
+        self._note(rows)
+        tight = self._tight(rows, counts)
         rooms = _roomy(counts)
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
-            tight = counts > self._rooms.array[rows]  # lists that had shrunk have lost room
+            tight = self._tight(rows, counts)  # lists that had shrunk have lost room
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
-        source, target = _places(old, lengths), _places(self._starts.array[moved], lengths)
+        source, target = places_of(old, lengths), places_of(self._starts.array[moved], lengths)
         self._pool[target] = self._pool[source]
         if self._weights is not None:
             self._weights[target] = self._weights[source]
         self._rooms.array[moved] = rooms
         self._end += int(rooms.sum())
+
+    def _tight(self, rows: Array, counts: Array) -> Array:
+        kept: Array = self._starts.array[rows] < self._kept
+        return kept | (counts > self._rooms.array[rows])
+
+    def _note(self, rows: Array) -> None:
+        """Note where lists lie, before that changes."""
+        if self._kept:
+            lying = np.stack([self._starts.array[rows], self._counts.array[rows]], axis=1)
+            self.former.note(rows, lying)
 
     def _repack(self, needed: int) -> None:
         """Move all lists, in order, into a pool that is half empty."""
@@ -271,12 +299,16 @@ class NeighbourLists:
         pool = np.empty(max(2 * (self._end + needed), _LEAST_POOL), np.int32)
         weights = np.ones(len(pool), np.float32) if self.weighted else None
         for rows in _blocks(np.concatenate([[0], np.cumsum(counts)])):
-            places = _places(starts[rows], counts[rows])
+            places = places_of(starts[rows], counts[rows])
             pool[places] = self.rows(rows)[1]
             if weights is not None:
                 weights[places] = self.weights(rows)
         self._pool, self._weights = pool, weights
-        self._starts.array[:], self._rooms.array[:] = starts, rooms
+        # In other room: who reads the old pool reads where lists lay in it, and nothing newer.
+        self._counts.restore(torch.from_numpy(counts))
+        self._starts.restore(torch.from_numpy(starts))
+        self._rooms.array[:] = rooms
+        self.former, self._kept = FormerRows(), 0
 
     def state(self) -> dict[str, Tensor]:
         """Return all rows as CSR, the same however they lie.  int64 [rows + 1], int32 [entries]
@@ -316,6 +348,7 @@ class NeighbourLists:
         weights = state.get("weights")
         self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
+        self.former, self._kept = FormerRows(), 0
 
 
 def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -357,7 +390,7 @@ def _keys(rows: Array, columns: Array) -> Array:
     return keys
 
 
-def _places(starts: Array, counts: Array) -> Array:
+def places_of(starts: Array, counts: Array) -> Array:
     """Return where every entry of some lists lies, list by list."""
     before = np.cumsum(counts) - counts
     places: Array = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)

@@ -17,10 +17,23 @@ async function ask(path) {
   const token = sessionStorage.getItem("token");
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(path, { headers, cache: "no-store" });
-  const body = await answer.json();
+  const body = parsed(await answer.text());
   if (!answer.ok) throw new Refused(answer.status, body.error);
   return body;
 }
+
+// Integers beyond 2^53 would lose digits as numbers: they are read as BigInt.
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const LARGE = "a large integer";
+
+function parsed(text) {
+  const marked = text.replace(TOKENS, token =>
+    /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `{"${LARGE}":"${token}"}` : token);
+  return JSON.parse(marked, (_, value) =>
+    value !== null && typeof value === "object" && Object.hasOwn(value, LARGE) ? BigInt(value[LARGE]) : value);
+}
+
+const isInteger = id => typeof id !== "string";
 
 // ---------------------------------------------------------------- making elements
 
@@ -140,7 +153,7 @@ const likely = (one, place) => place < one.classes.length ?
 function opener(id) {
   const button = element("button", { type: "button", title: String(id) }, short(id, 24));
   button.addEventListener("click", () => {
-    lookUp(id, typeof id === "number");
+    lookUp(id, isInteger(id));
     byId("lookup").scrollIntoView();
   });
   return button;
@@ -304,7 +317,7 @@ function spot(neighbour, i, at, radius, hues) {
   const circle = shape("circle", { class: kinds.join(" "), cx: at.x, cy: at.y, r: radius });
   const group = shape("g", { class: "spot", tabindex: 0, role: "button", "aria-label": title }, shape("title", {}, title), circle);
   if (!i) group.append(shape("text", { x: at.x, y: at.y - radius - 6, "text-anchor": "middle" }, short(neighbour.id)));
-  const open = () => lookUp(neighbour.id, typeof neighbour.id === "number");
+  const open = () => lookUp(neighbour.id, isInteger(neighbour.id));
   group.addEventListener("click", open);
   group.addEventListener("keydown", event => { if (event.key === "Enter") open(); });
   return group;
@@ -385,7 +398,7 @@ function voices(found, hues) {
   const most = Math.max(...found.voices.map(v => Math.abs(v.says[0])), 1e-9);
   const lines = found.voices.slice(0, 8).map(voice => ({
     name: voice.id, share: Math.abs(voice.says[0]) / most, text: signed(voice.says[0]), hue: hues(voice.label),
-    open: () => lookUp(voice.id, typeof voice.id === "number"),
+    open: () => lookUp(voice.id, isInteger(voice.id)),
     title: `${voice.id}: ${voice.label === null ? "no label" : voice.label}`,
   }));
   const sums = new Map();

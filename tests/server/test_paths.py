@@ -1,0 +1,104 @@
+"""What clients are told names no place on the server's disk; the log does."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import DataError, ResourceError, StoppedError
+from evergraph.server.paths import without_paths
+
+LABELS = {"labels": [["c", "x"]]}
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("post", "/v1/labels", LABELS), ("post", "/v1/upsert", {"forgotten": ["a"]})],
+)
+@pytest.mark.parametrize("kind", [StoppedError, ResourceError, DataError])
+def test_a_refusal_names_files_by_their_names(
+    client: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Exception],
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    folder = client.folder
+    error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
+    monkeypatch.setattr(folder, "submit_many", lambda deltas: [error] * len(deltas))
+    monkeypatch.setattr(folder, "upsert", raising(error))
+    with caplog.at_level(logging.WARNING):
+        answer = getattr(client, method)(path, json=body)
+    assert answer.status_code in (422, 503, 507)
+    assert answer.json() == {"error": "journal.sqlite: the disk is full"}
+    assert str(folder.path / "journal.sqlite") in caplog.text
+
+
+def test_a_learner_that_stopped_says_why_without_its_folder(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = client.folder.learner
+    monkeypatch.setattr(learner, "apply_batch", raising(OSError(27, "File too large", "/var/x/y")))
+    answers = [client.post("/v1/labels", json=LABELS) for _ in range(2)]
+    assert {answer.status_code for answer in answers} == {503}
+    where = str(client.folder.path)
+    told = [*(answer.text for answer in answers), client.get("/v1/status").text]
+    assert client.get("/v1/status").json()["stopped"]
+    assert not [text for text in told if where in text or str(Path(where).parent) in text]
+    assert "/var/x" not in answers[0].text
+
+
+def test_predictions_are_refused_without_paths_too(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ResourceError(f"{client.folder.path}: the disk is full")
+    monkeypatch.setattr(client.folder.learner.frozen(), "answer", raising(error))
+    answer = client.post("/v1/predictions", json={"ids": ["a"]})
+    assert answer.json() == {"error": "learner: the disk is full"}
+
+
+def test_what_the_database_says_is_told_without_its_path(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.online.folder.sqlite_file import sound
+
+    def last(_: str) -> None:
+        with sound(client.folder.path / "journal.sqlite"):
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(client.folder, "last_key", last)
+    answer = client.get("/v1/keys?prefix=a")
+    assert answer.json()["error"].startswith("journal.sqlite: cannot be used")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("/srv/my data/learner: is closed", "learner: is closed"),
+        ("/srv/my data/learner/journal: gone", "journal: gone"),
+        ("/tmp/evergraph-1/x.npy: the disk is full", "x.npy: the disk is full"),
+        ("[Errno 28] No space left: '/tmp/other/x'", "[Errno 28] No space left: 'x'"),
+        ("2 of 3 are right, and/or 1/2", "2 of 3 are right, and/or 1/2"),
+    ],
+)
+def test_paths_become_names(said: str, told: str) -> None:
+    assert without_paths(ResourceError(said), Path("/srv/my data/learner")) == told
+
+
+def test_an_id_that_looks_like_a_path_stays_as_it_is(client: Any) -> None:
+    answer = client.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
+    assert answer.json() == {"error": "node '/etc/a/b' is not in the graph"}
