@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import token_for
 from evergraph.cli.options import parse_settings
 from evergraph.cli.plugin_option import PLUGINS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from evergraph.server.leader import Leader
     from evergraph.server.replicas import Replicas
 
 
@@ -69,6 +71,33 @@ def serve_command(
         help="Keep up with the service there, and answer from a folder of one's own; the token "
         "file lists one that may follow, if it asks for any (default: no service).",
     ),
+    ca: Path | None = CA,
+    tls_cert: Path | None = typer.Option(
+        None, help="PEM file of a certificate: the service is https (default: http)."
+    ),
+    tls_key: Path | None = typer.Option(
+        None, help="PEM file of the certificate's key, for its owner alone (default: none)."
+    ),
+    tls_key_password_file: Path | None = typer.Option(
+        None, help="File with the key's password (default: it has none)."
+    ),
+    proxies: list[str] = typer.Option(
+        [],
+        "--proxy",
+        metavar="ADDRESS",
+        help="Address or network of a proxy, whose X-Forwarded-For is believed (default: none).",
+    ),
+    connections: int = typer.Option(1_000, help="Connections at once.", min=1),
+    connections_per_address: int = typer.Option(
+        200, help="Connections at once from one address.", min=1
+    ),
+    header_timeout: float = typer.Option(
+        10.0, help="Seconds for the head of a request, or for a client to read of its answer."
+    ),
+    idle_timeout: float = typer.Option(
+        15.0, help="Seconds that a connection is kept for another request."
+    ),
+    held_limit: str = typer.Option("256MB", help="Bodies of all requests at once."),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -77,13 +106,24 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn"):
         require(package, extra="serve", why="serving")
-    from evergraph.server.listening import bind, check_address, check_replicas
-    from evergraph.server.tokens import read_tokens
+    from evergraph.server.listening import (
+        bind,
+        check_address,
+        check_replicas,
+        networks,
+        outlive_hang_ups,
+    )
+    from evergraph.server.tls import tls_of
+    from evergraph.server.tokens import CurrentTokens, read_tokens
+
+    outlive_hang_ups()
 
     # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
-    tokens = None if token_file is None else read_tokens(token_file)
+    tokens = None if token_file is None else CurrentTokens(read_tokens(token_file))
+    tls = tls_of(tls_cert, tls_key, tls_key_password_file)
+    networks(proxies)
     if replicas:
         check_replicas(host, port)
     bound = bind(host, port, shared=replicas > 0)
@@ -94,16 +134,31 @@ def serve_command(
         from evergraph.server.app import create_app
         from evergraph.server.leader import Leader, follower_folder
         from evergraph.server.limits import Limits
+        from evergraph.server.reloading import Reloading
         from evergraph.server.replicas import Orders, Replicas
 
         load_plugins(plugins)
         limits = Limits(
-            body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
+            body=parse_size(body_limit),
+            rate=rate,
+            burst=max(1, round(2 * rate)),
+            seconds=timeout,
+            connections=connections,
+            per_address=connections_per_address,
+            header_seconds=header_timeout,
+            idle_seconds=idle_timeout,
+            held=parse_size(held_limit),
         )
+        reload = Reloading(token_file=token_file, tokens=tokens, tls=tls)
+        how: dict[str, Any] = {
+            "threads": threads, "limits": limits, "tls": tls, "proxies": proxies, "reload": reload
+        }  # fmt: skip
         opening: dict[str, Any] = {
             "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
         }  # fmt: skip
-        leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
+        leader = None if follow is None else Leader(follow, token_for(token_file, "follow"), ca=ca)
+        if leader is not None:
+            reload.then.append(partial(_follow_with, leader, token_file))
         folder = (
             LearnerFolder.of(path, given, **opening)
             if leader is None
@@ -111,31 +166,42 @@ def serve_command(
         )
         make = partial(create_app, folder, tokens=tokens, limits=limits, leader=leader)
     if not replicas:
-        _run(make(), bound, threads)
+        _run(make(), bound, how)
         return
     orders = Orders(
         folder=str(path),
         host=host,
         port=bound.getsockname()[1],
         limits=asdict(limits),
-        tokens=None if tokens is None else list(tokens.listed),
+        tokens=None if tokens is None else list(tokens.now.listed),
         plugins=list(plugins),
         threads=threads,
         opening={
             "memory_limit": memory_limit,
             "scratch": None if scratch is None else str(scratch),
         },
+        tls=None if tls is None else tls.files,
+        proxies=list(proxies),
     )
     with Replicas(replicas, orders) as others:
-        _run(make(place=others.place), bound, threads, others)
+        reload.then.append(others.renew)
+        _run(make(place=others.place), bound, how, others)
 
 
-def _run(app: FastAPI, bound: socket.socket, threads: int, others: Replicas | None = None) -> None:
+def _run(
+    app: FastAPI, bound: socket.socket, how: dict[str, Any], others: Replicas | None = None
+) -> None:
+    """Listen, and end with 1 where what is followed can be followed no more."""
     from evergraph.server.listening import listen
 
-    listen(app, bound, threads=threads, others=others)
+    listen(app, bound, others=others, **how)
     if app.state.following is not None and app.state.following.failed:
         raise typer.Exit(1)
+
+
+def _follow_with(leader: Leader, token_file: Path | None, _: object) -> None:
+    """Have a leader asked with the token that its file lists now."""
+    leader.token = token_for(token_file, "follow")
 
 
 def _check_follow(url: str | None, given: dict[str, Any]) -> None:
