@@ -76,7 +76,8 @@ def opened(
     """Open a folder, or say where a service is.
 
     scope: what is to be done with it; given: parameters of a learner that is to be made;
-    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; ca: of a service, see ``Client``.
+    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; ca: of a service, see
+    ``Client``.
     """
     from evergraph.server.client import Client, is_url
 

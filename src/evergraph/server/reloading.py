@@ -44,7 +44,9 @@ class Reloading:
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
-            listed = None if self.tokens is None else list(self.tokens.now.listed)
+            listed = (
+                None if self.tokens is None else [(str(s), t) for s, t in self.tokens.now.listed]
+            )
             for tell in self.then:
                 tell(listed)
             log.info("reloaded %s" if said else "there is nothing to reload%s", " and ".join(said))

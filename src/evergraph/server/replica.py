@@ -105,10 +105,10 @@ def _answer(orders: dict[str, Any], secrets: _Secrets) -> int:
     return int(app.state.following.failed)
 
 
-def _lines() -> Iterator[bytes]:
+def _lines(source: int = 0) -> Iterator[bytes]:
     """Read lines; not through ``sys.stdin``, which a thread could not leave at the end."""
     read = b""
-    while part := os.read(0, 1 << 16):
+    while part := os.read(source, 1 << 16):
         *whole, read = (read + part).split(b"\n")
         yield from whole
 
