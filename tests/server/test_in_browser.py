@@ -293,7 +293,8 @@ def test_integers_beyond_those_of_javascript_keep_their_digits(
     ]
     # The class that is such a number, and the way to another node.
     assert any(f": {LARGE}," in title for title in titles)
-    script = f"[...document.querySelectorAll('.spot')].find(g => g.textContent.startsWith('{LARGE + 4}'))"
+    begins = f"g => g.textContent.startsWith('{LARGE + 4}')"
+    script = f"[...document.querySelectorAll('.spot')].find({begins})"
     browser.execute_script(f"{script}.dispatchEvent(new MouseEvent('click'))")
     wait(f"document.querySelector('#why .verdict').textContent.startsWith('{LARGE + 4} is')")
     assert browser.get_log("browser") == []

@@ -54,9 +54,13 @@ def test_a_service_from_start_to_stop(tmp_path: Path, learner: Any) -> None:
     folder = tmp_path / "learner"
     with serving(folder) as (process, port):
         huge_bodies_are_refused_unread(process.pid, port)
+        if hasattr(signal, "SIGHUP"):
+            process.send_signal(signal.SIGHUP)  # would end a process that does not look after it
         acknowledged = stopped_while_learning(process, port)
         assert process.wait(60) == 0
-        assert "stopped: everything acknowledged is on the disk" in process.stderr.read()
+        said = process.stderr.read()
+        assert "there is nothing to reload" in said
+        assert "stopped: everything acknowledged is on the disk" in said
     with LearnerFolder.open(folder, make=learner) as found:
         assert found.learner.status().nodes >= len(acknowledged)
         found.learner.embed(sorted(acknowledged))  # raises where one of them is not known

@@ -203,6 +203,37 @@ def test_guessing_does_not_use_up_the_rate_of_who_holds_a_token(serve: Any) -> N
     assert service.get("/v1/status", headers={"Authorization": f"Bearer {READ}"}).status_code == 200
 
 
+def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = serve(tokens=Tokens((("read", READ),)))
+    guessed = "guessed-" + "g" * 20
+    with caplog.at_level(logging.WARNING, logger="evergraph.audit"):
+        told = [
+            service.get("/v1/status", headers={"Authorization": f"Bearer {guessed}"}).status_code
+            for _ in range(40)
+        ]
+        good = {"Authorization": f"Bearer {READ}"}
+        assert service.get("/v1/status", headers=good).status_code == 200
+        assert service.post("/v1/forget", json={"ids": ["a"]}, headers=good).status_code == 403
+    assert set(told[:20]) == {401}
+    assert 429 in told
+    lines = [record for record in caplog.records if record.name == "evergraph.audit"]
+    assert [record.facts["in_this_minute"] for record in lines] == [1, 2, 3, 4, 5, 10]
+    assert lines[0].facts["address"] == "testclient"
+    assert lines[0].facts["reason"] == "unknown token"
+    assert not any(guessed[8:] in record.getMessage() for record in lines)
+
+
+def test_nobody_is_sent_to_another_host(client: TestClient) -> None:
+    for path in ("/v1/status/", "/v1/predictions/", "/healthz/"):
+        answer = client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+        refused(answer, 404, "there is nothing at ")
+        assert "location" not in answer.headers
+    two = [("Host", "localhost"), ("Host", "evil.example")]
+    refused(client.get("/v1/status", headers=two), 400, "one Host, not 2")
+
+
 def test_a_full_disk_is_507(
     client: TestClient, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_a_learner_that_takes_no_changes_is_not_ready(serve: Any, first: Any) ->
     client.folder._files._healing.why = f"{path}/journal.sqlite: the disk failed ({path})"
     answer = client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    told = {"status": "stopped", "why": "journal.sqlite: the disk failed (the folder)"}
+    told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
     assert answer.json() == told
     assert client.get("/healthz").status_code == 200
     client.folder._files._healing.why = None

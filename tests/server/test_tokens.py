@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,35 @@ def test_what_is_no_token_file_is_refused_without_telling_secrets(
     assert READ not in repr(Tokens((("read", READ),)))
 
 
-def test_a_file_that_everyone_may_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"mode 0644 .*chmod 600"):
-        read_tokens(written(tmp_path, f"read {READ}\n", 0o644))
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o640, 0o660, 0o610, 0o602])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"mode {mode:04o} .*chmod 600"):
+        read_tokens(written(tmp_path, f"read {READ}\n", mode))
+
+
+def test_a_group_may_read_what_root_hands_to_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd does with credentials, and Kubernetes with secrets and an fsGroup."""
+    path = written(tmp_path, f"read {READ}\n", 0o440)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    if path.stat().st_uid == 0:
+        assert len(read_tokens(path)) == 1
+    for mode in (0o460, 0o444):
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match="must be open to its owner alone"):
+            read_tokens(path)
+
+
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "link").symlink_to(written(tmp_path, f"read {READ}\n"))
+    for name in ("pipe", "."):
+        with pytest.raises(ConfigurationError, match=r"must be a plain file|cannot be read"):
+            read_tokens(tmp_path / name)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_tokens(tmp_path / "nothing")
+    assert len(read_tokens(tmp_path / "link")) == 1  # as Kubernetes lays them
+    written(tmp_path, "#" * 1_000_001)
+    with pytest.raises(ConfigurationError, match="at most 1000000 bytes"):
+        read_tokens(tmp_path / "link")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.column_options import COLUMNS, GAPS, STRICT, parse_columns
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
@@ -71,6 +72,7 @@ def ingest_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may write (default: none)."
     ),
+    ca: Path | None = CA,
     columns: list[str] = COLUMNS,
     gaps: str = GAPS,
     strict: bool = STRICT,
@@ -94,7 +96,7 @@ def ingest_command(
     {"remove_edge": [id, id]}, {"update": id, "features": [..]},
     {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
     """
-    within = {"memory_limit": memory_limit, "scratch": scratch}
+    within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     if stream is not None:
         if stream != "-" or nodes is not None or edges is not None or forget is not None:
             raise ConfigurationError(
@@ -136,13 +138,13 @@ def _ingest_stream(
 ) -> None:
     """Take in standard input, and say what it was.
 
-    options: of ``LineStream``; within: limit and scratch of a folder
+    options: of ``LineStream``; within: limit and scratch of a folder, authority of a service
     """
     with spinner("loading torch"):
         from evergraph.datasets.columns import Columns, Scheme
         from evergraph.online.line_stream import LineStream
 
-        columns = _columns(target, token_file, chosen)
+        columns = _columns(target, token_file, chosen, within["ca"])
         options["scheme"] = columns if isinstance(columns, Scheme) else None
         if isinstance(columns, Columns) and columns.kinds:
             raise ConfigurationError(
@@ -253,7 +255,8 @@ def _ingest(
             "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
         )
     with spinner("loading torch"):
-        deltas = _read(nodes, edges, forget, batch, integers, _columns(target, token_file, chosen))
+        columns = _columns(target, token_file, chosen, within["ca"])
+        deltas = _read(nodes, edges, forget, batch, integers, columns)
     from evergraph.online.upsert import is_empty
 
     counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
@@ -297,7 +300,7 @@ def _ingest(
 
 
 def _columns(
-    target: str, token_file: Path | None, chosen: Callable[[], Columns]
+    target: str, token_file: Path | None, chosen: Callable[[], Columns], ca: Path | None
 ) -> Columns | Scheme | None:
     """Return how columns are read; None for a learner that takes plain numbers."""
     from evergraph.online.folder.columns_file import check_chosen, columns_for
@@ -306,7 +309,7 @@ def _columns(
     choices = chosen()
     if "://" not in target:
         return columns_for(Path(target), choices)
-    with opened(target, token_file=token_file, scope="read") as service:
+    with opened(target, token_file=token_file, scope="read", ca=ca) as service:
         assert isinstance(service, Client)
         scheme = service.columns(choices.encoders)
     check_chosen(target, scheme, choices)

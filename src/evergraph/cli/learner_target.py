@@ -76,22 +76,25 @@ def opened(
     memory_limit: str | None = None,
     scratch: Path | None = None,
     new: bool = True,
+    ca: Path | None = None,
 ) -> Iterator[Target]:
     """Open a folder, or say where a service is.
 
     scope: what is to be done with it; given: parameters of a learner that is to be made;
     memory_limit, scratch: of a folder, see ``LearnerFolder.open``; new: whether a folder that is
-    not there is made.
+    not there is made; ca: of a service, see ``Client``.
     """
     from evergraph.server.client import Client, is_url
 
     if is_url(target):
         if memory_limit is not None:
             raise ConfigurationError(f"--memory-limit is for a folder, and {target} is a service")
-        yield Client(target, token=token_for(token_file, scope))
+        yield Client(target, token=token_for(token_file, scope), ca=ca)
         return
     if token_file is not None:
         raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
+    if ca is not None:
+        raise ConfigurationError(f"--ca is for a service, and {target} is a folder")
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.folder.markers import stored_parameters
 

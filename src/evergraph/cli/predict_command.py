@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import Target, opened
 from evergraph.cli.plugin_option import PLUGINS
@@ -40,6 +41,7 @@ def predict_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may read (default: none)."
     ),
+    ca: Path | None = CA,
     memory_limit: str | None = typer.Option(
         None, help="The most memory to hold, such as 2GB (default: all that it takes)."
     ),
@@ -66,6 +68,7 @@ def predict_command(
             scope="read",
             memory_limit=memory_limit,
             scratch=scratch,
+            ca=ca,
         ) as learner,
     ):
         if wanted is not None:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable
-from contextlib import closing, nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.config_file import shown, use_file
 from evergraph.cli.learner_target import token_for
 from evergraph.cli.options import parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import spinner
+from evergraph.cli.serving import Serving
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import require
-from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
-
-if TYPE_CHECKING:
-    import socket
-
-    from evergraph.online.folder.replaying import Progress
-    from evergraph.server.app import Application
-    from evergraph.server.replicas import Replicas
 
 
 def serve_command(
@@ -95,6 +84,33 @@ def serve_command(
     check_config: bool = typer.Option(
         False, "--check-config", help="Say which options would be used, and stop."
     ),
+    ca: Path | None = CA,
+    tls_cert: Path | None = typer.Option(
+        None, help="PEM file of a certificate: the service is https (default: http)."
+    ),
+    tls_key: Path | None = typer.Option(
+        None, help="PEM file of the certificate's key, for its owner alone (default: none)."
+    ),
+    tls_key_password_file: Path | None = typer.Option(
+        None, help="File with the key's password (default: it has none)."
+    ),
+    proxies: list[str] = typer.Option(
+        [],
+        "--proxy",
+        metavar="ADDRESS",
+        help="Address or network of a proxy, whose X-Forwarded-For is believed (default: none).",
+    ),
+    connections: int = typer.Option(1_000, help="Connections at once.", min=1),
+    connections_per_address: int = typer.Option(
+        200, help="Connections at once from one address.", min=1
+    ),
+    header_timeout: float = typer.Option(
+        10.0, help="Seconds for the head of a request, or for a client to read of its answer."
+    ),
+    idle_timeout: float = typer.Option(
+        15.0, help="Seconds that a connection is kept for another request."
+    ),
+    held_limit: str = typer.Option("256MB", help="Bodies of all requests at once."),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -104,21 +120,41 @@ def serve_command(
     for package in ("fastapi", "uvicorn"):
         require(package, extra="serve", why="serving")
     from evergraph.server.limits import Limits
-    from evergraph.server.listening import bind, check_address, check_replicas
+    from evergraph.server.listening import (
+        bind,
+        check_address,
+        check_replicas,
+        networks,
+        outlive_hang_ups,
+    )
     from evergraph.server.log_format import write_log
+    from evergraph.server.reloading import Reloading
     from evergraph.server.replicas import Orders, Replicas
-    from evergraph.server.tokens import read_tokens
+    from evergraph.server.tls import tls_of
+    from evergraph.server.tokens import CurrentTokens, read_tokens
 
+    outlive_hang_ups()
     write_log(log_format)
     # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
-    tokens = None if token_file is None else read_tokens(token_file)
+    tokens = None if token_file is None else CurrentTokens(read_tokens(token_file))
+    tls = tls_of(tls_cert, tls_key, tls_key_password_file)
+    networks(proxies)
     given = _given(topology, hops, head, parse_settings(settings))
     _check_follow(follow, given)
-    following = None if follow is None else (follow, token_for(token_file, "follow"))
+    if follow is not None:
+        token_for(token_file, "follow")  # refused before anything is begun
     limits = Limits(
-        body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
+        body=parse_size(body_limit),
+        rate=rate,
+        burst=max(1, round(2 * rate)),
+        seconds=timeout,
+        connections=connections,
+        per_address=connections_per_address,
+        header_seconds=header_timeout,
+        idle_seconds=idle_timeout,
+        held=parse_size(held_limit),
     )
     if check_config:
         say(shown(context))
@@ -126,23 +162,33 @@ def serve_command(
     if replicas:
         check_replicas(host, port)
     bound = bind(host, port, shared=replicas > 0)
-    opening: dict[str, Any] = {
-        "key_age": key_age,
-        "memory_limit": memory_limit,
-        "scratch": scratch,
-        "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),
-    }
-    answering: dict[str, Any] = {"tokens": tokens, "limits": limits, "access_log": access_log}
-    make = partial(_application, path, given, following, opening, answering, plugins, threads)
+    reload = Reloading(token_file=token_file, tokens=tokens, tls=tls)
+    serving = Serving(
+        path,
+        given,
+        reload,
+        opening={
+            "key_age": key_age,
+            "memory_limit": memory_limit,
+            "scratch": scratch,
+            "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),
+        },
+        answering={"tokens": tokens, "limits": limits, "access_log": access_log},
+        listening={"limits": limits, "tls": tls, "proxies": proxies},
+        plugins=plugins,
+        threads=threads,
+        follow=follow,
+        ca=ca,
+    )
     if not replicas:
-        _run(make, bound)
+        serving.run(bound)
         return
     orders = Orders(
         folder=str(path),
         host=host,
         port=bound.getsockname()[1],
         limits=asdict(limits),
-        tokens=None if tokens is None else list(tokens.listed),
+        tokens=None if tokens is None else list(tokens.now.listed),
         plugins=list(plugins),
         threads=threads,
         opening={
@@ -151,65 +197,12 @@ def serve_command(
         },
         log_format=log_format,
         access_log=access_log,
+        tls=None if tls is None else tls.files,
+        proxies=list(proxies),
     )
-    _run(make, bound, Replicas(replicas, orders))
-
-
-def _application(
-    path: Path,
-    given: dict[str, Any],
-    following: tuple[str, str | None] | None,
-    opening: dict[str, Any],
-    answering: dict[str, Any],
-    plugins: list[str],
-    threads: int,
-    others: Replicas | None,
-    progress: Progress,
-) -> Application:
-    """Open the folder, and return what answers from it; in a thread, while the service says so."""
-    with spinner("loading torch"):
-        import torch
-
-        from evergraph.online.bounds import Bounds
-        from evergraph.online.folder.learner_folder import LearnerFolder
-        from evergraph.server.app import create_app
-        from evergraph.server.leader import Leader, follower_folder
-
-        torch.set_num_threads(threads)
-        load_plugins(plugins)
-    leader = None
-    opening = opening | {"progress": progress, "bounds": Bounds(*opening["bounds"])}
-    if following is None:
-        folder = LearnerFolder.of(path, given, **opening)
-    else:
-        leader = Leader(*following)
-        folder = follower_folder(path, leader, **opening)
-    place = None
-    if others is not None:
-        others.start()
-        place = others.place
-    return create_app(folder, leader=leader, place=place, **answering)
-
-
-def _run(
-    make: Callable[..., Application], bound: socket.socket, others: Replicas | None = None
-) -> None:
-    """Serve until told to stop; raise where there is nothing to serve."""
-    from evergraph.server.listening import listen
-    from evergraph.server.starting import Starting
-
-    starting = Starting(partial(make, others))
-    with nullcontext() if others is None else closing(others):
-        listen(starting, bound, others=others)
-    if starting.failed is not None:
-        raise starting.failed
-    if starting.abandoned:
-        # A thread is still at work, and the interpreter would wait for what it holds. The folder
-        # is as after a crash: everything acknowledged is in its journal.
-        logging.shutdown()
-        os._exit(0)
-    if starting.state.following is not None and starting.state.following.failed:
-        raise typer.Exit(1)
+    others = Replicas(replicas, orders)
+    reload.then.append(others.renew)
+    serving.run(bound, others)
 
 
 def _check_follow(url: str | None, given: dict[str, Any]) -> None:

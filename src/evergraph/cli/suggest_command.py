@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import opened
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
@@ -27,6 +28,7 @@ def suggest_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may read (default: none)."
     ),
+    ca: Path | None = CA,
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -40,7 +42,7 @@ def suggest_command(
     load_plugins(plugins)
     with (
         spinner("asking" if "://" in target else "loading torch and the learner"),
-        opened(target, token_file=token_file, scope="read") as learner,
+        opened(target, token_file=token_file, scope="read", ca=ca) as learner,
     ):
         found = learner.suggest(count)
     if out is not None:

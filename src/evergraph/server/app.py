@@ -13,6 +13,7 @@ from evergraph.core.versions import own_version
 from evergraph.server.following import Following, JournalSteps
 from evergraph.server.guard import Guard
 from evergraph.server.handing_on import handing_on_routes
+from evergraph.server.holding import Holding
 from evergraph.server.http import answer_failures
 from evergraph.server.leader import Leader, LeaderSteps
 from evergraph.server.limits import Limits
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.place import Place
-    from evergraph.server.tokens import Tokens
+    from evergraph.server.tokens import CurrentTokens, Tokens
 
 ABOUT = """A classifier for the nodes of a graph that grows.
 
@@ -59,7 +60,7 @@ class Application(FastAPI):
 def create_app(
     folder: LearnerFolder,
     *,
-    tokens: Tokens | None = None,
+    tokens: Tokens | CurrentTokens | None = None,
     limits: Limits | None = None,
     place: Place | None = None,
     leader: Leader | None = None,
@@ -101,6 +102,7 @@ def create_app(
         description=ABOUT,
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # they would lead to whatever Host says
         lifespan=lifespan,
     )
     app.state.following, app.state.stopping = following, service.stopping
@@ -109,9 +111,10 @@ def create_app(
         routes = {**WRITES, **WRITERS}
         front = Passing(front, target=place.writer, routes=routes, guard=guard, limits=limits)
     elif leader is not None:
-        target = Target(leader.url)
+        target = Target(leader.url, leader.ca)
         front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
-    app.front = Observed(front, metrics=metrics, access_log=access_log)
+    held = Holding(front, most=limits.held)
+    app.front = Observed(held, metrics=metrics, access_log=access_log)
     app.include_router(writing_routes(service, guard))
     app.include_router(reading_routes(service, guard, metrics, place, watching))
     app.include_router(handing_on_routes(service, guard))

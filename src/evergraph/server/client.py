@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPException
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
+from evergraph.server.tls import believing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.tables import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
@@ -34,12 +38,21 @@ class Client:
         url: where it listens, such as ``http://127.0.0.1:8000``.
         token: of its token file, if it has one.
         seconds: how long to wait for an answer.
+        ca: PEM file of the authority that signed its certificate, in place of the system's.
     """
 
-    def __init__(self, url: str, *, token: str | None = None, seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        seconds: float = 60.0,
+        ca: Path | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         self.token = token
         self.seconds = seconds
+        self._open = opener(url, ca)
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         """Send a change and return what became of it."""
@@ -130,7 +143,7 @@ class Client:
         for again in range(TRIES):
             wait = min(LONGEST, 0.25 * 2**again)
             try:
-                with urlopen(request, timeout=self.seconds) as answer:
+                with self._open(request, timeout=self.seconds) as answer:
                     found: dict[str, Any] = json.load(answer)
                     return found
             except HTTPError as error:
@@ -152,6 +165,24 @@ def is_url(text: str) -> bool:
     (True, False)
     """
     return urlsplit(text).scheme in ("http", "https")
+
+
+def opener(url: str, ca: Path | None = None) -> Callable[..., Any]:
+    """Return what opens a URL of a service, as ``urllib.request.urlopen`` does.
+
+    It goes nowhere else where the answer sends it: it would take the token along.
+    """
+    if ca is not None and urlsplit(url).scheme != "https":
+        raise ConfigurationError(f"ca is for a service at an https URL, not {url!r}")
+    secured = [HTTPSHandler(context=believing(ca))] if urlsplit(url).scheme == "https" else []
+    return build_opener(_Staying, *secured).open
+
+
+class _Staying(HTTPRedirectHandler):
+    """Follows nobody: a redirect is an answer like any other that is not 200."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no other request."""
 
 
 def sentence_in(body: bytes) -> str:
@@ -181,4 +212,5 @@ def refusal_of(status: int, sentence: str) -> Exception:
 
 def _is_nobody(error: Exception) -> bool:
     """Whether there is no such service at all, so that waiting does not help."""
-    return isinstance(getattr(error, "reason", error), (ConnectionRefusedError, ValueError))
+    cause = getattr(error, "reason", error)  # a certificate that is wrong stays so
+    return isinstance(cause, (ConnectionRefusedError, ValueError, SSLCertVerificationError))

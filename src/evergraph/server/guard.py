@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from evergraph.server.gate import group_of
+from evergraph.server.guessing import RefusedTokens
 from evergraph.server.http import RefusedError
 from evergraph.server.tokens import RIGHTS
 
 if TYPE_CHECKING:
     from evergraph.server.limits import Limits
-    from evergraph.server.tokens import Scope, Tokens
+    from evergraph.server.tokens import CurrentTokens, Scope, Tokens
 
 MOST = 10_000  # callers remembered at once
+GUESSES = 10  # refused tokens of one address in a second
 CALLER = "x-evergraph-caller"  # whom a replica passes a request on for
 
 
@@ -75,9 +78,13 @@ class Guard:
     make its name point here, but then the browser still sends that name.
     """
 
-    def __init__(self, tokens: Tokens | None, limits: Limits) -> None:
+    def __init__(self, tokens: Tokens | CurrentTokens | None, limits: Limits) -> None:
         self._tokens = tokens
         self._buckets = Buckets(rate=limits.rate, burst=limits.burst)
+        self._guesses = Buckets(
+            rate=min(limits.rate, GUESSES), burst=min(limits.burst, 2 * GUESSES)
+        )
+        self._refused = RefusedTokens()
 
     def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
         """Return a check that a caller may ``scope``."""
@@ -99,16 +106,27 @@ class Guard:
             return
         given = _bearer(request.headers.get("authorization", ""))
         held = None if given is None else self._tokens.scope_of(given)
-        # Who guesses is counted by address, who is known by the token.
-        self._slow_down(address if held is None or given is None else given)
+        if given is None or held is None:
+            self._turn_away(address, given)
+        self._slow_down(given)
+        if needed not in RIGHTS[held]:
+            self._refused.note(address, f"may {held}, needed to {needed}")
+            raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
+
+    def _turn_away(self, address: str, given: str | None) -> NoReturn:
+        """Refuse a caller without a token of ours; those of one address share few refusals.
+
+        A known token is not looked up there, so who guesses locks nobody out.
+        """
+        self._refused.note(address, "no token" if given is None else "unknown token")
+        wait = self._guesses.take(group_of(address))
+        if wait:
+            raise RefusedError(429, "too many tokens of yours were refused", retry_after=wait)
         if given is None:
             raise RefusedError(
                 401, "a token is needed: send the header 'Authorization: Bearer TOKEN'"
             )
-        if held is None:
-            raise RefusedError(401, "the token is not one of this service")
-        if needed not in RIGHTS[held]:
-            raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
+        raise RefusedError(401, "the token is not one of this service")
 
     def _slow_down(self, caller: str) -> None:
         wait = self._buckets.take(caller)
@@ -119,7 +137,10 @@ class Guard:
             )
 
     def _check_host(self, request: Request) -> None:
-        host = request.headers.get("host", "")
+        told = request.headers.getlist("host")
+        if len(told) > 1:
+            raise RefusedError(400, f"a request must have one Host, not {len(told)}")
+        host = told[0] if told else ""
         if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
             raise RefusedError(
                 403, f"without tokens the service answers to localhost, not to {host!r}"

@@ -14,7 +14,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns
@@ -22,7 +22,7 @@ from evergraph.online.folder.entries import JournalEntry, entries_from_bytes
 from evergraph.online.folder.following import begin_with_snapshot
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, parse_format, stored_parameters
-from evergraph.server.client import refusal_of, sentence_in
+from evergraph.server.client import opener, refusal_of, sentence_in
 from evergraph.server.handing_on import SEQ
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Leader:
         url: where it listens.
         token: one that may follow, if it asks for any.
         seconds: how long to wait for an answer.
+        ca: PEM file of the authority that signed its certificate, in place of the system's.
         seq: how many deltas it had when it last answered.
         caught_up: whether its follower has known all of them once.
     """
@@ -49,10 +50,14 @@ class Leader:
     url: str
     token: str | None = field(default=None, repr=False)
     seconds: float = 60.0
+    ca: Path | None = None
     seq: int = 0
     _level: float = field(default_factory=time.monotonic)
     caught_up: bool = False
     _silent: bool = False
+
+    def __post_init__(self) -> None:
+        self._open = opener(self.url, self.ca)
 
     def journal(self, after: int, *, wait: float) -> list[JournalEntry]:
         """Return the deltas after one, in whole batches; none if none comes in that time."""
@@ -92,8 +97,8 @@ class Leader:
     def _asked(self, path: str) -> Iterator[HTTPResponse]:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
-            with urlopen(Request(self.url.rstrip("/") + path, headers=headers),
-                         timeout=self.seconds) as answer:  # fmt: skip
+            with self._open(Request(self.url.rstrip("/") + path, headers=headers),
+                            timeout=self.seconds) as answer:  # fmt: skip
                 yield answer
         except HTTPError as error:
             with error:

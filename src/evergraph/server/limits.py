@@ -1,4 +1,4 @@
-"""How much one request may ask for."""
+"""How much one request may ask for, and all of them together."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ class Limits:
         answers: how many probabilities one answer may hold.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
+        connections: how many there may be at once.
+        per_address: how many of them from one address.
+        header_seconds: how long a connection may take to send the head of a request, and a client
+            to take some of its answer.
+        idle_seconds: how long a connection is kept for the next request.
+        held: bytes of bodies held at once, of all requests.
 
     >>> Limits(body=1_000).body
     1000
@@ -36,10 +42,17 @@ class Limits:
     answers: int = 5_000_000
     queue: int = 64
     patience: float = 30.0
+    connections: int = 1_000
+    per_address: int = 200
+    header_seconds: float = 10.0
+    idle_seconds: float = 15.0
+    held: int = 256_000_000
 
     def __post_init__(self) -> None:
-        for name in ("body", "burst", "nodes", "answers", "queue"):
+        counted = ("body", "burst", "nodes", "answers", "queue")
+        for name in (*counted, "connections", "per_address", "held"):
             check_integer(name, getattr(self, name), least=1)
         check_number("rate", self.rate, least=0.001)
-        check_number("seconds", self.seconds, least=0.001)
+        for name in ("seconds", "header_seconds", "idle_seconds"):
+            check_number(name, getattr(self, name), least=0.001)
         check_number("patience", self.patience, least=0)

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
 
     import uvicorn
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
+    from evergraph.server.accepting import Server
+    from evergraph.server.gate import Network
+    from evergraph.server.limits import Limits
     from evergraph.server.replicas import Replicas
+    from evergraph.server.tls import Tls
 
 GRACE = 30  # seconds that requests have to finish in once a stop is asked for
 SWITCH = 0.0005  # seconds; a prediction waits this long for a thread that learns, not ten times so
@@ -77,6 +83,34 @@ def check_replicas(host: str, port: int) -> None:
     bind(host, port).close()
 
 
+def networks(proxies: Sequence[str]) -> list[Network]:
+    """Return addresses and networks as such; one address is a network of one.
+
+    >>> networks(["192.0.2.7", "10.0.0.0/8"])
+    [IPv4Network('192.0.2.7/32'), IPv4Network('10.0.0.0/8')]
+    >>> networks(["proxy.example"])
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: proxy must be an address such as 192.0.2.7 or a \
+network such as 10.0.0.0/8, not 'proxy.example'
+    """
+    found: list[Network] = []
+    for text in proxies:
+        try:
+            found.append(ipaddress.ip_network(text))
+        except ValueError:
+            raise ConfigurationError(
+                "proxy must be an address such as 192.0.2.7 or a network such as 10.0.0.0/8, not "
+                f"{text!r}"
+            ) from None
+    return found
+
+
+def outlive_hang_ups() -> None:
+    """Have SIGHUP do nothing, until ``listen`` gives it a meaning: it ends a process otherwise."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, _nothing)
+
+
 def listen(
     app: FastAPI | Starting,
     bound: socket.socket,
@@ -84,6 +118,10 @@ def listen(
     threads: int = 1,
     others: Replicas | None = None,
     name: str | None = None,
+    limits: Limits | None = None,
+    tls: Tls | None = None,
+    proxies: Sequence[str] = (),
+    reload: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -92,9 +130,10 @@ def listen(
 
     threads: of torch, for one computation: the others are left to answer requests, and one that
     is starting sets them itself; others: processes that pass requests on to this one, and stop with
-    it; name: of a process that does not write, for the log.
+    it; name: of a process that does not write, for the log; limits: how many connections there may
+    be, and how quiet; tls: the certificate to serve with; proxies: addresses and networks whose
+    word for who asks is believed; reload: called in a thread on SIGHUP.
     """
-    import uvicorn
 
     if not isinstance(app, Starting):
         import torch
@@ -102,34 +141,58 @@ def listen(
         torch.set_num_threads(threads)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # metrics.Observed writes one
-        log_config=None,  # its warnings are lines of the log like any other
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-        limit_concurrency=1_000,
-    )
     # uvicorn sends itself the signal again once it has stopped: that must not kill us at the end.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    before = signal.signal(signal.SIGTERM, _nothing)
     try:
+        server = server_for(app, limits=limits, tls=tls, proxies=proxies, reload=reload)
         bound.listen()  # from here on a client waits instead of being turned away
-        server = uvicorn.Server(config)
         if isinstance(app, Starting):
-            app.attend(server, _url(bound))  # it says itself when it is there
+            app.attend(server, _url(bound, tls))  # it says itself when it is there
         else:
-            log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound))
+            log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound, tls))
         _tell(server, app, others)
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, lambda *_: server.hang_up())
         server.run(sockets=[bound] if others is None else [bound, others.socket])
     except KeyboardInterrupt:
         pass
     finally:
+        outlive_hang_ups()
         signal.signal(signal.SIGTERM, before)
         sys.setswitchinterval(interval)
         bound.close()
     if name is None and getattr(app, "failed", None) is None:
         log.info("stopped: everything acknowledged is on the disk")
+
+
+def server_for(
+    app: ASGIApp,
+    *,
+    limits: Limits | None = None,
+    tls: Tls | None = None,
+    proxies: Sequence[str] = (),
+    reload: Callable[[], None] | None = None,
+) -> Server:
+    """Return what answers for an application; see ``listen``."""
+    import uvicorn
+
+    from evergraph.server.accepting import Server
+    from evergraph.server.limits import Limits
+
+    limits = Limits() if limits is None else limits
+    config = uvicorn.Config(
+        app,
+        log_level="error",  # it warns of every request that is no HTTP
+        access_log=False,  # metrics.Observed writes one
+        log_config=None,  # its lines are those of the log like any other
+        server_header=False,
+        ws="none",  # a connection that became a web socket would be out of sight
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
+    )
+    return Server(config, limits=limits, tls=tls, proxies=networks(proxies), reload=reload)
 
 
 def _tell(server: uvicorn.Server, app: FastAPI | Starting, others: Replicas | None) -> None:
@@ -152,6 +215,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _url(bound: socket.socket) -> str:
+def _nothing(*_: object) -> None:
+    """Answer a signal with nothing."""
+
+
+def _url(bound: socket.socket, tls: Tls | None) -> str:
     host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"

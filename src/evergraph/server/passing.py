@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from evergraph.server.guard import CALLER
 from evergraph.server.headers import HEADERS
 from evergraph.server.http import RefusedError, body_parts, declared_length, failure, read_body
 from evergraph.server.request_ids import HEADER, REQUEST_ID
+from evergraph.server.tls import believing
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -51,11 +52,16 @@ Parts = AsyncIterator[bytes]
 class Target:
     """Where requests are passed on to: a socket file on this machine, or a URL.
 
+    Attributes:
+        address: the file or the URL.
+        ca: PEM file of the authority that signed its certificate, in place of the system's.
+
     >>> Target("http://leader:8000").host, Target("/run/writer.sock").host
     ('leader:8000', None)
     """
 
     address: str
+    ca: Path | None = None
 
     @property
     def host(self) -> str | None:
@@ -67,7 +73,7 @@ class Target:
         if self.host is None:
             return await asyncio.open_unix_connection(self.address)
         url = urlsplit(self.address)
-        tls = ssl.create_default_context() if url.scheme == "https" else None
+        tls = believing(self.ca) if url.scheme == "https" else None
         port = url.port or (443 if tls else 80)
         return await asyncio.open_connection(url.hostname, port, ssl=tls)
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from evergraph.server.paths import without_paths
 
+if TYPE_CHECKING:
     from evergraph.server.leader import Leader
     from evergraph.server.service import Service
 
@@ -46,7 +46,7 @@ def readiness(service: Service, leader: Leader | None = None) -> dict[str, Any]:
     # A replica answers from what it has read; whether more comes is for the writer to say.
     stopped = None if service.folder.readonly else service.folder.status().stopped
     if stopped is not None:
-        return {"status": "stopped", "why": without_path(stopped, service.folder.path)}
+        return {"status": "stopped", "why": without_paths(stopped, service.folder.path)}
     return {"status": "ready"}
 
 
@@ -67,17 +67,3 @@ def readiness_routes(service: Service, leader: Leader | None = None) -> APIRoute
         return JSONResponse(told, 503, headers={"Retry-After": "2"})
 
     return router
-
-
-def without_path(sentence: str, folder: Path) -> str:
-    """Return a sentence that does not say where the folder is: anyone may read it.
-
-    >>> from pathlib import Path
-    >>> without_path("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
-    'journal.sqlite: the disk is full'
-    >>> without_path("/srv/papers is closed: open it again", Path("/srv/papers"))
-    'the folder is closed: open it again'
-    """
-    for path in (folder.absolute(), folder.resolve(), folder):
-        sentence = sentence.replace(f"{path}/", "").replace(str(path), "the folder")
-    return sentence

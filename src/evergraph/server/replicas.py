@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -41,6 +42,8 @@ class Orders:
         opening: how the folder is opened, see ``LearnerFolder.of``.
         log_format: of the lines they write to the log.
         access_log: whether each writes a line for every request.
+        tls: files of the certificate, see ``Tls.files``.
+        proxies: see ``listen``.
     """
 
     folder: str
@@ -53,6 +56,8 @@ class Orders:
     opening: dict[str, Any] = field(default_factory=dict)
     log_format: str = "text"
     access_log: bool = False
+    tls: list[str | None] | None = None
+    proxies: list[str] = field(default_factory=list)
 
 
 class _Child:
@@ -72,12 +77,16 @@ class _Child:
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for us: we tell the others
         )
+        self.tell(orders)
+
+    def tell(self, orders: bytes) -> None:
+        """Write a line of orders."""
+        if self.process is None:
+            return
         assert self.process.stdin is not None
-        try:
+        with suppress(OSError):  # it has ended already, and will be found so
             self.process.stdin.write(orders + b"\n")
             self.process.stdin.flush()
-        except OSError:  # it has ended already, and will be found so
-            pass
 
     def ended(self) -> float:
         """Note that it has ended; return in how many seconds it is started again."""
@@ -145,6 +154,12 @@ class Replicas(Closing):
                 _ending(code),
                 wait,
             )
+
+    def renew(self, tokens: list[tuple[str, str]] | None) -> None:
+        """Have all of them use other tokens, and read their certificates again."""
+        self._orders = replace(self._orders, tokens=tokens)
+        for child in self._children:
+            child.tell(json.dumps({"tokens": tokens}).encode())
 
     def stop(self) -> None:
         """Tell all of them to stop, without waiting for it."""

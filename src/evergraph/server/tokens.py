@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hmac
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.server.private_file import read_private
 
 Scope = Literal["read", "follow", "write"]
 # What a token allows: whoever follows copies everything there is, which is more than to read.
@@ -48,18 +48,32 @@ class Tokens:
         return found
 
 
+class CurrentTokens:
+    """Tokens that can be replaced while a service runs.
+
+    Attributes:
+        now: those that are valid from the next request on.
+
+    >>> tokens = CurrentTokens(Tokens((("read", "r" * 16),)))
+    >>> tokens.now = Tokens((("read", "s" * 16),))
+    >>> tokens.scope_of("r" * 16), tokens.scope_of("s" * 16)
+    (None, 'read')
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.now = tokens
+
+    def scope_of(self, token: str) -> Scope | None:
+        """Return what a token allows, None for one that is not listed."""
+        return self.now.scope_of(token)
+
+
 def read_tokens(path: Path) -> Tokens:
     """Read a file of lines such as ``write 3f9a...``; ``#`` begins a comment."""
     try:
-        mode = path.stat().st_mode
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_private(path, "token file").decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: the token file cannot be read ({error})") from error
-    if mode & stat.S_IROTH:
-        raise ConfigurationError(
-            f"{path}: the token file must not be readable by everyone, as mode "
-            f"{stat.S_IMODE(mode):04o} lets it be: chmod 600 {path}"
-        )
     rows = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, start=1)]
     listed = tuple(_entry(path, number, words) for number, words in rows if words)
     if not listed:

@@ -1,0 +1,258 @@
+"""TLS, and what is read again on SIGHUP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.server import replica
+from evergraph.server.client import Client
+from evergraph.server.limits import Limits
+from evergraph.server.listening import bind, server_for
+from evergraph.server.reloading import Reloading
+from evergraph.server.replicas import _Child
+from evergraph.server.tls import Tls, tls_of
+from evergraph.server.tokens import CurrentTokens, read_tokens
+from waiting import until
+
+READ, WRITE, OTHER = "r" * 20, "w" * 20, "o" * 20
+
+
+def certificate(folder: Path, name: str = "cert", *, password: str | None = None) -> Tls:
+    """Make a certificate for this machine, signed by itself."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    locked = ["-nodes"] if password is None else ["-passout", f"pass:{password}"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", *locked,
+         "-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", f"/CN={name}",
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    key.chmod(0o600)
+    if password is None:
+        return Tls(cert, key)
+    file = folder / f"{name}.password"
+    file.write_text(f"{password}\n")
+    file.chmod(0o600)
+    return Tls(cert, key, file)
+
+
+async def status(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        return
+    place = {"/elsewhere/v1/status": (302, [(b"location", b"http://127.0.0.1:9/v1/status")])}
+    code, headers = place.get(scope["path"], (200, []))
+    body = json.dumps({"scheme": scope["scheme"]}).encode()
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def serving(tls: Tls, **limits: Any) -> Iterator[tuple[int, Any]]:
+    bound = bind("127.0.0.1", 0)
+    bound.listen()
+    server = server_for(status, limits=Limits(**limits), tls=tls)
+    thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        yield bound.getsockname()[1], server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def name_of(port: int, ca: Path) -> str:
+    """Return whom a service says it is."""
+    context = ssl.create_default_context(cafile=str(ca))
+    with (
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+    ):
+        found: Any = secured.getpeercert()
+        return str(dict(part[0] for part in found["subject"])["commonName"])
+
+
+def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path: Path) -> None:
+    tls = certificate(tmp_path, password="secret")
+    assert tls.context.minimum_version == ssl.TLSVersion.TLSv1_2
+    with serving(tls) as (port, _):
+        url = f"https://127.0.0.1:{port}"
+        assert Client(url, ca=tls.cert).status() == {"scheme": "https"}
+        with pytest.raises(ResourceError, match="CERTIFICATE_VERIFY_FAILED"):
+            Client(url).status()
+        with pytest.raises(DataError, match="elsewhere"):
+            Client(f"{url}/elsewhere", ca=tls.cert).status()  # the token must not go along
+    with pytest.raises(ConfigurationError, match="https URL, not 'http://"):
+        Client("http://127.0.0.1:1", ca=tls.cert)
+
+
+def test_silent_handshakes_are_counted_and_ended(tmp_path: Path) -> None:
+    tls = certificate(tmp_path)
+    with serving(tls, connections=4, per_address=4, header_seconds=0.5) as (port, server):
+        silent = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(12)]
+        assert Client(f"https://127.0.0.1:{port}", ca=tls.cert).status() == {"scheme": "https"}
+        for line in silent:
+            with suppress(ConnectionResetError):
+                assert line.recv(100) == b""
+            line.close()
+        until(lambda: server.gate._all.count == 0)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda tls: tls.key.chmod(0o640), "must be open to its owner alone, and mode 0640"),
+        (lambda tls: tls.cert.write_text("nothing"), "must be PEM files that belong together"),
+        (lambda tls: tls.key.unlink(), "cannot be read"),
+    ],
+)
+def test_certificates_that_do_not_do_are_one_sentence(
+    tmp_path: Path, spoil: Any, said: str
+) -> None:
+    tls = certificate(tmp_path)
+    spoil(tls)
+    with pytest.raises(ConfigurationError, match=said):
+        Tls(tls.cert, tls.key)
+    with pytest.raises(ConfigurationError, match="must be given together"):
+        tls_of(tls.cert, None)
+
+
+def test_a_key_with_a_password_asks_nobody_at_the_terminal(tmp_path: Path) -> None:
+    tls = certificate(tmp_path, password="secret")
+    with pytest.raises(ConfigurationError, match="belong together"):
+        Tls(tls.cert, tls.key)
+
+
+def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls, path = certificate(tmp_path), tmp_path / "tokens"
+    path.write_text(f"read {READ}\n")
+    path.chmod(0o600)
+    tokens = CurrentTokens(read_tokens(path))
+    told: list[Any] = []
+    reload = Reloading(path, tokens, tls, [told.append])
+    path.write_text(f"read {OTHER}\n")
+    kept, good = tls.context, tls.cert.read_text()
+    tls.cert.write_text("nothing")
+    with caplog.at_level(logging.INFO, logger="evergraph"):
+        reload()
+        assert (tokens.scope_of(READ), tls.context, told) == ("read", kept, [])
+        assert "nothing was reloaded: " in caplog.text
+        tls.cert.write_text(good)
+        reload()
+        assert (tokens.scope_of(READ), tokens.scope_of(OTHER)) == (None, "read")
+        assert told == [[("read", OTHER)]]
+        assert tls.context is not kept
+        assert "reloaded 1 tokens and the certificate" in caplog.text
+        Reloading()()
+        assert "there is nothing to reload" in caplog.text
+
+
+def ask(port: int, ca: Path, token: str) -> int:
+    """Return the status of an answer, on a connection of its own."""
+    context = ssl.create_default_context(cafile=str(ca))
+    line = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+    line.request("GET", "/v1/ids", headers={"Authorization": f"Bearer {token}"})
+    found = line.getresponse().status
+    line.close()
+    return found
+
+
+@pytest.mark.slow
+def test_a_process_and_its_replica_take_other_secrets_on_sighup(tmp_path: Path) -> None:
+    tls, path = certificate(tmp_path), tmp_path / "tokens"
+    path.write_text(f"read {READ}\nwrite {WRITE}\n")
+    path.chmod(0o600)
+    arguments = [sys.executable, "-m", "evergraph.cli.app", "serve", str(tmp_path / "learner")]
+    arguments += ["--port", "0", "--set", "head.width=32", "--replicas", "1"]
+    arguments += ["--token-file", str(path), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        lines = iter(process.stderr)
+        port = int(_found(lines, r"listening on https://127\.0\.0\.1:(\d+)/"))
+        second = int(_found(lines, r"replica 1: process (\d+) answers at https://"))
+        assert {ask(port, tls.cert, READ) for _ in range(6)} == {200}
+        body = {"nodes": ["a"], "features": [[1.0]], "labels": ["x"]}
+        for _ in range(6):  # some of them to the replica, which passes them on without TLS
+            line = Client(f"https://127.0.0.1:{port}", token=WRITE, ca=tls.cert)
+            assert line._ask("/v1/upsert", json.dumps(body).encode(), "application/json", {})["seq"]
+        path.write_text(f"read {OTHER}\n")
+        other = certificate(tmp_path, "other")
+        other.cert.replace(tls.cert)
+        other.key.replace(tls.key)
+        os.kill(second, signal.SIGHUP)  # is not meant for it
+        process.send_signal(signal.SIGHUP)
+        _found(lines, r"reloaded 1 tokens and (the) certificate")
+        until(lambda: {ask(port, tls.cert, READ) for _ in range(8)} == {401})
+        assert {ask(port, tls.cert, OTHER) for _ in range(8)} == {200}
+        assert {name_of(port, tls.cert) for _ in range(8)} == {"other"}
+        path.write_text("nonsense\n")
+        process.send_signal(signal.SIGHUP)
+        _found(lines, r"nothing was (reloaded): .*tokens: line 1 must be")
+        assert ask(port, tls.cert, OTHER) == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_replica_is_told_by_the_process_that_started_it(tmp_path: Path) -> None:
+    tls = certificate(tmp_path)
+    secrets = replica._Secrets.of({"tokens": [["read", READ]], "tls": tls.files})
+    assert secrets.tokens is not None
+    assert secrets.tls is not None
+    read, write = os.pipe()
+    kept = secrets.tls.context
+    with os.fdopen(write, "wb") as pipe:
+        child = _Child(1)
+        child.process = SimpleNamespace(stdin=pipe)  # type: ignore[assignment]
+        child.tell(json.dumps({"tokens": [["write", OTHER]]}).encode())
+        child.tell(b"{}")
+    lines = replica._lines(read)
+    secrets.renew(json.loads(next(lines)))
+    assert list(lines) == [b"{}"]
+    os.close(read)
+    assert (secrets.tokens.scope_of(READ), secrets.tokens.scope_of(OTHER)) == (None, "write")
+    assert secrets.tls.context is not kept
+    tls.cert.write_text("nothing")
+    secrets.renew({"tokens": [["read", READ]]})
+    assert secrets.tokens.scope_of(READ) == "read"
+
+
+def test_a_process_that_is_starting_outlives_sighup(tmp_path: Path) -> None:
+    code = "import os, signal, time\nfrom evergraph.server.listening import outlive_hang_ups\n"
+    code += "outlive_hang_ups()\nos.kill(os.getpid(), signal.SIGHUP)\ntime.sleep(0.05)\nprint('on')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "on\n")
+
+
+def _found(lines: Iterator[str], pattern: str) -> str:
+    seen = []
+    deadline = time.monotonic() + 90
+    for line in lines:
+        seen.append(line)
+        if match := re.search(pattern, line):
+            return match[1]
+        assert time.monotonic() < deadline, seen
+    raise AssertionError(f"{pattern} is not in {seen}")
