@@ -81,6 +81,7 @@ class Service:
         self._place = place
         self._leader = leader
         self.turn()
+        folder.on_renewed = self.turn  # the view of a learner that failed is not gone on with
         self._writer = Writer(places=limits.queue)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come

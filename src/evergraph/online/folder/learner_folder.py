@@ -271,10 +271,25 @@ class LearnerFolder(Closing):
         check_integer("seq", seq, least=0)
         check_integer("most_bytes", most_bytes, least=1)
         with self._beside:
-            if self._read is None:
-                self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
             # What was not acknowledged may still be set aside: nobody is handed that.
-            return entries_after(self._read, seq, most_bytes, until=self._files.acknowledged)
+            until = self._files.acknowledged
+            return entries_after(self._journal(), seq, most_bytes, until=until)
+
+    def batch_with(self, seq: int) -> list[JournalEntry]:
+        """Return the batch in the journal that a delta belongs to; nothing where it was dropped."""
+        with self._beside:
+            return self._journal().batch_with(seq)
+
+    def set_aside_digests(self) -> list[tuple[int, str]]:
+        """Return number and checksum of the deltas that were set aside, for those who follow."""
+        with self._beside:
+            return [(seq, digest.hex()) for seq, digest in self._journal().aside.digests()]
+
+    def _journal(self) -> Journal:
+        """Return the journal to be read beside what is being written."""
+        if self._read is None:
+            self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
+        return self._read
 
     def take_entries(self, entries: Sequence[JournalEntry]) -> int:
         """Take in what ``entries_after`` of another folder returned; return how many deltas.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.codecs.delta_bytes import DIGEST, delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.sqlite_file import has_table, sound, transaction
 
@@ -68,6 +68,17 @@ class SetAsideDeltas:
     def count(self) -> int:
         """Return how many deltas were set aside."""
         return len(self.listed())
+
+    def digests(self) -> list[tuple[int, bytes]]:
+        """Return number and checksum of what was set aside; see ``digest_of``."""
+        first, end = DIGEST.start, DIGEST.stop
+        query = (
+            f"SELECT seq, substr(bytes, {first + 1}, {end - first}) FROM set_aside ORDER BY rowid"
+        )
+        with sound(self.path):
+            if not has_table(self._connection, "set_aside"):
+                return []
+            return self._connection.execute(query).fetchall()
 
     def data(self, place: int) -> bytes:
         """Return the bytes of one of those listed."""
