@@ -51,6 +51,11 @@ def serve_command(
     key_age: float = typer.Option(
         7.0, help="Days for which the key of a delta is known, at least.", min=0
     ),
+    replay_seconds: float = typer.Option(
+        10.0,
+        help="Seconds of learning after which a snapshot is taken: a restart repeats them.",
+        min=0,
+    ),
     threads: int = typer.Option(
         1, help="Threads for learning; other cores answer requests.", min=1
     ),
@@ -101,8 +106,11 @@ def serve_command(
             body=parse_size(body_limit), rate=rate, burst=max(1, round(2 * rate)), seconds=timeout
         )
         opening: dict[str, Any] = {
-            "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch
-        }  # fmt: skip
+            "key_age": key_age,
+            "replay_seconds": replay_seconds,
+            "memory_limit": memory_limit,
+            "scratch": scratch,
+        }
         leader = None if follow is None else Leader(follow, token_for(token_file, "follow"))
         folder = (
             LearnerFolder.of(path, given, **opening)
