@@ -46,7 +46,7 @@ class Load:
     replay_seconds: float
 
 
-FULL, QUICK = Load(5_000, 4, 40.0, 10.0), Load(500, 3, 6.0, 0.5)
+FULL, QUICK = Load(2_000, 4, 25.0, 5.0), Load(500, 3, 6.0, 0.5)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def test_on_opening_it_is_set_aside_with_a_sentence(tmp_path, caplog):
     written(tmp_path, [BROKEN])
     with caplog.at_level(logging.WARNING), opened(tmp_path) as folder:
         (line,) = [each.getMessage() for each in caplog.records]
-        assert "set aside delta 3, which could not be applied (no more of it)" in line
+        assert "set aside delta 3, which could not be applied (MemoryError: no more of it)" in line
         assert (folder.seq, folder.status().set_aside) == (2, 1)
         assert folder.submit(delta(3, key="broken")).seq == 3
     with opened(tmp_path) as folder:
