@@ -16,6 +16,8 @@ from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import healing, room, snapshot, writable
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.journal_keys import JournalKeys
+from evergraph.online.folder.sqlite_file import sound
 from stand_in import StandIn, bits, delta, opened, twin
 from waiting import until
 
@@ -128,6 +130,23 @@ def test_a_broken_disk_stops_the_folder_until_it_is_well(tmp_path, monkeypatch, 
     assert "takes deltas again" in caplog.text
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(3)
+
+
+def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatch, caplog):
+    def broken(self, key, data):
+        with sound(self.path):
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with opened(tmp_path, retry=0.05) as folder:
+        folder.submit(delta(1, key="k1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalKeys, "known", broken)
+            with pytest.raises(StoppedError, match="what waits could not be taken in whole"):
+                folder.submit(delta(2, key="k2"))
+        assert "disk I/O error" in caplog.text
+        until(lambda: folder.status().stopped is None)
+        assert folder.submit(delta(2, key="k2")).seq == 2
+        assert bits(folder.learner) == twin(2)
 
 
 def test_it_is_tried_again_as_long_as_the_disk_fails(tmp_path, monkeypatch, caplog):
