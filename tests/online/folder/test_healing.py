@@ -17,6 +17,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder import healing, room, snapshot, writable
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.journal_keys import JournalKeys
+from evergraph.online.folder.markers import Acknowledged
 from evergraph.online.folder.sqlite_file import sound
 from stand_in import StandIn, bits, delta, opened, twin
 from waiting import until
@@ -204,6 +205,30 @@ def test_an_interrupt_while_applying_is_overcome(tmp_path, monkeypatch):
         assert bits(folder.learner) == twin(1)  # it was journaled, so it counts
         folder.submit(delta(2))
         assert bits(folder.learner) == twin(2)
+
+
+def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path, monkeypatch):
+    """Neither is the number of it on the disk, nor can it be applied again for now."""
+    apply_batch = StandIn.apply_batch
+
+    def lacking(self, deltas):
+        if {"n2", "n3"} & set(deltas[0].nodes):
+            raise MemoryError
+        return apply_batch(self, deltas)
+
+    with opened(tmp_path, retry=0.01) as folder:
+        folder.submit(delta(1))
+        monkeypatch.setattr(Acknowledged, "note", lambda self, seq: None)
+        folder.submit(delta(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(StandIn, "apply_batch", lacking)
+            with pytest.raises(StoppedError, match="delta 3 could not be taken in whole"):
+                folder.submit(delta(3))
+            assert folder.status().retrying
+        until(lambda: folder.status().stopped is None)
+        assert (folder.seq, folder.status().set_aside) == (2, 1)
+        folder.submit(delta(3))
+        assert bits(folder.learner) == twin(3)
 
 
 def test_closing_does_not_wait_for_a_disk_that_never_comes_back(tmp_path, monkeypatch):

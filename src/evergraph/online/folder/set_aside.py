@@ -116,6 +116,11 @@ class SetAsideDeltas:
                 self._connection.execute("DELETE FROM keys WHERE seq = ?", (seq,))
             self._note(min(why))
 
+    def clear(self) -> None:
+        """Forget what was set aside, bytes and all."""
+        with sound(self.path), transaction(self._connection):
+            self._connection.execute("DELETE FROM set_aside")
+
     def rewritten(self, times: int) -> list[int]:
         """Return from which numbers on the journal was changed, but for the first so many times."""
         with sound(self.path):
