@@ -118,6 +118,8 @@ class Killer:
             return Found(True, aside, 0, 0, acknowledged, 0, False)
         with LearnerFolder.open(self.path, make=make, readonly=True) as folder:
             seq = folder.seq
+            if self._twin_seq > seq:  # what nobody was told is safe was set aside
+                self._twin, self._twin_seq = make(), 0
             while self._twin_seq < seq:
                 self._twin.apply_batch(given(self._twin_seq + 1, self.together))
                 self._twin_seq += self.together

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -18,8 +19,14 @@ import psutil
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    ResourceError,
+    UnknownNodeError,
+)
 from evergraph.online.delta import Delta
+from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
@@ -222,4 +229,89 @@ def test_a_leader_that_is_away_is_waited_for(
     step()
     assert service.folder.seq == 2
     assert service.processes()[0].seconds == 0.0
+    service.close()
+
+
+def test_a_follower_goes_on_after_deltas_that_were_taken_in_together(
+    leader: tuple[LearnerFolder, str], tmp_path: Path
+) -> None:
+    folder, url = leader
+    folder.submit_many([delta(0), delta(1)])
+    for known in (2, 3):  # begun, and opened again
+        asked = Leader(url, FOLLOW)
+        service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
+        LeaderSteps(service, asked, wait=0.0)()
+        assert service.folder.seq == known
+        service.close()
+        folder.submit(delta(known))
+
+
+def test_a_follower_notices_what_its_leader_has_set_aside(
+    leader: tuple[LearnerFolder, str], tmp_path: Path
+) -> None:
+    folder, url = leader
+    asked = Leader(url, FOLLOW)
+    service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
+    for step in range(4):
+        folder.submit(delta(step))
+    steps = LeaderSteps(service, asked, wait=0.0)
+    steps()
+    assert service.folder.seq == 4
+    steps()
+    # As ``evergraph skip`` does, with the leader stopped meanwhile.
+    journal = folder._files._journal
+    journal.aside.skip({4: "wrong"})
+    folder._files._set_aside = 1
+    with pytest.raises(DataError, match=r"has set aside delta 4, which .*own knows: move that"):
+        steps()
+    service.close()
+    fresh = Leader(url, FOLLOW)  # one that begins now knows nothing of it
+    other = Service(follower_folder(tmp_path / "other", fresh), Limits(), leader=fresh)
+    LeaderSteps(other, fresh, wait=0.0)()
+    assert other.folder.seq == 4
+    other.close()
+
+
+def test_a_follower_waits_for_its_own_disk(
+    leader: tuple[LearnerFolder, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, url = leader
+    asked = Leader(url, FOLLOW)
+    service = Service(follower_folder(tmp_path / "own", asked), Limits(), leader=asked)
+    folder.submit(delta(0))
+    steps = LeaderSteps(service, asked, wait=0.0)
+
+    def broken(self: Journal, entries: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", broken)
+        assert steps() > 0
+    until(lambda: service.folder.status().stopped is None)
+    steps()
+    assert service.folder.seq == 1
+    service.close()
+
+
+def test_the_view_of_a_learner_that_failed_is_left(
+    tmp_path: Path, learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predictions go on while it is recovered, and come from the new one then."""
+    service = Service(LearnerFolder.open(tmp_path / "own", make=learner), Limits())
+    service._submit(delta(0), None)
+    before = service._predict([0], False)
+    apply_batch = type(service.folder.learner).apply_batch
+
+    def failing(self: Any, deltas: Any) -> Any:
+        apply_batch(self, deltas)
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(type(service.folder.learner), "apply_batch", failing)
+    with pytest.raises(ResourceError, match="delta 2 could not be applied"):
+        service._submit(delta(1), None)
+    assert service._predict([0], False) == before
+    assert service._view.status.seq == 1
+    with pytest.raises(UnknownNodeError):
+        service._predict([4], False)  # half of it is nowhere to be seen
     service.close()

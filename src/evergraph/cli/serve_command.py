@@ -52,6 +52,11 @@ def serve_command(
     key_age: float = typer.Option(
         7.0, help="Days for which the key of a delta is known, at least.", min=0
     ),
+    replay_seconds: float = typer.Option(
+        10.0,
+        help="Seconds of learning after which a snapshot is taken: a restart repeats them.",
+        min=0,
+    ),
     threads: int = typer.Option(
         1, help="Threads for learning; other cores answer requests.", min=1
     ),
@@ -169,6 +174,7 @@ def serve_command(
         reload,
         opening={
             "key_age": key_age,
+            "replay_seconds": replay_seconds,
             "memory_limit": memory_limit,
             "scratch": scratch,
             "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ENTRIES, TAR = "application/octet-stream", "application/x-tar"
 SEQ = "x-evergraph-seq"  # how many deltas there are
+SET_ASIDE = "x-evergraph-set-aside"  # the last deltas that were: number and checksum
+MOST_SET_ASIDE = 50
 MOST_BYTES = 1 << 23  # of entries in one answer, unless a batch is larger
 LONGEST = 60.0  # seconds that a follower may have an answer wait for
 LOOK = 0.2  # seconds between two looks whether whoever asked is still there
@@ -52,7 +54,12 @@ def handing_on_routes(service: Service, guard: Guard) -> APIRouter:
         read = partial(service.folder.entries_after, after, most_bytes=MOST_BYTES)
         seq = service.folder.seq
         found = [] if seq <= after else await in_thread(read, service.limits.seconds)
-        return Response(entries_to_bytes(found), media_type=ENTRIES, headers={SEQ: str(seq)})
+        headers = {SEQ: str(seq)}
+        if service.folder.status().set_aside:
+            headers[SET_ASIDE] = await in_thread(
+                partial(_set_aside, service.folder), service.limits.seconds
+            )
+        return Response(entries_to_bytes(found), media_type=ENTRIES, headers=headers)
 
     @router.get("/snapshot", response_class=Response, responses=_answers(TAR))
     async def snapshot() -> StreamingResponse:
@@ -64,6 +71,12 @@ def handing_on_routes(service: Service, guard: Guard) -> APIRouter:
         return StreamingResponse(_archive(files), media_type=TAR, headers=length)
 
     return router
+
+
+def _set_aside(folder: LearnerFolder) -> str:
+    """Return what was set aside, so that whoever has it notices."""
+    last = folder.set_aside_digests()[-MOST_SET_ASIDE:]
+    return ",".join(f"{seq}:{digest}" for seq, digest in last)
 
 
 def _answers(kind: str, *refusals: int) -> dict[int | str, dict[str, Any]]:

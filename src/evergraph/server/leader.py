@@ -7,7 +7,7 @@ import logging
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
@@ -16,14 +16,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
-from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    DroppedError,
+    ResourceError,
+    StoppedError,
+)
+from evergraph.online.codecs.delta_bytes import digest_of
 from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns
 from evergraph.online.folder.entries import JournalEntry, entries_from_bytes
 from evergraph.online.folder.following import begin_with_snapshot
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, parse_format, stored_parameters
 from evergraph.server.client import opener, refusal_of, sentence_in
-from evergraph.server.handing_on import SEQ
+from evergraph.server.handing_on import SEQ, SET_ASIDE
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
@@ -43,7 +50,8 @@ class Leader:
         token: one that may follow, if it asks for any.
         seconds: how long to wait for an answer.
         ca: PEM file of the authority that signed its certificate, in place of the system's.
-        seq: how many deltas it had when it last answered.
+        seq: how many deltas it knew when it last answered.
+        set_aside: number and checksum of deltas that it has set aside.
         caught_up: whether its follower has known all of them once.
     """
 
@@ -52,6 +60,7 @@ class Leader:
     seconds: float = 60.0
     ca: Path | None = None
     seq: int = 0
+    set_aside: frozenset[tuple[int, str]] = frozenset()
     _level: float = field(default_factory=time.monotonic)
     caught_up: bool = False
     _silent: bool = False
@@ -63,6 +72,7 @@ class Leader:
         """Return the deltas after one, in whole batches; none if none comes in that time."""
         with self._asked(f"/v1/journal?after={after}&wait={wait:g}") as answer:
             self.seq = int(answer.headers[SEQ])
+            self.set_aside = _set_aside(answer.headers.get(SET_ASIDE, ""))
             return entries_from_bytes(answer.read())
 
     def parameters(self) -> dict[str, Any]:
@@ -140,6 +150,7 @@ class LeaderSteps:
         self._leader = leader
         self._wait = wait
         self._compared = False
+        self._set_aside: frozenset[tuple[int, str]] = frozenset()
 
     def __call__(self) -> float:
         """Take in what is new; return when to ask again."""
@@ -151,14 +162,19 @@ class LeaderSteps:
                 folder.keep_columns(leader.columns())  # settled by now, and before the first nodes
         except ResourceError as error:
             leader.miss(error)
+            self._compared = False  # it may have set aside what it had told before
             return AGAIN
+        self._compare_set_aside()
         if leader.seq < folder.seq:
             raise DataError(
                 f"{folder.path} must follow the service that it began with: it knows {folder.seq} "
                 f"deltas, and {leader.url} only {leader.seq}"
             )
         if entries:
-            folder.take_entries(entries)
+            try:
+                folder.take_entries(entries)
+            except StoppedError:  # which says so, and tries to go on by itself
+                return AGAIN
             self._service.turn()
         leader.note(folder.seq)
         return 0.0
@@ -171,22 +187,47 @@ class LeaderSteps:
         folder, leader = self._service.folder, self._leader
         if self._compared or not folder.seq:
             return
+        own = folder.batch_with(folder.seq)
         try:
-            own, others = (
-                journal[:1]
-                for journal in (
-                    folder.entries_after(folder.seq - 1),
-                    leader.journal(folder.seq - 1, wait=0.0),
-                )
-            )
+            others = leader.journal(own[0].seq - 1, wait=0.0) if own else []
         except DroppedError:
-            own = others = []
+            others = []
         self._compared = True
-        if own and others and (own[0].data, own[0].batch) != (others[0].data, others[0].batch):
+        if others and _told(own) != _told(others[: len(own)]):
             raise DataError(
                 f"{folder.path} must follow the service that it began with: delta {folder.seq} of "
                 f"{leader.url} is another one"
             )
+
+    def _compare_set_aside(self) -> None:
+        """Raise where a delta is known here that the leader has set aside.
+
+        Where only a snapshot holds it any more, it cannot be compared.
+        """
+        folder, leader = self._service.folder, self._leader
+        for seq, digest in leader.set_aside - self._set_aside:
+            own = [entry for entry in folder.batch_with(seq) if entry.seq == seq]
+            if own and digest_of(own[0].data).hex() == digest:
+                raise DataError(
+                    f"{leader.url} has set aside delta {seq}, which {folder.path} knows: move that "
+                    "folder away, and it begins anew with a snapshot"
+                )
+        self._set_aside = leader.set_aside
+
+
+def _told(entries: Sequence[JournalEntry]) -> list[tuple[int, bytes]]:
+    """Return what must be the same of deltas that are."""
+    return [(entry.batch, entry.data) for entry in entries]
+
+
+def _set_aside(text: str) -> frozenset[tuple[int, str]]:
+    """Return number and checksum of the deltas that a leader names.
+
+    >>> sorted(_set_aside("3:ab,5:cd"))
+    [(3, 'ab'), (5, 'cd')]
+    """
+    pairs = (each.split(":") for each in text.split(",") if each)
+    return frozenset((int(seq), digest) for seq, digest in pairs)
 
 
 def follower_folder(path: Path, leader: Leader, **opening: Any) -> LearnerFolder:

@@ -193,7 +193,16 @@ TOLD_AS: dict[type, dict[str, str]] = {
     Voice: {"node": "id"},
     Explanation: {"node": "id", "label": "known"},
 }
-OF_THE_FOLDER = ("snapshot", "keys", "stopped", "snapshot_error")
+OF_THE_FOLDER = (
+    "snapshot",
+    "keys",
+    "stopped",
+    "snapshot_error",
+    "snapshot_time",
+    "stopped_since",
+    "retrying",
+    "set_aside",
+)
 CLASSES = 5  # that are compared
 MOST_NAMES = 1_000  # of classes, in a status: ``classes`` says how many there are
 

@@ -94,6 +94,7 @@ class Service:
         self._place = place
         self._leader = leader
         self.turn()
+        folder.on_renewed = self.turn  # the view of a learner that failed is not gone on with
         self._writer = Writer(places=limits.queue)
         self.pools = Pools.of(limits.seconds)
         self.parsing = Parsing(most=limits.nodes, body=limits.body, seconds=limits.seconds)

@@ -16,6 +16,9 @@ from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import healing, room, snapshot, writable
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.journal_keys import JournalKeys
+from evergraph.online.folder.markers import Acknowledged
+from evergraph.online.folder.sqlite_file import sound
 from stand_in import StandIn, bits, delta, opened, twin
 from waiting import until
 
@@ -130,6 +133,23 @@ def test_a_broken_disk_stops_the_folder_until_it_is_well(tmp_path, monkeypatch, 
         assert bits(folder.learner) == twin(3)
 
 
+def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatch, caplog):
+    def broken(self, key, data):
+        with sound(self.path):
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with opened(tmp_path, retry=0.05) as folder:
+        folder.submit(delta(1, key="k1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalKeys, "known", broken)
+            with pytest.raises(StoppedError, match="what waits could not be taken in whole"):
+                folder.submit(delta(2, key="k2"))
+        assert "disk I/O error" in caplog.text
+        until(lambda: folder.status().stopped is None)
+        assert folder.submit(delta(2, key="k2")).seq == 2
+        assert bits(folder.learner) == twin(2)
+
+
 def test_it_is_tried_again_as_long_as_the_disk_fails(tmp_path, monkeypatch, caplog):
     attempts, open_journal = [], writable.open_journal
     monkeypatch.setattr(healing, "AGAIN", 0.05)
@@ -185,6 +205,30 @@ def test_an_interrupt_while_applying_is_overcome(tmp_path, monkeypatch):
         assert bits(folder.learner) == twin(1)  # it was journaled, so it counts
         folder.submit(delta(2))
         assert bits(folder.learner) == twin(2)
+
+
+def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path, monkeypatch):
+    """Neither is the number of it on the disk, nor can it be applied again for now."""
+    apply_batch = StandIn.apply_batch
+
+    def lacking(self, deltas):
+        if {"n2", "n3"} & set(deltas[0].nodes):
+            raise MemoryError
+        return apply_batch(self, deltas)
+
+    with opened(tmp_path, retry=0.01) as folder:
+        folder.submit(delta(1))
+        monkeypatch.setattr(Acknowledged, "note", lambda self, seq: None)
+        folder.submit(delta(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(StandIn, "apply_batch", lacking)
+            with pytest.raises(StoppedError, match="delta 3 could not be taken in whole"):
+                folder.submit(delta(3))
+            assert folder.status().retrying
+        until(lambda: folder.status().stopped is None)
+        assert (folder.seq, folder.status().set_aside) == (2, 1)
+        folder.submit(delta(3))
+        assert bits(folder.learner) == twin(3)
 
 
 def test_closing_does_not_wait_for_a_disk_that_never_comes_back(tmp_path, monkeypatch):

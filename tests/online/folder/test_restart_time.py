@@ -133,6 +133,7 @@ def test_a_recovery_tells_how_far_it_is(tmp_path, clock, monkeypatch, caplog):
         # Before the first one is applied, what they took is known from when they came.
         assert told[0] == Replaying(0, 4, 4.0)
         assert told[-1] == Replaying(4, 4, 0.0)
+        assert "4 deltas are to be applied again, about 4 s are left" in caplog.text
         assert "2 of 4 deltas are applied again, about 0 s are left" in caplog.text
 
 

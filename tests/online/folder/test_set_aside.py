@@ -94,7 +94,7 @@ def test_on_opening_it_is_set_aside_with_a_sentence(tmp_path, caplog):
     written(tmp_path, [BROKEN])
     with caplog.at_level(logging.WARNING), opened(tmp_path) as folder:
         (line,) = [each.getMessage() for each in caplog.records]
-        assert "set aside delta 3, which could not be applied (no more of it)" in line
+        assert "set aside delta 3, which could not be applied (MemoryError: no more of it)" in line
         assert (folder.seq, folder.status().set_aside) == (2, 1)
         assert folder.submit(delta(3, key="broken")).seq == 3
     with opened(tmp_path) as folder:
@@ -192,6 +192,29 @@ def test_a_reader_leaves_out_what_cannot_be_applied(tmp_path):
                 for reader in (early, late):
                     assert reader.refresh() == 1
                     assert bits(reader.learner) == twin(3)
+
+
+def test_a_reader_that_lacked_memory_goes_on_once_the_writer_has_it(tmp_path, monkeypatch):
+    filled(tmp_path, 2)
+    written(tmp_path, [delta(3)])
+    apply_batch = StandIn.apply_batch
+
+    def lacking(self, deltas):
+        if "n3" in deltas[0].nodes:
+            raise MemoryError
+        return apply_batch(self, deltas)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StandIn, "apply_batch", lacking)
+        reader = opened(tmp_path, readonly=True)
+        assert (reader.refresh(), reader.seq) == (0, 2)
+    assert (reader.refresh(), reader.seq) == (0, 2)  # nothing has happened since
+    noted = Acknowledged(tmp_path / ACKNOWLEDGED_FILE)
+    noted.note(3)
+    noted.close()
+    assert reader.refresh() == 1
+    assert bits(reader.learner) == twin(3)
+    reader.close()
 
 
 def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkeypatch):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import deque
 from collections.abc import Sequence
 
-from evergraph.core.errors import ResourceError, StoppedError
+from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.batch import Batch
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.codecs.delta_bytes import digest_of, is_same
@@ -51,6 +52,8 @@ class Gathered:
                 if not self._takes(left[0]):
                     return
             except Exception as error:
+                if is_of_disk(error):  # not the fault of that delta
+                    raise
                 left[0].answer = error
             left.popleft()
 
@@ -105,6 +108,11 @@ class Gathered:
         """Tell everybody that nothing was done, each in an error of its own: it is raised."""
         for each in self.everyone:
             each.answer = own(error)
+
+
+def is_of_disk(error: Exception) -> bool:
+    """Whether the journal could not be read."""
+    return isinstance(error, DataError) and isinstance(error.__cause__, sqlite3.Error)
 
 
 def own(error: Exception) -> Exception:

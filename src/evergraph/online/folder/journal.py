@@ -173,6 +173,13 @@ class Journal:
                 )
             yield whole(entries)
 
+    def batch_with(self, seq: int) -> list[JournalEntry]:
+        """Return the batch that a delta belongs to; nothing where it was dropped."""
+        entry = self._next(seq - 1)
+        if entry is None or entry.seq != seq or entry.batch < self.first():
+            return []
+        return next(self.batches_after(entry.batch - 1))
+
     def after(self, seq: int) -> Iterator[JournalEntry]:
         """Yield the deltas after one; raise where a number is missing."""
         while (entry := self._next(seq)) is not None:

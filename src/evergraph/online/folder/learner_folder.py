@@ -29,13 +29,12 @@ from evergraph.online.folder.columns_file import (
     stored_columns,
 )
 from evergraph.online.folder.entries import JournalEntry
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal, entries_after
+from evergraph.online.folder.hands_on import HandsOn
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, made_with, merged
 from evergraph.online.folder.purge import Purged, folder_bytes
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.replaying import Progress
-from evergraph.online.folder.snapshot import snapshots_in
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.upsert import Upserted, is_empty
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0  # seconds
 
 
-class LearnerFolder(Closing):
+class LearnerFolder(HandsOn, Closing):
     """A folder of one learner, opened to write, by one process at a time, or to read, by many.
 
     A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
@@ -66,12 +65,10 @@ class LearnerFolder(Closing):
     """
 
     def __init__(self, files: FolderWriter | FolderReader) -> None:
-        self._files = files
+        super().__init__(files)
         self._closed = False
         self._columns: Scheme | None = None
         self._encoders: tuple[Encoder, ...] = ()
-        self._beside = threading.Lock()
-        self._read: Journal | None = None  # opened when somebody follows
 
     @classmethod
     def open(
@@ -216,11 +213,6 @@ class LearnerFolder(Closing):
                 self._columns = scheme
 
     @property
-    def path(self) -> Path:
-        """The folder."""
-        return self._files.path
-
-    @property
     def learner(self) -> OnlineLearner:
         """The learner, as the last delta left it; another object once it was recovered anew."""
         return cast("OnlineLearner", self._files.learner)
@@ -270,26 +262,6 @@ class LearnerFolder(Closing):
         """
         return self._writer().submit_many(deltas)
 
-    def entries_after(self, seq: int, *, most_bytes: int = 1 << 24) -> list[JournalEntry]:
-        """Return what the journal holds after a delta, for a folder elsewhere that follows.
-
-        Whole batches only: as many as ``most_bytes`` hold, and at least one. None where ``seq`` is
-        the last. Where only a snapshot holds what comes next, ``DroppedError`` says so; see
-        ``newest_snapshot``. Nobody waits: it is read beside what is being written.
-        """
-        check_integer("seq", seq, least=0)
-        check_integer("most_bytes", most_bytes, least=1)
-        with self._beside:
-            # What was not acknowledged may still be set aside: nobody is handed that.
-            known = self._files.acknowledged
-            return entries_after(self._reading(), seq, most_bytes, until=known)
-
-    def _reading(self) -> Journal:
-        """Return the journal as it is read beside what is being written; ``_beside`` is held."""
-        if self._read is None:
-            self._read = Journal(self.path / JOURNAL_FILE, readonly=True)
-        return self._read
-
     def take_entries(self, entries: Sequence[JournalEntry]) -> int:
         """Take in what ``entries_after`` of another folder returned; return how many deltas.
 
@@ -298,10 +270,6 @@ class LearnerFolder(Closing):
         not what was written there, is refused, and nothing has changed.
         """
         return self._writer().take_entries(entries)
-
-    def newest_snapshot(self) -> Path | None:
-        """Return the folder of the newest snapshot, None if there is none yet."""
-        return next((path for _, path in snapshots_in(self.path)), None)
 
     def upsert(self, delta: Delta) -> Upserted:
         """Take in what is new of a delta and pass over what is known; see ``only_new``.
@@ -328,7 +296,7 @@ class LearnerFolder(Closing):
         """
         self._writer()  # refuses where there is none
         with self._beside:
-            return self._reading().keys.last(prefix)
+            return self._journal().keys.last(prefix)
 
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
@@ -366,9 +334,7 @@ class LearnerFolder(Closing):
         if not self._closed:
             self._closed = True
             self._files.close()
-            with self._beside:
-                if self._read is not None:
-                    self._read.close()
+            self._close_beside()
 
     def _writer(self) -> FolderWriter:
         if isinstance(self._files, FolderReader):

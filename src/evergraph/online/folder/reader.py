@@ -51,6 +51,7 @@ class FolderReader:
     def _take(self, found: Recovered) -> None:
         self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
         self._seconds = found.seconds
+        self._short = found.seq < self._journal.last()
         if self.on_renewed is not None:
             self.on_renewed()
 
@@ -81,7 +82,7 @@ class FolderReader:
         """
         with self.lock:
             before, version = self.seq, self._journal.version()
-            if version == self._seen:
+            if version == self._seen and not self._is_late():
                 return 0
             if self._is_set_aside() or not self._replay() or self._is_set_aside():
                 self._take(self._recovered())
@@ -101,6 +102,10 @@ class FolderReader:
             return False
         self._seconds += time.thread_time() - began
         return True
+
+    def _is_late(self) -> bool:
+        """Whether what could not be applied here has been acknowledged since."""
+        return self._short and self.acknowledged > self.seq
 
     def _is_set_aside(self) -> bool:
         """Whether something that is known here has been set aside since the journal was read."""

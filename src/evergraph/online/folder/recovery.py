@@ -20,6 +20,7 @@ from evergraph.online.folder.purge import renaming_of
 from evergraph.online.folder.replaying import Progress, Replay
 from evergraph.online.folder.snapshot import read_about, read_snapshot, snapshots_in
 from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.unapplied import reason
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[Journ
     try:
         results = learner.apply_batch(deltas)
     except Exception as error:
-        raise UnappliedError(journal.path, batch, str(error) or type(error).__name__) from error
+        raise UnappliedError(journal.path, batch, reason(error)) from error
     if not journal.readonly:
         note_results(journal, deltas, results)
 

@@ -56,6 +56,9 @@ class Replay:
         self._worked = 0.0
         self._began = self._told = self._logged = time.monotonic()
         self._clock = time.thread_time()
+        self._folder = journal.path.parent
+        if self._left() >= LOGGED:
+            self._log("are to be applied again")
         self._tell()
 
     def count(self, batch: Sequence[JournalEntry]) -> None:
@@ -77,8 +80,7 @@ class Replay:
             self._tell()
         if now - self._logged >= LOGGED:
             self._logged = now
-            left = f"about {self._left():.0f} s are left"
-            logger.info("%d of %d deltas are applied again, %s", self._done, self._of, left)
+            self._log("are applied again")
 
     def end(self) -> None:
         """Tell that all is applied."""
@@ -86,7 +88,14 @@ class Replay:
         self._tell()
         passed = time.monotonic() - self._began
         if passed >= LOGGED:
-            logger.info("%d deltas were applied again in %.0f s", self._done, passed)
+            logger.info(
+                "%s: %d deltas were applied again in %.0f s", self._folder, self._done, passed
+            )
+
+    def _log(self, what: str) -> None:
+        done = f"{self._done} of {self._of}" if self._done else str(self._of)
+        left = f"about {self._left():.0f} s are left"
+        logger.info("%s: %s deltas %s, %s", self._folder, done, what, left)
 
     def _tell(self) -> None:
         self._progress(Replaying(self._done, self._of, round(self._left(), 1)))

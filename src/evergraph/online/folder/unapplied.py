@@ -32,10 +32,10 @@ class Unapplied:
     @classmethod
     def of(cls, entries: Sequence[JournalEntry], error: Exception) -> Unapplied:
         """Return what is said after an error; one that nobody foresaw is logged whole."""
-        if not isinstance(error, EvergraphError | MemoryError):
+        lacking = _needs_more(error)
+        if not lacking and not isinstance(error, EvergraphError):
             logger.error("%s could not be applied", named(entries), exc_info=error)
-        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return cls(named(entries), why, ResourceError if _needs_more(error) else DataError)
+        return cls(named(entries), reason(error), ResourceError if lacking else DataError)
 
     def refusal(self, path: Path) -> EvergraphError:
         """Return what the senders are told."""
@@ -45,10 +45,20 @@ class Unapplied:
         )
 
 
-def _needs_more(error: Exception) -> bool:
-    """Whether memory or disk did not suffice.
+def reason(error: Exception) -> str:
+    """Return what went wrong, in one line.
 
-    >>> _needs_more(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
+    >>> reason(MemoryError()), reason(KeyError("a"))
+    ('MemoryError', "KeyError: 'a'")
+    """
+    first = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _needs_more(error: Exception) -> bool:
+    """Whether memory or disk did not suffice; torch says that in its own words.
+
+    >>> _needs_more(RuntimeError("[...] DefaultCPUAllocator: not enough memory: you tried to ..."))
     True
     """
-    return isinstance(error, MemoryError | ResourceError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError | ResourceError) or "DefaultCPUAllocator" in str(error)

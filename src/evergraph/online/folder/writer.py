@@ -13,7 +13,7 @@ from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.alarms.alarm import AlarmNews, tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
-from evergraph.online.folder.gathering import Gathered, own
+from evergraph.online.folder.gathering import Gathered, is_of_disk, own
 from evergraph.online.folder.recovery import delta_of, note_results, set_aside
 from evergraph.online.folder.unapplied import Unapplied
 from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
@@ -61,8 +61,9 @@ class FolderWriter(WritableFolder):
                 gathered.gather(left)
                 self._take(gathered, began)
         except Exception as error:  # what stops one stops all
+            said = self._stop("what waits", error) if is_of_disk(error) else error
             for each in waiting:
-                each.answer = each.answer or own(error)
+                each.answer = each.answer or own(said)
 
     def _take(self, gathered: Gathered, began: float) -> None:
         """Write a batch down and apply it; what is applied is what a recovery would."""
@@ -93,7 +94,7 @@ class FolderWriter(WritableFolder):
         try:
             self._journal.write(entries)
         except BaseException as error:
-            stopped = self._stop(entries, error) if self._may_hold(entries, error) else None
+            stopped = self._stop(named(entries), error) if self._may_hold(entries, error) else None
             if not isinstance(error, Exception):
                 raise
             return stopped or error
@@ -123,7 +124,7 @@ class FolderWriter(WritableFolder):
         except Exception as error:
             failed = Unapplied.of(entries, error)
         except BaseException as error:  # an interrupt too may leave a delta half applied
-            self._stop(entries, error)
+            self._stop(named(entries), error)
             raise
         # Not while the error is held: its frames hold what applying needed so much memory for.
         return None, self._renew(entries, failed, alone=alone)
@@ -143,7 +144,7 @@ class FolderWriter(WritableFolder):
                 set_aside(self._journal, entries[0].seq, named(entries), failed.why)
             self._renew_learner()
         except Exception as error:
-            return self._stop(entries, error)
+            return self._stop(named(entries), error)
         return None if again else failed.refusal(self.path)
 
     def _taken(self, entries: Sequence[JournalEntry], seconds: float) -> None:
@@ -153,10 +154,10 @@ class FolderWriter(WritableFolder):
         size = sum(len(entry.data) for entry in entries)
         self._compactor.count(size, deltas=len(entries), seconds=seconds)
 
-    def _stop(self, entries: Sequence[JournalEntry], error: BaseException) -> StoppedError:
+    def _stop(self, deltas: str, error: BaseException) -> StoppedError:
         """Take no more deltas for now; return what to say."""
         why = (
-            f"{self.path}: {named(entries)} could not be taken in whole "
+            f"{self.path}: {deltas} could not be taken in whole "
             f"({type(error).__name__}: {error}): no more are taken until the folder is well again, "
             "which is tried now and then"
         )
