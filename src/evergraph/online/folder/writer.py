@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -60,6 +61,7 @@ class FolderWriter:
         self.keys_kept = keys_kept
         self.lock = threading.RLock()
         self._waiting = WaitingDeltas(self.lock, self._take_all)
+        self._process = os.getpid()
         self.stopped: str | None = None
         self.snapshot_error: str | None = None
         self._one_snapshot = threading.Lock()
@@ -199,6 +201,11 @@ class FolderWriter:
         self._taken(entries)
 
     def _check_taking(self) -> None:
+        if os.getpid() != self._process:  # the lock, SQLite's connection and threads stayed there
+            raise StoppedError(
+                f"{self.path} was opened by process {self._process}, and takes nothing from "
+                f"process {os.getpid()}, which that one started: open it there"
+            )
         if self.stopped is not None:
             raise StoppedError(self.stopped)
 
