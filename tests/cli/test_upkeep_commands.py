@@ -64,3 +64,19 @@ def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
         assert predicted[0] == predicted[1]
     with pytest.raises(ConfigurationError, match="is for a service"):
         called("backup", folder, tmp_path / "other", "--token-file", tmp_path / "ids.txt")
+
+
+def test_check_tells_what_it_finds(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "learner")
+    assert called("check", folder) == f"{folder} is sound\n"
+    assert json.loads(called("check", folder, "--quick", "--json")) == {
+        "sound": True,
+        "findings": [],
+    }
+    (folder / "notes.txt").write_text("")
+    said = "is no file of a learner's folder"
+    assert called("check", folder, code=1) == f"notes.txt: {said}\n"
+    told = json.loads(called("check", folder, "--json", code=1))
+    assert told == {"sound": False, "findings": [{"file": "notes.txt", "what": said}]}
+    with pytest.raises(DataError, match="holds no learner"):
+        called("check", tmp_path)

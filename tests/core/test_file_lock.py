@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from evergraph.core.file_lock import FileLock
+from evergraph.core.file_lock import FileLock, is_held, is_running
 
 HOLD = """
 import sys
@@ -93,3 +94,61 @@ def test_a_disk_without_room_for_the_number_locks_all_the_same(
         assert lock.holds
         with pytest.raises(RuntimeError, match="process unknown"):
             FileLock(tmp_path / "lock", RuntimeError)
+
+
+FORK = """
+import os, sys, time
+from pathlib import Path
+from evergraph.core.file_lock import FileLock
+lock = FileLock(Path(sys.argv[1]), RuntimeError)
+child = os.fork()
+if child:
+    print(child, flush=True)
+    os._exit(0)
+sys.stdin.read()
+"""
+
+
+def test_a_child_that_was_forked_keeps_no_lock(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "lock", subprocess.PIPE
+    command = [sys.executable, "-c", FORK, str(path)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        child = int(other.stdout.readline())
+        assert other.wait() == 0
+        assert is_running(child)
+        FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
+
+
+INHERIT = """
+import subprocess, sys
+from pathlib import Path
+from evergraph.core.file_lock import FileLock
+lock = FileLock(Path(sys.argv[1]), RuntimeError)
+number = lock._file.fileno()
+child = subprocess.Popen(["cat"], pass_fds=[number])
+print(child.pid, flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="who has a file open, Linux tells")
+def test_who_inherited_it_from_a_dead_process_is_named(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "lock", subprocess.PIPE
+    command = [sys.executable, "-c", INHERIT, str(path)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        child = int(other.stdout.readline())
+        assert other.wait() == 0
+        said = rf"^process {child}, started by process {other.pid}, which has ended$"
+        with pytest.raises(RuntimeError, match=said):
+            FileLock(path, RuntimeError)
+        assert is_held(path)
+    until_free(path)
+
+
+def until_free(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while is_held(path):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    FileLock(path, RuntimeError).close()

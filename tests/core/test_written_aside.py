@@ -33,7 +33,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
     monkeypatch.setattr(os, "replace", renamed)
     with written_aside(tmp_path / "new" / "a.txt") as file:
         file.write(b"whole")
-    assert calls == ["file", "rename", "folder"]
+    assert calls == ["folder", "file", "rename", "folder"]  # first the one that holds the new one
 
 
 def test_a_failed_write_leaves_what_was_there(

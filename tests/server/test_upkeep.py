@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from evergraph.cli.app import app
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.restore import restore
 from evergraph.server.app import create_app
 from evergraph.server.backing_up import backup_service
+from evergraph.server.http import RefusedError
 from evergraph.server.leader import Leader
 from evergraph.server.limits import Limits
 from evergraph.server.schema import DeltaBody
 from evergraph.server.tokens import Tokens
+from evergraph.server.upkeep import CompactBody, _check
 
 
 def test_now_leaves_nothing_of_what_was_forgotten(client: Any, caplog: Any) -> None:
@@ -99,3 +104,21 @@ def test_a_backup_from_afar_begins_anew_where_the_journal_was_dropped(
         leader.snapshot = slow  # type: ignore[method-assign]
         assert backup_service(leader, tmp_path / "copy").seq == 4
         assert len(fetched) == 2
+
+
+def test_commands_reach_a_service(live: Any, learner: Any, first: Any, tmp_path: Path) -> None:
+    with LearnerFolder.open(tmp_path / "learner", make=learner) as folder:
+        folder.submit(DeltaBody(**first).delta())
+        url = live(create_app(folder, limits=Limits()))
+        done = CliRunner().invoke(app, ["compact", url, "--now", "--json"], catch_exceptions=False)
+        assert json.loads(done.stdout)["seq"] == 1
+        assert [path.name for path in (tmp_path / "learner").glob("snapshot-*")] == ["snapshot-1"]
+        words = ["backup", url, str(tmp_path / "copy"), "--json"]
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert json.loads(done.stdout)["seq"] == 1
+
+
+def test_names_are_replaced_where_they_came_from() -> None:
+    """A follower that renamed classes by itself would no longer be the same as its leader."""
+    with pytest.raises(RefusedError, match="service that this one follows"):
+        _check(CompactBody(now=True, names=True), follows=True)

@@ -28,6 +28,7 @@ COMMANDS = (
     "compact",
     "backup",
     "restore",
+    "check",
     "skip",
 )
 

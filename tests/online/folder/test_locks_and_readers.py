@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +100,77 @@ def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
     with pytest.raises(ResourceError, match=r"can be written to only where fcntl\.flock"):
         opened(tmp_path)
+
+
+FORK = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from stand_in import delta, opened
+folder = opened(sys.argv[1])
+folder.submit(delta(1))
+child = os.fork()
+if not child:
+    try:
+        folder.submit(delta(2))
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+folder.submit(delta(2))
+"""
+
+
+def test_a_child_that_was_forked_cannot_write(tmp_path):
+    """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
+    support = Path(__file__).parents[2] / "support"
+    command = [sys.executable, "-c", FORK, str(tmp_path), str(support)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"StoppedError {tmp_path} was opened by process ")
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(2)
+
+
+@contextmanager
+def mounted_to_read(path):
+    """Mount a folder over itself so that nobody can write to it."""
+    if os.getuid() or not shutil.which("mount"):
+        pytest.skip("only root may mount")
+    try:
+        subprocess.run(["mount", "--bind", path, path], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"mounting is not allowed here ({error.stderr!r})")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.parametrize("left", ["", "-wal", "-wal -shm"])
+def test_a_mount_that_cannot_be_written_to_is_read_and_not_written(tmp_path, left):
+    """left: what a killed process left of the journal, and a copy took along."""
+    source, path = tmp_path / "source", tmp_path / "learner"
+    with opened(source) as folder:
+        for number in range(1, 6):
+            folder.submit(delta(number))
+            if number == 3:
+                folder.compact()
+        if left:
+            shutil.copytree(source, path)
+    if not left:
+        shutil.copytree(source, path)
+    for suffix in {"-wal", "-shm"} - set(left.split()):
+        (path / f"{JOURNAL}{suffix}").unlink(missing_ok=True)
+    with mounted_to_read(path):
+        with opened(path, readonly=True) as folder:
+            assert bits(folder.learner) == twin(5)
+            assert folder.refresh() == 0
+        with pytest.raises(ResourceError, match=r"cannot be written \(Read-only file system\)"):
+            opened(path)
+        assert checkup_of(path) == []
+
+
+def checkup_of(path):
+    from evergraph.online.folder.journal_checkup import check_journal
+
+    return list(check_journal(path / JOURNAL))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from evergraph.core.errors import DataError, ResourceError
 
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
+_LOOK = "SELECT 1 FROM sqlite_master LIMIT 1"
 _WAIT = 10.0  # seconds to wait for another process, which may be looking through the WAL
 
 
@@ -30,18 +33,35 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file that another process may be writing, also where we may not write at all.
 
     There the files that belong to the WAL cannot be made. Nobody writes while they are missing, so
-    the file may then be taken as it is.
+    the file may then be taken as it is; or a copy, where it has a WAL and the rest is missing.
     """
     address = path.absolute().as_uri()
+    wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
     connection = _connection(f"{address}?mode=ro")
     try:
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        connection.execute(_LOOK).fetchall()
         return connection
     except sqlite3.OperationalError:
         connection.close()
-        if not path.exists() or path.with_name(f"{path.name}-wal").exists():
+        if not path.exists() or index.exists():
             raise
-        return _connection(f"{address}?mode=ro&immutable=1")
+        return _copied(path, wal) if wal.exists() else _connection(f"{address}?mode=ro&immutable=1")
+
+
+def _copied(path: Path, wal: Path) -> sqlite3.Connection:
+    """Open a copy of a file and its WAL, which has no name any more when this returns."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="evergraph-") as place:
+            for each in (path, wal):
+                shutil.copyfile(each, Path(place, each.name))
+            address = Path(place, path.name).as_uri()
+            with closing(_connection(f"{address}?mode=rw")) as copy:
+                copy.execute("PRAGMA journal_mode = DELETE")  # takes in what is in the WAL
+            connection = _connection(f"{address}?mode=ro&immutable=1")
+            connection.execute(_LOOK).fetchall()
+            return connection
+    except OSError as error:
+        raise sqlite3.OperationalError(f"its -wal needs a copy elsewhere: {error}") from error
 
 
 def _connection(address: str) -> sqlite3.Connection:

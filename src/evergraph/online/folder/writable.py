@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -82,6 +83,7 @@ class WritableFolder:
         self._healing = Healing(path, self._heal, retry=retry)
         self._one_snapshot = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
         make_folder(path)
         self._folder_lock = FolderLock(path)
         self._compactor = Compactor(
@@ -154,6 +156,11 @@ class WritableFolder:
             self.on_renewed()
 
     def _check_taking(self) -> None:
+        if os.getpid() != self._process:  # the lock, SQLite's connection and threads stayed there
+            raise StoppedError(
+                f"{self.path} was opened by process {self._process}, and takes nothing from "
+                f"process {os.getpid()}, which that one started: open it there"
+            )
         if self.stopped is not None:
             raise StoppedError(self.stopped)
 

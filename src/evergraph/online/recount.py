@@ -1,0 +1,226 @@
+"""What a learner has summed up over its life, compared with a count of what it holds now.
+
+Embeddings, class codes, counts and sums follow every delta by differences. Here they are computed
+from graph, features and labels alone, as one that was given everything at once has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.graphs import UNLABELLED
+from evergraph.methods.balanced_ridge import balanced_ridge
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.held_back import lot
+
+if TYPE_CHECKING:
+    from evergraph.online.knowledge import Knowledge
+    from evergraph.online.learner import OnlineLearner
+
+ROWS = 1 << 14  # compared at a time
+CLOSE = 1e-3  # of the largest value: what differences of float32 may have added up to
+CLOSER = 1e-6  # those of float64
+SUMS = ("sums", "mass", "counts", "gram", "cross")
+
+
+def recount(learner: OnlineLearner) -> Iterator[str]:
+    """Yield what is not as a count of everything has it, a sentence each; nothing is changed.
+
+    It takes about as long as learning everything at once, and as much memory again.
+
+    >>> from evergraph.online.delta import Delta
+    >>> from evergraph.online.heads import AnalyticHead
+    >>> from evergraph.online.learner import OnlineLearner
+    >>> learner = OnlineLearner(head=AnalyticHead(width=16))
+    >>> _ = learner.apply(Delta(nodes="ab", features=torch.eye(2), labels="xy"))
+    >>> list(recount(learner))
+    []
+    >>> learner._knowledge.labels.counts_[0] += 1
+    >>> list(recount(learner))
+    ['class 0 is said to have 2 nodes, and has 1']
+    """
+    knowledge = learner._knowledge
+    yield from _ids(learner, knowledge)
+    yield from _record(learner)
+    if knowledge is None:
+        return
+    wrong = [*_graph(knowledge), *_labels(knowledge)]
+    yield from wrong
+    if not wrong:  # else what follows would fail for what has been said
+        yield from _vectors(learner, knowledge)
+        yield from _sums(learner, knowledge)
+        yield from _scores(learner)
+
+
+def _ids(learner: OnlineLearner, knowledge: Knowledge | None) -> Iterator[str]:
+    names = learner._ids._ids
+    there = np.array([name is not None for name in names], dtype=bool)
+    alive = np.zeros(0, bool) if knowledge is None else knowledge.graph.alive.numpy()
+    if len(there) != len(alive) or bool((there != alive).any()):
+        yield "the nodes that have ids are others than those of the graph"
+    if int(there.sum()) != len(learner._ids):
+        yield "two nodes have the same id"
+    if knowledge is None or knowledge.held is None or len(there) != len(alive):
+        return
+    lots = knowledge.held._lots.array
+    for place, name in enumerate(names):
+        if int(lots[place]) != (0 if name is None else lot(name)):
+            yield f"position {place} has the lot of another id"
+            return
+
+
+def _record(learner: OnlineLearner) -> Iterator[str]:
+    record = learner._foretold.prequential
+    asked, right = record.curve_[:, 3:].double().sum(0).tolist()
+    totals = record.totals_.double().tolist()
+    if abs(asked - totals[0]) > 0.5 or abs(right - totals[1]) > CLOSE * max(1.0, abs(totals[1])):
+        yield f"the history counts {asked:.0f} predictions, and its total is {totals[0]:.0f}"
+    status = learner.status()
+    if not 0 <= status.solved <= status.seq:
+        yield f"scores are said to be those of delta {status.solved} of {status.seq}"
+
+
+def _graph(knowledge: Knowledge) -> Iterator[str]:
+    graph = knowledge.graph
+    alive = graph.alive.numpy()
+    if not bool(graph.features.isfinite().all()):
+        yield "features are not finite"
+    if bool(graph.features[~graph.alive].any()):
+        yield "forgotten nodes have features"
+    ends, weights = _entries(knowledge)
+    if ends.size and (int(ends.min()) < 0 or int(ends.max()) >= len(alive)):
+        yield "edges lead to nodes that never were"
+        return
+    if ends.size and not bool(alive[ends].all()):
+        yield "edges lead to nodes that were forgotten"
+    if not bool((weights > 0).all() and np.isfinite(weights).all()):
+        yield "weights of edges are not above 0"
+    if graph.undirected:
+        there, back = ((ends[0] << 32) | ends[1], (ends[1] << 32) | ends[0])
+        order, turned = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
+        same = bool((there[order] == back[turned]).all())
+        if not same or bool((weights[order] != weights[turned]).any()):
+            yield "edges that run both ways are not the same both ways"
+
+
+def _entries(knowledge: Knowledge) -> tuple[Any, Any]:
+    """Return sources and targets of all entries, and their weights.  int64 [2, m], float32 [m]"""
+    every = torch.arange(knowledge.graph.num_nodes)
+    indptr, sources = knowledge.graph.rows(every)
+    targets = np.repeat(every.numpy(), np.diff(indptr))
+    return np.stack([sources.astype(np.int64), targets]), knowledge.graph.weights(every)
+
+
+def _labels(knowledge: Knowledge) -> Iterator[str]:
+    labels, classes = knowledge.labels.every, len(knowledge.classes)
+    if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < max(classes, 0):
+        yield f"nodes are of classes that are none of the {classes}"
+        return
+    if bool((labels[~knowledge.graph.alive] != UNLABELLED).any()):
+        yield "forgotten nodes have classes"
+    counted = torch.bincount(labels[labels != UNLABELLED], minlength=classes)
+    said = torch.zeros_like(counted)
+    said[: len(knowledge.labels.counts_)] = knowledge.labels.counts_
+    for number in (counted != said).nonzero().flatten().tolist()[:1]:
+        yield f"class {number} is said to have {int(said[number])} nodes, and has " \
+              f"{int(counted[number])}"  # fmt: skip
+
+
+def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
+    """Return the same graph and labels, given at once to a learner of its own."""
+    from evergraph.online.learner import OnlineLearner
+
+    twin = OnlineLearner.from_parameters(learner.parameters)
+    related = knowledge.relations is not None
+    fresh = twin._begun(knowledge.graph.num_features, related=related)
+    ids = ["" if name is None else name for name in learner._ids._ids]
+    ends, weights = _entries(knowledge)
+    if knowledge.graph.undirected:
+        once = ends[0] < ends[1]
+        ends, weights = ends[:, once], weights[once]
+    fresh.change(
+        ids,
+        knowledge.graph.features.clone(),
+        torch.from_numpy(ends),
+        weights=torch.from_numpy(weights) if knowledge.graph.weighted else None,
+    )
+    fresh.number(list(knowledge.classes))
+    labelled = (knowledge.labels.every != UNLABELLED).nonzero().flatten()
+    fresh.learn(labelled, knowledge.labels.of(labelled))
+    return fresh
+
+
+def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
+    fresh = _twin(learner, knowledge)
+    nodes = knowledge.graph.alive.nonzero().flatten()
+    parts: list[tuple[str, Any, Any]] = [("embeddings", knowledge.embeddings, fresh.embeddings)]
+    if knowledge.codes is not None and knowledge.relations is None:
+        parts.append(("class codes", knowledge.codes, fresh.codes))
+    for name, own, others in parts:
+        far = [part for part in nodes.split(ROWS) if not _close(own.of(part), others.of(part))]
+        if far:
+            yield f"{name} are not those of graph, features and labels, such as around position " \
+                  f"{int(far[0][0])}"  # fmt: skip
+    learned = knowledge._learned.every
+    slots = np.zeros(len(learned), np.int64)
+    known = knowledge.counted._slots.array
+    slots[: len(known)] = known
+    if bool(((slots > 0) != (learned.numpy() != UNLABELLED)).any()):
+        yield "the nodes that are counted are others than those that are learned"
+
+
+def _close(own: Tensor, others: Tensor, share: float = CLOSE) -> bool:
+    scale = max(1.0, float(others.abs().max())) if others.numel() else 1.0
+    return bool(((own.double() - others.double()).abs() <= share * scale).all())
+
+
+def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
+    """Compare the head's sums with those over the vectors that nodes are counted as."""
+    if not isinstance(learner.head, AnalyticHead | FusedHead | TargetHead):
+        return  # it keeps no sums
+    from evergraph.online.learner import OnlineLearner
+
+    twin = OnlineLearner.from_parameters(learner.parameters)
+    twin._begun(knowledge.graph.num_features, related=knowledge.relations is not None)
+    head = twin.head
+    head.meet(list(knowledge.classes))
+    head.grow(len(knowledge.classes))
+    nodes = (knowledge._learned.every != UNLABELLED).nonzero().flatten()
+    if bool((knowledge.counted._slots.array[nodes.numpy()] == 0).any()):
+        return  # has been said
+    for part in nodes.split(ROWS):
+        head.learn(part, knowledge.counted.of(part), knowledge._learned.of(part))
+        if len(knowledge.counted.moved(part, knowledge.of(part)).places):
+            yield "nodes have moved farther since they were counted than they may"
+            return
+    kept = learner.head.state()
+    for name, value in head.state().items():
+        if name.split(".")[-1] in SUMS and name in kept and not _same(kept[name], value):
+            yield f"the sums of the head ({name}) are not those of its nodes"
+
+
+def _same(kept: Tensor, counted: Tensor) -> bool:
+    if kept.shape != counted.shape:
+        return False
+    return kept.equal(counted) if not kept.is_floating_point() else _close(kept, counted, CLOSER)
+
+
+def _scores(learner: OnlineLearner) -> Iterator[str]:
+    """Compare what scores are computed with and what the sums give, where that must be the same."""
+    head = learner.head
+    pairs: list[tuple[Tensor, Tensor]] = []
+    if type(head) is AnalyticHead and head._settled:
+        pairs = [(head.weights_, balanced_ridge(head.statistics_, head.regularisation))]
+    elif isinstance(head, FusedHead) and head._solved and len(head.mixture_):
+        solved = [balanced_ridge(each, head.regularisation) for each in head.statistics_]
+        shares = zip(solved, head.mixture_, strict=True)
+        pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]
+    for own, others in pairs:
+        if own.shape != others.shape or not _close(own, others):
+            yield "scores are not those of the sums of the head"
+            return
