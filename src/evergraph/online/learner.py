@@ -24,6 +24,7 @@ from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.bounds import Bounds
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.delta_parts import check_lengths
 from evergraph.online.descriptions import described, made
 from evergraph.online.explanation import Explanation, explain
 from evergraph.online.foretold import Foretold
@@ -60,7 +61,7 @@ class OnlineLearner:
 
     Attributes:
         bounds: what a delta may ask for that is to be taken in, see ``check``; memory alone unless
-            set. ``apply`` does not look at it.
+            set. ``apply_batch`` does not look at it.
 
     Args:
         topology: the f_topo; the head's own choice unless given.
@@ -184,6 +185,7 @@ class OnlineLearner:
         ahead: nodes that come with earlier deltas of the same batch, and their positions.
         """
         checked = self._fitting(delta, ahead)
+        check_lengths(checked, kind=self.head.kind)
         if self.bounds is not None:
             self.bounds.check(checked, self)
         return checked
@@ -258,15 +260,20 @@ class OnlineLearner:
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten."""
-        return self.apply_batch([delta])[0]
+        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten.
+
+        It is looked at first (``check``) unless it is one that ``check`` returned.
+        """
+        with self._writing:
+            known = isinstance(delta, CheckedDelta)
+            return self.apply_batch([delta if known else self.check(delta)])[0]
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Take deltas in as one change; see ``Batch`` for those that can be.
 
         Each is counted for itself (``seq``, nodes, predictions); classes and what was recomputed
-        are those of all. Labels are predicted before any of the batch is learned. Deltas are looked
-        at first unless they are those that ``check`` returned.
+        are those of all. Labels are predicted before any of the batch is learned. Whether deltas
+        fit is looked at first unless they are those that ``check`` returned.
         """
         with self._writing:
             parts = self._checked(deltas)

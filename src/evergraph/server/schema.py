@@ -12,6 +12,8 @@ from typing import (
     Annotated,
     Any,
     NamedTuple,
+    TypeAlias,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -21,12 +23,20 @@ from typing import (
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    create_model,
+)
 from torch import Tensor
 
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.delta_parts import LONGEST_NAME
+from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.identifiers import LARGEST
@@ -36,7 +46,6 @@ from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.server.board import Process
 from evergraph.server.http import JSON, RefusedError
-from evergraph.server.json_delta import LONGEST_ID, LONGEST_KEY
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner
@@ -44,13 +53,17 @@ if TYPE_CHECKING:
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
+T = TypeVar("T")
+# The first mistake is told, so no other is looked for: a record of each of a million would take a
+# thousand times the memory of the body.
+Many: TypeAlias = Annotated[list[T], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Told = Id | list[Id] | Number
+Told = Id | Many[Id] | Number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
-Cell = StrictStr | StrictBool | Whole | Number | list[StrictStr | Number] | None
+Cell = StrictStr | StrictBool | Whole | Number | Many[StrictStr | Number] | None
 
 
 class Payload(BaseModel):
@@ -71,28 +84,28 @@ class UpsertBody(Payload):
     """Nodes, edges, features and labels, new or known, and what is to go: what is new counts."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
-    nodes: list[Id] = Field([], description="Ids of nodes.")
-    features: list[list[Number]] = Field([], description="A row for each of these nodes.")
-    labels: list[Told | None] = Field(
+    nodes: Many[Id] = Field([], description="Ids of nodes.")
+    features: Many[Many[Number]] = Field([], description="A row for each of these nodes.")
+    labels: Many[Told | None] = Field(
         [],
         description="A class for each of these nodes, or a list of labels, or a number; or null.",
     )
-    edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
-    weights: list[Number] = Field(
+    edges: Many[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
+    weights: Many[Number] = Field(
         [], description="A weight for each of these edges, or none at all; 0 removes an edge."
     )
-    relations: list[Name] = Field(
+    relations: Many[Name] = Field(
         [], description="What each of these edges stands for, or none at all."
     )
-    types: list[Name | None] = Field(
+    types: Many[Name | None] = Field(
         [], description="What kind of thing each of these nodes is, or null; or none at all."
     )
-    removed_edges: list[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
-    updated: list[Id] = Field([], description="Known ids that get other features.")
-    updated_features: list[list[Number]] = Field([], description="A row for each of these.")
-    late: list[tuple[Id, Told]] = Field([], description="Known ids and the classes they have.")
-    forgotten: list[Id] = Field([], description="Ids that go, with all they taught.")
-    rows: list[dict[Text, Cell]] = Field(
+    removed_edges: Many[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
+    updated: Many[Id] = Field([], description="Known ids that get other features.")
+    updated_features: Many[Many[Number]] = Field([], description="A row for each of these.")
+    late: Many[tuple[Id, Told]] = Field([], description="Known ids and the classes they have.")
+    forgotten: Many[Id] = Field([], description="Ids that go, with all they taught.")
+    rows: Many[dict[Text, Cell]] = Field(
         [], description="Objects with id, label and columns, in place of nodes, features, labels."
     )
 
@@ -120,7 +133,7 @@ class DeltaBody(UpsertBody):
     or nothing."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
-    nodes: list[Id] = Field([], description="Ids of new nodes.")
+    nodes: Many[Id] = Field([], description="Ids of new nodes.")
     key: Key | None = Field(None, description="A delta whose key is known is not applied again.")
 
     def delta(self) -> Delta:
@@ -132,7 +145,7 @@ class LabelsBody(Payload):
     """Classes of nodes that are known already."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"labels": [["paper-2", "physics"]]}})
-    labels: list[tuple[Id, Told]] = Field(min_length=1, description="Pairs of id and class.")
+    labels: Many[tuple[Id, Told]] = Field(min_length=1, description="Pairs of id and class.")
     key: Key | None = None
 
     def delta(self) -> Delta:
@@ -144,7 +157,7 @@ class ForgetBody(Payload):
     """Nodes that go, with their edges and all they taught."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": ["paper-1"]}})
-    ids: list[Id] = Field(min_length=1)
+    ids: Many[Id] = Field(min_length=1)
     key: Key | None = None
 
     def delta(self) -> Delta:
@@ -156,7 +169,7 @@ class PredictionsBody(Payload):
     """Nodes to classify."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": ["paper-2"]}})
-    ids: list[Id]
+    ids: Many[Id]
     all: bool = Field(False, strict=True, description="Whether every class's probability is told.")
 
 
