@@ -14,9 +14,9 @@ class Wear:
 
     A sum that has held a term t is off by about 1e-16 t when that term is gone. With vectors of
     unit length no term is large. With others a node far out may be a hundred million times as long
-    as the rest, and its square has all the digits: what is left after it was counted out is rounding
-    more than it is the others. Sums that are less than 1 / ``LOSS`` of what they have been are to be
-    counted anew.
+    as the rest, and its square takes all the digits: what is left after it was counted out is more
+    rounding than it is the others. Sums that are less than 1 / ``LOSS`` of what they have been are
+    to be counted anew.
 
     Attributes:
         peak_: the largest size since sums were last counted anew.  float64 [sums]
@@ -41,7 +41,7 @@ class Wear:
         if len(self.peak_) != len(sizes):  # other sums than before
             self.renew(sizes)
             return not bool(sizes.isfinite().all())
-        # A size that is no number any more, and one that rounding has left below 0, is worn as well.
+        # So are sizes that are no numbers any more, or that rounding has left below 0.
         if not bool((sizes * LOSS >= self.peak_).all()):
             return True
         self.peak_ = torch.maximum(self.peak_, sizes)
