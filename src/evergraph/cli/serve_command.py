@@ -109,6 +109,7 @@ def serve_command(
         )
         opening: dict[str, Any] = {
             "key_age": key_age, "memory_limit": memory_limit, "scratch": scratch,
+            "threads": threads,
             "bounds": Bounds(
                 delta_classes, None if delta_memory is None else parse_size(delta_memory)
             ),
@@ -134,6 +135,7 @@ def serve_command(
         opening={
             "memory_limit": memory_limit,
             "scratch": None if scratch is None else str(scratch),
+            "threads": threads,
         },
     )
     with Replicas(replicas, orders) as others:
