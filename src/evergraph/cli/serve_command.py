@@ -177,6 +177,7 @@ def serve_command(
             "replay_seconds": replay_seconds,
             "memory_limit": memory_limit,
             "scratch": scratch,
+            "threads": threads,
             "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),
         },
         answering={"tokens": tokens, "limits": limits, "access_log": access_log},
@@ -200,6 +201,7 @@ def serve_command(
         opening={
             "memory_limit": memory_limit,
             "scratch": None if scratch is None else str(scratch),
+            "threads": threads,
         },
         log_format=log_format,
         access_log=access_log,

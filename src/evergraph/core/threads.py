@@ -40,3 +40,24 @@ def worthwhile_threads(work: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def exactly_threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads meanwhile, in this thread; None: as many as it does anyway.
+
+    For what must come out the same, bit for bit, whoever computes it and wherever.
+
+    >>> with exactly_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -75,6 +75,11 @@ class ClassStatistics:
         """How many classes there is room for."""
         return len(self.counts_)
 
+    def clear(self) -> None:
+        """Count all nodes out; what rounding has left goes too, room for classes stays."""
+        for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
+            sums.zero_()
+
     def grow(self, classes: int) -> None:
         """Make room for classes."""
         more = max(classes - self.num_classes, 0)

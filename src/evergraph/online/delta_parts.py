@@ -7,7 +7,7 @@ through one by one, for the sentence that names the first mistake.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,7 +26,9 @@ from evergraph.online.identifiers import check_ids
 
 # Squares of embeddings of larger values leave the range of float32.
 LARGEST_FEATURE = 1e12
-LONGEST_NAME = 200  # of a relation or a type
+LONGEST_NAME = 200  # characters of a relation or a type
+LONGEST_ID = 1024  # of an id or a label
+LONGEST_KEY = 200
 
 
 def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
@@ -47,6 +49,36 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
         check_ids("id of a node", *sides)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
+
+
+def check_lengths(delta: Delta, *, kind: Kind = "class") -> None:
+    """Raise unless all names that a delta brings are of a length that may be taken in.
+
+    The one place for it, whatever way a delta comes. It is not part of ``check_parts``: what a
+    journal holds was taken in, whatever the rule was then.
+
+    >>> check_lengths(Delta(nodes=("",)))
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: id of a node must be a text of 1 to 1024 characters, not ''
+    """
+    told: list[Any] = [
+        *(label for label in delta.labels if label is not None),
+        *(t for _, t in delta.late),
+    ]
+    _check_length("id of a node", delta.nodes, LONGEST_ID)
+    if kind != "numbers":
+        _check_length("label", chain.from_iterable(told) if kind == "labels" else told, LONGEST_ID)
+    if delta.key is not None:
+        _check_length("key", [delta.key], LONGEST_KEY)
+
+
+def _check_length(what: str, names: Iterable[Any], most: int) -> None:
+    texts = [name for name in names if type(name) is str]
+    lengths = list(map(len, texts))
+    if texts and (min(lengths) < 1 or max(lengths) > most):
+        wrong = next(text for text in texts if not 0 < len(text) <= most)
+        said = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
+        raise DataError(f"{what} must be a text of 1 to {most} characters, not {said}")
 
 
 def _paired(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns:

@@ -27,6 +27,7 @@ from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.view_parts import CODE_HOPS
+from evergraph.online.heads.wear import Wear
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, pieces_of, whole
@@ -175,6 +176,7 @@ class Knowledge:
         self._learned = NodeLabels()  # with which classes the head has learned nodes
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
+        self.wear = Wear()
         self._present = self._classes_there()
         self._begin_change()
 
@@ -421,7 +423,25 @@ class Knowledge:
         self.head.learn(nodes[come], vectors[come], new[come])
         self.counted.put(nodes[come], vectors[come])
         self._learned.put(nodes, new)
-        return again + int(come.sum())
+        return again + int(come.sum()) + self._renew()
+
+    def _renew(self) -> int:
+        """Have the head count all it has learned anew where its sums have lost digits; how many.
+
+        Whether they have follows from what was counted, so whoever applies the same deltas again
+        does it at the same points.
+        """
+        sizes = self.head.sizes()
+        if sizes is None or not self.wear.worn(sizes):
+            return 0
+        every = (self._learned.every != UNLABELLED).nonzero().flatten()
+        self.head.restart()
+        for nodes in every.split(ROWS):
+            self.head.learn(nodes, self.counted.of(nodes), self._learned.of(nodes))
+        renewed = self.head.sizes()
+        assert renewed is not None, "a head that has sums has them still"
+        self.wear.renew(renewed)
+        return len(every)
 
     def _count_again(self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor) -> int:
         """Have the head follow learned nodes that have moved; return how many have."""
@@ -486,7 +506,7 @@ class Knowledge:
                 part.restore(kept, labels["numbers"])
             elif isinstance(part, OnlineHead):  # which keeps what it is given
                 part.restore({name: in_memory(value) for name, value in kept.items()})
-            elif kept or not isinstance(part, Counted | Solving):  # earlier snapshots have neither
+            elif kept or not isinstance(part, Counted | Solving | Wear):  # earlier ones have none
                 part.restore(kept)
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
@@ -509,5 +529,5 @@ class Knowledge:
     def _parts(self) -> dict[str, Any]:
         """Return what keeps a state of its own, by name."""
         vectors = ("graph", "embeddings", "relations", "codes")
-        names = (*vectors, "held", "counted", "solving", "head", "labels", "classes")
+        names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
@@ -17,6 +18,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
+from evergraph.core.threads import exactly_threads
 from evergraph.graphs import UNLABELLED
 from evergraph.online.alarms import Alarm
 from evergraph.online.answers import name_of
@@ -24,6 +26,7 @@ from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.bounds import Bounds
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.delta_parts import check_lengths
 from evergraph.online.descriptions import described, made
 from evergraph.online.explanation import Explanation
 from evergraph.online.foretold import Foretold
@@ -47,6 +50,8 @@ from evergraph.training.learner import part_of
 if TYPE_CHECKING:
     import pyarrow
 
+logger = logging.getLogger(__name__)
+
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
@@ -61,7 +66,9 @@ class OnlineLearner:
 
     Attributes:
         bounds: what a delta may ask for that is to be taken in, see ``check``; memory alone unless
-            set. ``apply`` does not look at it.
+            set. ``apply_batch`` does not look at it.
+        threads: of torch, for what is learned: the last digits of sums depend on it. Unless set as
+            many as torch uses anyway; a folder sets it, so that whoever recovers has the same bits.
 
     Args:
         topology: the f_topo; the head's own choice unless given.
@@ -120,6 +127,7 @@ class OnlineLearner:
         self.tolerance = tolerance
         self.patience = patience
         self.bounds: Bounds | None = Bounds(classes=None)
+        self.threads: int | None = None
         self._writing = RLock()
         self._seq = 0
         self._solved = 0
@@ -185,6 +193,7 @@ class OnlineLearner:
         ahead: nodes that come with earlier deltas of the same batch, and their positions.
         """
         checked = self._fitting(delta, ahead)
+        check_lengths(checked, kind=self.head.kind)
         if self.bounds is not None:
             self.bounds.check(checked, self)
         return checked
@@ -259,17 +268,22 @@ class OnlineLearner:
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten."""
-        return self.apply_batch([delta])[0]
+        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten.
+
+        It is looked at first (``check``) unless it is one that ``check`` returned.
+        """
+        with self._writing:
+            known = isinstance(delta, CheckedDelta)
+            return self.apply_batch([delta if known else self.check(delta)])[0]
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Take deltas in as one change; see ``Batch`` for those that can be.
 
         Each is counted for itself (``seq``, nodes, predictions); classes and what was recomputed
-        are those of all. Labels are predicted before any of the batch is learned. Deltas are looked
-        at first unless they are those that ``check`` returned.
+        are those of all. Labels are predicted before any of the batch is learned. Whether deltas
+        fit is looked at first unless they are those that ``check`` returned.
         """
-        with self._writing:
+        with self._writing, exactly_threads(self.threads):
             parts = self._checked(deltas)
             whole = merged(parts)
             assert whole.first == self._ids.next, "something came after the delta was checked"
@@ -558,12 +572,15 @@ class OnlineLearner:
         """Return the rest of the state, as JSON can hold it."""
         kept = {"seq": self._seq, "solved": self._solved}
         kept["num_features"] = self.status().features
+        if self.threads is not None:
+            kept["threads"] = self.threads
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | {"related": True} if related else kept
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Take back what ``state`` and ``about`` returned."""
-        with self._writing:
+        with self._writing, exactly_threads(self.threads):
+            self._warn_of_threads(about.get("threads"))
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
             if about["num_features"]:
@@ -573,6 +590,15 @@ class OnlineLearner:
                 self._knowledge.restore(state)
             self._view.turn(lambda: self._restored(state), ())
             self._share()
+
+    def _warn_of_threads(self, before: int | None) -> None:
+        """Say it where this was learned with other threads: last digits depend on them."""
+        if before is not None and self.threads is not None and before != self.threads:
+            logger.warning(
+                "the snapshot was learned with %d threads, and what comes is learned with %d: the "
+                "last digits may differ from those of a learner that goes on with %d",
+                before, self.threads, before,
+            )  # fmt: skip
 
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))

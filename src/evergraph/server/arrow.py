@@ -29,23 +29,24 @@ from evergraph.datasets.files.table_relations import (
 )
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Delta, NodeId
+from evergraph.online.delta_parts import LONGEST_ID
 from evergraph.online.edge_columns import Column, EdgeColumns, edge_columns, listed
+from evergraph.server.arrow_sizes import MOST_DECODED
 from evergraph.server.arrow_stream import tables_in
 from evergraph.server.http import RefusedError
-from evergraph.server.json_delta import LONGEST_ID
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-def delta_from_arrow(body: bytes, *, key: str | None = None) -> Delta:
-    """Return the delta that a body holds."""
+def delta_from_arrow(body: bytes, *, key: str | None = None, most: int = MOST_DECODED) -> Delta:
+    """Return the delta that a body holds.  most: bytes that its columns may hold once decoded"""
     if not installed("pyarrow"):
         raise RefusedError(415, "this service reads JSON alone: pyarrow is not installed")
     import pyarrow as pa
 
     parts: dict[str, Any] = {}
-    for table in tables_in(body):
+    for table in tables_in(body, most=most):
         try:
             part = _part(table)
         except (pa.ArrowException, ValueError) as error:

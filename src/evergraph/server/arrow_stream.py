@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from evergraph.server.arrow_sizes import MOST_DECODED, check_decoded
 from evergraph.server.http import RefusedError
 
 if TYPE_CHECKING:
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 MOST_TABLES = 6
 
 
-def tables_in(body: bytes) -> Iterator[pyarrow.Table]:
+def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Table]:
     """Yield the tables of a body: Arrow IPC streams, one behind the other.
 
-    Everything is validated before it is looked at: lengths and offsets come from outside.
+    Everything is validated before it is looked at: lengths and offsets come from outside. What
+    would hold more than ``most`` bytes once decoded is refused.
     """
     import pyarrow as pa
 
@@ -32,6 +34,7 @@ def tables_in(body: bytes) -> Iterator[pyarrow.Table]:
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             said = str(error).split("\n")[0][:200]
             raise RefusedError(422, f"the body is no Arrow IPC stream ({said})") from None
+        most -= check_decoded(table, most)
         yield table
     raise RefusedError(
         422, f"the body must hold at most {MOST_TABLES} Arrow streams, and holds more"

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from evergraph.core.extras import installed
 from evergraph.online.delta import Delta
-from evergraph.online.delta_parts import LONGEST_NAME
+from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.edge_columns import Column, EdgeColumns, as_numbers, chunks
 from evergraph.online.identifiers import LARGEST
+from evergraph.server.http import RefusedError
 
-LONGEST_ID = 1024  # characters, of labels too
-LONGEST_KEY = 200
+MOST_FIELDS = 10_000  # of an object, and labels of a node: more of them are a mistake
 LISTS = (
     *("nodes", "features", "labels", "edges", "weights", "relations", "types"),
     *("removed_edges", "updated", "updated_features", "late", "forgotten"),
@@ -54,8 +54,33 @@ def quick_delta(body: bytes, *, keyed: bool) -> Delta | None:
         with _uncollected():
             said = orjson.loads(body)
             return _delta(said, keyed)
-    except (orjson.JSONDecodeError, _UnsureError):
+    except _UnsureError:
+        _check_sizes(said)
         return None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _check_sizes(said: Any) -> None:
+    """Refuse what no delta has, and of whose mistakes a closer look would take a record each."""
+    if type(said) is not dict:
+        return
+    rows, labels, late = (said.get(name) for name in ("rows", "labels", "late"))
+    for found in (said, *_listed(rows)):
+        if type(found) is dict and len(found) > MOST_FIELDS:
+            raise RefusedError(
+                422, f"an object must have at most {MOST_FIELDS:,} fields, not {len(found):,}"
+            )
+    told = (value for pair in _listed(late) if type(pair) is list for value in pair)
+    for found in chain(_listed(labels), told):
+        if type(found) is list and len(found) > MOST_FIELDS:
+            raise RefusedError(
+                422, f"a node must have at most {MOST_FIELDS:,} labels, not {len(found):,}"
+            )
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if type(value) is list else ()
 
 
 @contextmanager

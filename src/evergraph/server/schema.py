@@ -36,7 +36,7 @@ from torch import Tensor
 
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.delta_parts import LONGEST_NAME
+from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.identifiers import LARGEST
@@ -46,7 +46,6 @@ from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.server.board import Process
 from evergraph.server.http import JSON, RefusedError
-from evergraph.server.json_delta import LONGEST_ID, LONGEST_KEY
 
 if TYPE_CHECKING:
     from evergraph.online.view import LearnerView
@@ -54,16 +53,16 @@ if TYPE_CHECKING:
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
-Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Told = Id | list[Id] | Number
-Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
-Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 Item = TypeVar("Item")
 # Of a million mistakes the first is told: finding them all took 40 s and 7 GB.
 Listed = Annotated[list[Item], FailFast()]
+Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Told = Id | Listed[Id] | Number
+Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
+Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
-Cell = StrictStr | StrictBool | Whole | Number | list[StrictStr | Number] | None
+Cell = StrictStr | StrictBool | Whole | Number | Listed[StrictStr | Number] | None
 
 
 class Payload(BaseModel):

@@ -88,6 +88,7 @@ class LearnerFolder(HandsOn, Closing):
         scratch: Path | str | None = None,
         progress: Progress | None = None,
         bounds: Bounds | None = None,
+        threads: int = 1,
     ) -> LearnerFolder:
         """Open a folder, and recover its learner.
 
@@ -115,6 +116,8 @@ class LearnerFolder(HandsOn, Closing):
                 and end.
             bounds: what a delta may ask for; memory alone unless given. It is for what is new:
                 what the folder holds already is taken in, whatever it asks for.
+            threads: of torch, for what is learned. The last digits depend on it: whoever opens the
+                folder with as many finds the same bits, with another number a warning says so.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
@@ -125,8 +128,8 @@ class LearnerFolder(HandsOn, Closing):
         check_integer("keys_kept", keys_kept, least=0)
         if memory_limit is not None:
             make = partial(_within, make, memory_limit, scratch)
-        if bounds is not None:
-            make = partial(_bounded, make, bounds)
+        check_integer("threads", threads, least=1)
+        make = partial(_set, make, bounds, threads)
         if readonly:
             return cls(FolderReader(Path(path), make, progress=progress))
         return cls(
@@ -158,13 +161,14 @@ class LearnerFolder(HandsOn, Closing):
         scratch: Path | str | None = None,
         progress: Progress | None = None,
         bounds: Bounds | None = None,
+        threads: int = 1,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
         its tables are read; who only reads the folder needs none. key_age, replay_seconds,
-        memory_limit, scratch, progress, bounds: as in ``open``.
+        memory_limit, scratch, progress, bounds, threads: as in ``open``.
         """
         from evergraph.online.learner import OnlineLearner
 
@@ -186,6 +190,7 @@ class LearnerFolder(HandsOn, Closing):
             scratch=scratch,
             progress=progress,
             bounds=bounds,
+            threads=threads,
         )
         opened._encoders = needed
         return opened
@@ -353,8 +358,10 @@ def _within(
     return learner
 
 
-def _bounded(make: Callable[[], OnlineLearner], bounds: Bounds) -> OnlineLearner:
-    """Return a learner that has seen nothing and refuses deltas that ask for too much."""
+def _set(make: Callable[[], OnlineLearner], bounds: Bounds | None, threads: int) -> OnlineLearner:
+    """Return a learner that has seen nothing, with what is not among its parameters."""
     learner = make()
-    learner.bounds = bounds
+    learner.threads = threads
+    if bounds is not None:
+        learner.bounds = bounds
     return learner

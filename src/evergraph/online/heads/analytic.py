@@ -116,6 +116,15 @@ class AnalyticHead(OnlineHead):
             self.statistics_.gram_.zero_()
         self._settled = False
 
+    def sizes(self) -> Tensor | None:
+        """Return Σ ‖φ‖²."""
+        return self.statistics_.gram_.diagonal().sum()[None]
+
+    def restart(self) -> None:
+        """Empty the sums."""
+        self.statistics_.clear()
+        self._settled = False
+
     def settle(self) -> None:
         """Solve for V."""
         if not self._settled:

@@ -165,6 +165,16 @@ class OnlineHead(ABC):
         """How many of those held back it looks at."""
         return 0
 
+    def sizes(self) -> Tensor | None:
+        """Return how large its sums are, as sums of squares, for ``Wear``; None without sums.
+
+        Where they have lost digits it is told to ``restart``, and all it had learned again.
+        """
+        return None
+
+    def restart(self) -> None:  # noqa: B027  (heads without sums are never told to)
+        """Empty the sums; nothing else changes."""
+
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
         """Look at the nodes held back, as they are now, right before it settles.
 

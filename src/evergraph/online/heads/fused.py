@@ -214,6 +214,16 @@ class FusedHead(OnlineHead):
             if not bool(statistics.counts_.any()):
                 statistics.gram_.zero_()
 
+    def sizes(self) -> Tensor | None:
+        """Return Σ ‖φ_v‖² of every view."""
+        return torch.stack([each.gram_.diagonal().sum() for each in self.statistics_])
+
+    def restart(self) -> None:
+        """Empty the sums."""
+        for statistics in self.statistics_:
+            statistics.clear()
+        self._solved = False
+
     @property
     def most_weighed(self) -> int:
         """So many that what all heads say of them has at most ``WEIGHED`` values."""

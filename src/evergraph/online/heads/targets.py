@@ -125,6 +125,19 @@ class TargetHead(AnalyticHead):
         values = self.values(answers)
         return values if self.kind == "numbers" else torch.nn.functional.pad(values, (1, 0))
 
+    def sizes(self) -> Tensor | None:
+        """Return Σ ‖φ‖², and Σ y² of a number."""
+        sizes = [each.gram_.diagonal().sum() for each in self.sums_.patterns_.values()]
+        if self.kind == "numbers":
+            sizes += [cross[-1, 0] for cross in self.sums_.cross_.values()]
+        return torch.stack(sizes) if sizes else torch.zeros(0, dtype=torch.float64)
+
+    def restart(self) -> None:
+        """Empty the sums."""
+        targets = self.sums_.targets
+        self.sums_ = TargetStatistics(self.width, targets=targets, precise=True)
+        self._settled = False
+
     def settle(self) -> None:
         """Solve for V, and for the intercept of a number."""
         if not self._settled:

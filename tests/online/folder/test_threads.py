@@ -1,0 +1,64 @@
+"""The same bits, however many threads the process would use."""
+
+import logging
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.threads import exactly_threads
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+
+NODES = 700
+
+
+def deltas():
+    generator = torch.Generator().manual_seed(0)
+    for part in range(2):
+        ids = [f"{part}-{place}" for place in range(NODES)]
+        ends = torch.randint(NODES, (2 * NODES, 2), generator=generator).tolist()
+        yield Delta(
+            nodes=ids,
+            features=torch.randn(NODES, 32, generator=generator),
+            labels=[place % 7 if place % 3 else None for place in range(NODES)],
+            edges=[(ids[one], ids[other]) for one, other in ends],
+        )
+    yield Delta(forgotten=[f"0-{place}" for place in range(NODES // 10)])
+
+
+def learned(path, threads):
+    """Return the state of a learner that a process with so many threads has taught."""
+    with exactly_threads(threads), LearnerFolder.open(path, make=OnlineLearner) as folder:
+        for delta in deltas():
+            folder.submit(delta)
+        assert torch.get_num_threads() == threads
+        return {name: value.clone() for name, value in folder.learner.state().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
+
+
+def test_what_a_folder_learns_does_not_depend_on_the_threads_of_its_process(tmp_path):
+    one, two = learned(tmp_path / "one", 1), learned(tmp_path / "two", 2)
+    assert same(one, two)
+    with exactly_threads(2), LearnerFolder.open(tmp_path / "one", make=OnlineLearner) as again:
+        assert same(again.learner.state(), one)  # recovered from the journal
+
+
+def test_other_threads_than_those_of_a_snapshot_are_said(tmp_path, caplog):
+    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
+        folder.submit(Delta(nodes=["a"], features=torch.ones(1, 2), labels=["x"]))
+        folder.compact()
+    with caplog.at_level(logging.WARNING), LearnerFolder.open(tmp_path, make=OnlineLearner):
+        assert not caplog.records
+    with LearnerFolder.open(tmp_path, make=OnlineLearner, threads=2) as folder:
+        assert folder.learner.predict(["a"]) == ["x"]
+    assert "learned with 1 threads, and what comes is learned with 2" in caplog.text
+
+
+def test_threads_are_at_least_one(tmp_path):
+    with pytest.raises(ConfigurationError, match="threads"):
+        LearnerFolder.open(tmp_path, make=OnlineLearner, threads=0)

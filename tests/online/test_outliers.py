@@ -1,0 +1,107 @@
+"""A node far out that is forgotten, or comes back to the others, leaves nothing behind."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.topology import MixHop
+
+NODES = 24
+HEADS = {
+    "analytic": lambda: AnalyticHead(width=32),
+    "auto": lambda: FusedHead(width=32, codes=4),
+    "labels": lambda: TargetHead(width=32),
+    "numbers": lambda: TargetHead(kind="numbers", width=32),
+}
+
+
+def made(name):
+    topology = MixHop(hops=2, keep=(0, 2)) if name == "auto" else None
+    options = {"scaling": "none", "tolerance": 0.0, "patience": 1}
+    return OnlineLearner(head=HEADS[name](), topology=topology, **options)
+
+
+def told(name, number):
+    return {"labels": [number], "numbers": float(number)}.get(name, number)
+
+
+def first(name, seed):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(NODES, 3, generator=generator)
+    labels = [told(name, place % 3) for place in range(NODES)]
+    edges = torch.randint(NODES, (20, 2), generator=generator).tolist()
+    return Delta(nodes=range(NODES), features=features, labels=labels, edges=edges)
+
+
+def scores(learner, ids):
+    positions = learner._ids.positions(ids)
+    return learner.head.scores(positions, learner.knowledge.of(positions))
+
+
+def assert_same(learner, fresh, ids):
+    one, other = scores(learner, ids), scores(fresh, ids)
+    assert torch.allclose(one, other, rtol=0, atol=1e-5 * max(1.0, float(other.abs().max())))
+
+
+@given(
+    name=st.sampled_from(sorted(HEADS)),
+    power=st.integers(0, 11),
+    seed=st.integers(0, 99),
+    comes_back=st.booleans(),
+)
+@settings(deadline=None, max_examples=20)
+def test_an_outlier_that_goes_leaves_what_a_fresh_learner_knows(name, power, seed, comes_back):
+    learner, fresh, begin = made(name), made(name), first(name, seed)
+    far = torch.tensor([[1.0, -2.0, 3.0], [2.0, 1.0, -1.0]]) * 10.0**power
+    two = {"nodes": ["far", "out"], "labels": [told(name, 0), told(name, 2)]}
+    edges = [("far", 0), ("far", 1), ("out", 2)]
+    learner.apply(begin)
+    learner.apply(Delta(**two, features=far, edges=edges))
+    fresh.apply(begin)
+    if comes_back:
+        near = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.5, 1.0]])
+        learner.apply(Delta(updated=two["nodes"], updated_features=near))
+        fresh.apply(Delta(**two, features=near, edges=edges))
+    else:
+        learner.apply(Delta(forgotten=two["nodes"]))
+        assert learner.status().exact_forgetting
+    assert_same(learner, fresh, list(range(NODES)))
+
+
+@pytest.mark.parametrize("value", [1e12, 1e200])
+def test_a_number_far_out_that_is_forgotten_leaves_nothing(value):
+    learner, fresh, begin = made("numbers"), made("numbers"), first("numbers", 0)
+    learner.apply(begin)
+    learner.apply(Delta(nodes=["far"], features=torch.ones(1, 3), labels=[value]))
+    learner.apply(Delta(forgotten=["far"]))
+    fresh.apply(begin)
+    assert_same(learner, fresh, list(range(NODES)))
+
+
+def test_what_is_counted_anew_is_the_same_when_restored_in_between():
+    deltas = [
+        first("analytic", 1),
+        Delta(nodes=["far"], features=torch.full((1, 3), 1e8), labels=[0]),
+        Delta(forgotten=["far"]),
+    ]
+    whole, restored = made("analytic"), made("analytic")
+    for delta in deltas:
+        result = whole.apply(delta)
+        restored.apply(delta)
+        kept = {name: value.clone() for name, value in restored.state().items()}
+        about, restored = restored.about(), made("analytic")
+        restored.restore(kept, about)
+    assert result.counted >= NODES  # all were counted again
+    states = whole.state(), restored.state()
+    assert states[0].keys() == states[1].keys()
+    assert all(states[0][name].equal(states[1][name]) for name in states[0])
+
+
+def test_sums_of_ordinary_nodes_are_not_counted_anew():
+    learner = OnlineLearner(head=AnalyticHead(width=32))
+    learner.apply(first("analytic", 2))
+    assert learner.apply(Delta(forgotten=[0])).counted < NODES / 2
