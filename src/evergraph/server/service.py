@@ -256,7 +256,9 @@ class Service:
 
         What is refused is refused before the first part. It ends when the client has gone.
         """
-        self._check_answer(asked)
+        if self._sent >= MOST_SENT:
+            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
+            raise RefusedError(503, sentence, retry_after=1)
         many = ManyAnswers(self._view, asked.ids, every_class=asked.every_class)
         gone = asyncio.ensure_future(receive())  # the body was read, so nothing else can come
         self._sent += 1
@@ -274,8 +276,8 @@ class Service:
             gone.cancel()
             many.close()
 
-    def _check_answer(self, asked: Question) -> None:
-        """Refuse what would be too large an answer, or one too many of those that are large."""
+    def check_answer(self, asked: Question) -> None:
+        """Refuse what would be too large an answer."""
         nodes, classes, most = len(asked.ids), len(self._view.classes), self.limits.answers
         if asked.every_class and nodes * classes > most:
             raise RefusedError(
@@ -283,9 +285,6 @@ class Service:
                 f"an answer must hold at most {most} probabilities, not {nodes} of {classes} "
                 f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
             )
-        if self._sent >= MOST_SENT:
-            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
-            raise RefusedError(503, sentence, retry_after=1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
         """Return the class of one node, whose id is written as text; see ``node``."""
