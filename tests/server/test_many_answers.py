@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -63,8 +64,6 @@ def test_all_parts_are_of_one_delta(client: Any, monkeypatch: pytest.MonkeyPatch
             )  # fmt: skip
     assert number == 2 * len(NODES)
     told = b"".join(part() for part in many.parts())
-    import json
-
     found = json.loads(told)
     assert found["seq"] == 1
     for one, other in zip(found["predictions"], expected, strict=True):
@@ -128,3 +127,6 @@ def test_a_status_names_some_classes(client: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(service_module, "MOST_NAMES", 1)
     told = client.get("/v1/status").json()
     assert (told["names"], told["classes"]) == (["y"], 2)
+    pages = [client.get(f"/v1/classes?start={start}&limit=1").json() for start in range(3)]
+    assert [page["classes"] for page in pages] == [["x"], ["y"], []]
+    assert [page["next"] for page in pages] == [1, None, None]

@@ -375,6 +375,11 @@ class Service:
         found, rest = await self.pools.facts.run(partial(self._view.ids_from, start, limit))
         return {"ids": found, "next": rest}
 
+    def classes(self, start: int, limit: int) -> dict[str, Any]:
+        """Return some names of classes, and where to go on."""
+        names, end = self._view.classes, start + limit
+        return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
+
     async def history(self) -> History:
         """Return how good predictions were before their labels came."""
         return await self.pools.facts.run(self._view.history)
