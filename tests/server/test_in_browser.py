@@ -293,8 +293,8 @@ def test_integers_beyond_those_of_javascript_keep_their_digits(
     ]
     # The class that is such a number, and the way to another node.
     assert any(f": {LARGE}," in title for title in titles)
-    begins = f"g => g.textContent.startsWith('{LARGE + 4}')"
-    script = f"[...document.querySelectorAll('.spot')].find({begins})"
-    browser.execute_script(f"{script}.dispatchEvent(new MouseEvent('click'))")
+    spots = "[...document.querySelectorAll('.spot')]"
+    other = f"{spots}.find(spot => spot.textContent.startsWith('{LARGE + 4}'))"
+    browser.execute_script(f"{other}.dispatchEvent(new MouseEvent('click'))")
     wait(f"document.querySelector('#why .verdict').textContent.startsWith('{LARGE + 4} is')")
     assert browser.get_log("browser") == []

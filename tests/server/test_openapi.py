@@ -38,6 +38,7 @@ ROUTES = {
     "/v1/alarms": "GET",
     "/v1/suggestions": "GET",
     "/v1/ids": "GET",
+    "/v1/classes": "GET",
     "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",
     "/v1/predictions/{node}": "GET",

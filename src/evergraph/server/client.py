@@ -94,18 +94,20 @@ class Client:
 
     def every_id(self) -> list[NodeId]:
         """Return the ids of all nodes, asked for some at a time."""
-        ids: list[NodeId] = []
-        start: int | None = 0
-        while start is not None:
-            told = self._ask(f"/v1/ids?start={start}&limit={IDS}", None, JSON, {})
-            ids += told["ids"]
-            start = told["next"]
-        return ids
+        return self._paged("ids")
 
     def classes(self) -> list[Label]:
-        """Return the names of all classes."""
-        names: list[Label] = self.status()["names"]
-        return names
+        """Return the names of all classes, asked for some at a time."""
+        return self._paged("classes")
+
+    def _paged(self, what: str) -> list[Any]:
+        found: list[Any] = []
+        start: int | None = 0
+        while start is not None:
+            told = self._ask(f"/v1/{what}?start={start}&limit={IDS}", None, JSON, {})
+            found += told[what]
+            start = told["next"]
+        return found
 
     def last_key(self, prefix: str) -> str | None:
         """Return the key of the newest change whose key begins so, if there is one."""

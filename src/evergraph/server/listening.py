@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.server.starting import Starting
+from evergraph.server.starting import Starting, keep_what_is_loaded
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -141,6 +141,8 @@ def listen(
         torch.set_num_threads(threads)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
+    if not isinstance(app, Starting):
+        keep_what_is_loaded()
     # uvicorn sends itself the signal again once it has stopped: that must not kill us at the end.
     before = signal.signal(signal.SIGTERM, _nothing)
     try:

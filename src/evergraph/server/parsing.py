@@ -39,6 +39,7 @@ class Parsing:
         seconds: how long reading one may take.
         large: bytes from which on a body is read elsewhere.
         idle: seconds after which the other process ends if nothing comes.
+        memory: bytes that reading one may take; ``ROOM`` for each of ``body`` unless given.
 
     >>> parsing = Parsing(most=9, body=1_000, seconds=5.0)
     >>> parsing.question(b'{"ids": ["a"]}')
@@ -54,13 +55,15 @@ class Parsing:
         seconds: float,
         large: int = LARGE,
         idle: float = IDLE,
+        memory: int | None = None,
     ) -> None:
         self.most = most
-        self.memory = ROOM * body
+        self.memory = ROOM * body if memory is None else memory
         self.seconds = seconds
         self.large = large
         self.idle = idle
         self._process: subprocess.Popen[bytes] | None = None
+        self._ended: int | None = None  # how the last one that ended did
         self._lock = Lock()
         self._closed = False
 
@@ -83,8 +86,9 @@ class Parsing:
         late = time.monotonic() + self.seconds
         with self._lock:
             frame = Frame(facts | {"most": self.most}, (body,))
-            # It may have ended, having had nothing to do, just as this was sent.
-            told = self._sent(frame, late) or self._sent(frame, late)
+            told = self._sent(frame, late)
+            if told is None and self._ended == 0:  # having had nothing to do, as this was sent
+                told = self._sent(frame, late)
         facts = {"memory": True} if told is None else told.facts
         if "refused" in facts:
             raise RefusedError(facts["refused"], facts["sentence"])
@@ -150,8 +154,11 @@ class Parsing:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-        process.kill()
-        process.wait()
+        try:
+            self._ended = process.wait(timeout=1.0)  # its input has ended
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self._ended = process.wait()
 
 
 def _environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ frame: see ``parsing``. It ends when its input ends, or when nothing has come fo
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evergraph.core.errors import EvergraphError
+from evergraph.core.extras import installed
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.server.bodies import QUESTION, read_delta, read_question
 from evergraph.server.frames import Frame, read_frame, write_frame
@@ -80,6 +82,9 @@ def main() -> None:
     """Read requests from standard input until it ends."""
     orders = json.loads(sys.argv[1])
     os.nice(NICE)
+    for package in ("orjson", "pyarrow", "pyarrow.compute"):  # what is loaded is no body's
+        if installed(package.split(".")[0]):
+            importlib.import_module(package)
     if Path("/proc/self/statm").exists():
         _limit(orders["memory"])
     requests = os.fdopen(os.dup(0), "rb", buffering=0)

@@ -168,6 +168,7 @@ class Predicting:
         asked = await service.read_question(await read_body(request, service.limits))
         if query := request.scope["query_string"]:
             await service.wait_for(after_in(query))
+        service.check_answer(asked)
         if service.is_small(asked):
             return as_json(
                 told(await service.predictions(asked.ids, every_class=asked.every_class))

@@ -16,6 +16,7 @@ from evergraph.server.schema import (
     ERROR,
     MEANINGS,
     AlarmsReply,
+    ClassesReply,
     ColumnsReply,
     HealthReply,
     HistoryReply,
@@ -107,6 +108,14 @@ def reading_routes(
     ) -> JSONResponse:
         """Tell the ids of nodes, some at a time."""
         return JSONResponse(await service.ids(start, limit))
+
+    @router.get("/v1/classes", responses=answers(ClassesReply, 401, 403, 422, 429, 503), **in_time)
+    async def classes(
+        start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
+        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
+    ) -> JSONResponse:
+        """Tell the names of classes, some at a time."""
+        return JSONResponse(service.classes(start, limit))
 
     @router.get("/v1/keys", responses=answers(KeyReply, 401, 403, 422, 429, 503), **may_read)
     async def keys(

@@ -312,6 +312,13 @@ class IdsReply(BaseModel):
     next: int | None = Field(description="What to give as `start` for those after them, if any.")
 
 
+class ClassesReply(BaseModel):
+    """Names of classes, in the order in which they came."""
+
+    classes: list[Label]
+    next: int | None = Field(description="What to give as `start` for those after them, if any.")
+
+
 class Neighbour(BaseModel):
     """A node of an ego-subnetwork."""
 

@@ -267,7 +267,9 @@ class Service:
 
         What is refused is refused before the first part. It ends when the client has gone.
         """
-        self._check_answer(asked)
+        if self._sent >= MOST_SENT:
+            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
+            raise RefusedError(503, sentence, retry_after=1)
         many = ManyAnswers(self._view, asked.ids, every_class=asked.every_class)
         gone = asyncio.ensure_future(receive())  # the body was read, so nothing else can come
         self._sent += 1
@@ -285,8 +287,8 @@ class Service:
             gone.cancel()
             many.close()
 
-    def _check_answer(self, asked: Question) -> None:
-        """Refuse what would be too large an answer, or one too many of those that are large."""
+    def check_answer(self, asked: Question) -> None:
+        """Refuse what would be too large an answer."""
         nodes, classes, most = len(asked.ids), len(self._view.classes), self.limits.answers
         if asked.every_class and nodes * classes > most:
             raise RefusedError(
@@ -294,9 +296,6 @@ class Service:
                 f"an answer must hold at most {most} probabilities, not {nodes} of {classes} "
                 f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
             )
-        if self._sent >= MOST_SENT:
-            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
-            raise RefusedError(503, sentence, retry_after=1)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
         """Return the class of one node, whose id is written as text; see ``node``."""
@@ -386,6 +385,11 @@ class Service:
         """Return some ids, and where to go on."""
         found, rest = await self.pools.facts.run(partial(self._view.ids_from, start, limit))
         return {"ids": found, "next": rest}
+
+    def classes(self, start: int, limit: int) -> dict[str, Any]:
+        """Return some names of classes, and where to go on."""
+        names, end = self._view.classes, start + limit
+        return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
 
     async def history(self) -> History:
         """Return how good predictions were before their labels came."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 from collections.abc import Callable
@@ -28,6 +29,12 @@ EXTENSION = 60  # seconds for which a service manager is to wait for the next wo
 RECOVERING = "the service is recovering what it knows from the disk: ask again later"
 log = logging.getLogger(__name__)
 Make = Callable[[Callable[["Replaying"], None]], "Application"]
+
+
+def keep_what_is_loaded() -> None:
+    """Have Python never look again through what is loaded now: it took 180 ms, in one go."""
+    gc.collect()
+    gc.freeze()
 
 
 class Abandoned(BaseException):
@@ -129,6 +136,7 @@ class Starting:
         """Open the folder, in a thread."""
         try:
             self._made = self._make(self._note)
+            keep_what_is_loaded()
         except Abandoned:
             pass
         except BaseException as error:  # whoever started the service is told
