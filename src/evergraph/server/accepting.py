@@ -202,7 +202,7 @@ def _affordable(connections: int) -> int:
         soft = most
     if soft >= needed:
         return connections
-    fewer = max(1, soft - RESERVE - FILES)
+    fewer = max(soft // 2, soft - RESERVE - FILES)
     log.warning(
         "the system lets this process open %d files: at most %d connections are taken, not %d "
         "(ulimit -n %d)",
