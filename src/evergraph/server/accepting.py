@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evergraph.server.tls import Tls
 
 BACKLOG = 2_048  # connections that wait to be accepted
-BURST = 64  # accepted before others get a turn
+BURST = 16  # accepted before those that have come get a turn
 FILES = 256  # descriptors that the learner and its folder need
 WAY = 8  # connections that give way then
 PAUSE = 0.5  # seconds until the next try where the system has no descriptors left
@@ -177,6 +177,7 @@ class Server(uvicorn.Server):
     def _first_byte(self, sock: socket.socket, line: Line) -> None:
         assert self._loop is not None
         self._loop.remove_reader(sock.fileno())
+        self.gate.heard(line)  # those that have sent nothing give way first
         begun = self._loop.create_task(self._begin(sock, line))
         # As long as the handshake lasts; not before it has begun, since it closes the socket then.
         line.drop = lambda: self._later(begun.cancel if self._tls is not None else _nothing)
