@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -216,3 +218,53 @@ def test_what_is_forwarded_is_believed_of_proxies_alone(serve: Serve) -> None:
     request = ASK[:-2] + b"X-Forwarded-For: 203.0.113.1, 192.0.2.7, 127.0.0.2\r\n\r\n"
     for proxies, believed in (((), b"127.0.0.1"), (("127.0.0.0/30",), b"192.0.2.7")):
         assert serve(proxies=proxies).ask(request).endswith(b"\r\n\r\n" + believed)
+
+
+FEW_FILES = """
+import asyncio, resource, sys
+from evergraph.server.listening import bind, server_for
+
+async def app(scope, receive, send):
+    if scope["type"] != "lifespan":
+        if scope["path"] == "/hold":
+            await asyncio.sleep(1.5)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+bound = bind("127.0.0.1", 0)
+bound.listen(2048)
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+server = server_for(app)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))  # the learner may have taken some
+print(bound.getsockname()[1], server.gate.connections, flush=True)
+server.run(sockets=[bound])
+"""
+
+
+def test_a_process_without_files_left_waits_for_some_and_does_not_spin() -> None:
+    import psutil
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", FEW_FILES], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    try:
+        port, connections = map(int, child.stdout.readline().split())
+        assert connections == 25  # a warning says so
+        lines = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(40)]
+        for line in lines:
+            line.sendall(HOLD)
+        time.sleep(0.5)
+        before = sum(psutil.Process(child.pid).cpu_times()[:2])
+        time.sleep(0.7)
+        assert sum(psutil.Process(child.pid).cpu_times()[:2]) - before < 0.35
+        told = [line.recv(100) for line in lines]
+        assert sum(one.startswith(b"HTTP/1.1 200") for one in told) >= 10
+        with socket.create_connection(("127.0.0.1", port), 30) as line:
+            line.sendall(ASK)
+            assert line.recv(100).startswith(b"HTTP/1.1 200")
+    finally:
+        child.terminate()
+        said = child.communicate(timeout=60)[1]
+    assert "lets this process open 50 files: at most 25 connections" in said

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import select
 import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from evergraph.server.connections import protocol_class
+from evergraph.server.connections import NOTHING_CAME, protocol_class
 from evergraph.server.gate import RESERVE, Gate
 
 if TYPE_CHECKING:
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from evergraph.server.tls import Tls
 
 BACKLOG = 2_048  # connections that wait to be accepted
-BURST = 64  # accepted before others get a turn
+BURST = 16  # accepted before those that have come get a turn
 FILES = 256  # descriptors that the learner and its folder need
+WAY = 8  # connections that give way then
 PAUSE = 0.5  # seconds until the next try where the system has no descriptors left
 QUIET = 60.0  # seconds between two warnings of that
 SPENT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -86,6 +89,7 @@ class Server(uvicorn.Server):
         for listener in self._listeners:
             self._loop.remove_reader(listener.fileno())
         self._listeners.clear()
+        self.gate.close()
         await super().shutdown(sockets=sockets)
         for begun in self._begun:
             begun.cancel()
@@ -134,9 +138,12 @@ class Server(uvicorn.Server):
     def _wait(self, listener: socket.socket, error: OSError) -> None:
         """Look again later: a socket that cannot be accepted would wake the loop at once."""
         assert self._loop is not None
+        if not select.select([listener], [], [], 0)[0]:
+            return  # nobody waits: the system looks for a file first
         self._loop.remove_reader(listener.fileno())
         self._loop.call_later(PAUSE, self._accept_from, listener)
-        self.gate.make_way()
+        for _ in range(WAY):
+            self.gate.make_way()
         if time.monotonic() - self._warned >= QUIET:
             self._warned = time.monotonic()
             log.warning("connections wait until the system has files to give (%s)", error)
@@ -151,15 +158,34 @@ class Server(uvicorn.Server):
             if line is None:
                 sock.close()
                 return
+            # Nothing more is made for it before its first byte: to keep quiet must not be cheaper
+            # than to be kept waiting for.
+            line.drop = lambda: self._forget(sock)
+            self._loop.add_reader(sock.fileno(), self._first_byte, sock, line)
+            return
+        self._keep(self._loop.create_task(self._begin(sock, None)))
+
+    def _forget(self, sock: socket.socket) -> None:
+        """End a connection that has sent nothing."""
+        assert self._loop is not None
+        self._loop.remove_reader(sock.fileno())
+        if self._tls is None:
+            with suppress(OSError):
+                sock.send(NOTHING_CAME)
+        sock.close()
+
+    def _first_byte(self, sock: socket.socket, line: Line) -> None:
+        assert self._loop is not None
+        self._loop.remove_reader(sock.fileno())
+        self.gate.heard(line)  # those that have sent nothing give way first
         begun = self._loop.create_task(self._begin(sock, line))
-        if line is not None and self._tls is not None:
-            line.drop = lambda: self._cancel(begun)  # as long as the handshake lasts
+        # As long as the handshake lasts; not before it has begun, since it closes the socket then.
+        line.drop = lambda: self._later(begun.cancel if self._tls is not None else _nothing)
         self._keep(begun)
 
-    def _cancel(self, begun: asyncio.Future[None]) -> None:
-        """Cancel a handshake; not before it has begun, since it closes the socket then."""
+    def _later(self, call: Callable[[], Any]) -> None:
         assert self._loop is not None
-        self._loop.call_soon(begun.cancel)
+        self._loop.call_soon(call)
 
     async def _begin(self, sock: socket.socket, line: Line | None) -> None:
         """Have a connection answered by a protocol of its own."""
@@ -186,6 +212,10 @@ class Server(uvicorn.Server):
         return made
 
 
+def _nothing() -> None:
+    """Do nothing: a connection that has lost its place ends as soon as it has begun."""
+
+
 def _affordable(connections: int) -> int:
     """Return how many connections the system has files for; ask it for enough."""
     try:
@@ -202,7 +232,7 @@ def _affordable(connections: int) -> int:
         soft = most
     if soft >= needed:
         return connections
-    fewer = max(1, soft - RESERVE - FILES)
+    fewer = max(soft // 2, soft - RESERVE - FILES)
     log.warning(
         "the system lets this process open %d files: at most %d connections are taken, not %d "
         "(ulimit -n %d)",

@@ -38,6 +38,9 @@ def short_answer(status: int, sentence: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
 
 
+NOTHING_CAME = short_answer(503, "no request came in time, or others came first")
+
+
 class Bounded(asyncio.Protocol):
     """What is added to a protocol of uvicorn's.
 
@@ -115,7 +118,7 @@ class Bounded(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if self.cycle is None:
-            self.transport.write(short_answer(503, "no request came in time, or others came first"))
+            self.transport.write(NOTHING_CAME)
         self.transport.close()
 
     def pause_writing(self) -> None:

@@ -149,8 +149,16 @@ class Gate:
                 self._end(line)
 
     def make_way(self) -> None:
-        """End a connection that nobody is answering, if there is one: the system has no more."""
-        self._make_way(self._all)
+        """End a connection that nobody is answering, if there is one; rather not the newest."""
+        line = next(iter(self._all.idle), None) or self._all.oldest()
+        if line is not None:
+            self._end(line)
+
+    def close(self) -> None:
+        """End all connections that owe a request."""
+        for group in (self._all, self._reserve):
+            for line in list(group.silent):
+                self._end(line)
 
     def _make_way(self, group: Group) -> bool:
         line = group.oldest()
