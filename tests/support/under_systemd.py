@@ -1,6 +1,6 @@
 """A systemd of one's own: runs a unit in namespaces that end with this process.
 
-``python under_systemd.py UNIT COMMAND CONFIG TOKEN PORT``, as root, in a mount and a pid namespace.
+``python under_systemd.py UNIT COMMAND CONFIG TOKEN``, as root, in a mount and a pid namespace.
 Prints what happened as JSON. The manager is that of a user, since a system has one already; what it
 cannot do is left out of the unit.
 """
@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 HOME = Path("/run/own")
 LOG = HOME / "log"
-# Of another user, of a home that Python may lie in, and what mounts over /proc, /sys and /dev, which
+# Another user, a home that Python may lie in, and what mounts over /proc, /sys and /dev, which
 # a machine that is itself a sandbox does not let us do.
 LEFT_OUT = re.compile(
     "^(User|Group|Wants|After|LimitNOFILE|LoadCredential|ProtectHome|ProtectProc|PrivateDevices|"
@@ -29,7 +29,7 @@ LEFT_OUT = re.compile(
 
 def main() -> None:
     """Start the unit, kill it, see it come back, stop it."""
-    unit, command, config, token, port = sys.argv[1:]
+    unit, command, config, token = sys.argv[1:]
     subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
     for folder in ("/run/systemd/system", "/run/user/0", f"{HOME}/units", f"{HOME}/config"):
         Path(folder).mkdir(parents=True)
@@ -38,7 +38,7 @@ def main() -> None:
     tokens.chmod(0o600)
     text = LEFT_OUT.sub("", Path(unit).read_text("utf-8"))
     text = text.replace("/opt/evergraph/bin/evergraph", command)
-    text = text.replace("/etc/evergraph/evergraph.toml", f"{config} --port {port}")
+    text = text.replace("/etc/evergraph/evergraph.toml", f"{config} --port 0")
     text = text.replace("${CREDENTIALS_DIRECTORY}/tokens", str(tokens))
     text = re.sub(r"NUMBA_CACHE_DIR=\S+", f"PYTHONPATH={os.environ['PYTHONPATH']}", text)
     text = text.replace("[Service]", f"[Service]\nStandardError=append:{LOG}")
@@ -52,17 +52,18 @@ def main() -> None:
     )
     manager = subprocess.Popen(["/lib/systemd/systemd", "--user", "--unit=basic.target"])
     try:
-        sys.stdout.write(json.dumps(_lived(int(port), token)) + "\n")
+        sys.stdout.write(json.dumps(_lived(token)) + "\n")
     finally:
         manager.kill()
         manager.wait()
 
 
-def _lived(port: int, token: str) -> dict[str, object]:
+def _lived(token: str) -> dict[str, object]:
     def ask(path: str, body: object = None) -> dict[str, object]:
         data = None if body is None else json.dumps(body).encode()
+        url = re.findall(r"listening on (http://[\d.:]+)/", LOG.read_text())[-1]
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        with urlopen(Request(f"http://127.0.0.1:{port}{path}", data, headers)) as answer:
+        with urlopen(Request(url + path, data, headers)) as answer:
             told: dict[str, object] = json.loads(answer.read())
             return told
 
