@@ -46,8 +46,7 @@ class Manager:
         tokens = folder / "credentials" / "tokens"
         tokens.write_text(f"write {TOKEN}\n")
         tokens.chmod(0o400)  # as systemd hands credentials over
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(folder / "notify"))
         self.socket.settimeout(120)
@@ -67,7 +66,7 @@ class Manager:
         first, *others = shlex.split(line)
         assert first == EXECUTABLE
         start = [sys.executable, "-m", "evergraph.cli.app", *others]
-        return [*start, "--port", str(self.port), "--set", "head.width=32"]
+        return [*start, "--port", "0", "--set", "head.width=32"]
 
     @contextmanager
     def started(self) -> Iterator[subprocess.Popen[str]]:
@@ -81,6 +80,11 @@ class Manager:
         )
         try:
             self.wait_for("READY=1")
+            assert process.stderr is not None
+            found = None
+            while found is None:  # it has said so before
+                found = re.search(r"listening on http://[\d.]+:(\d+)/", process.stderr.readline())
+            self.port = int(found[1])
             yield process
         finally:
             process.kill()

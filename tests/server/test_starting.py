@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -184,17 +184,17 @@ def test_a_process_answers_while_it_recovers_and_stops_at_once(
         for number in range(3):
             body = {"nodes": [f"n{number}"], "features": [[1.0, 2.0]], "labels": ["x"]}
             kept.submit(DeltaBody(**body).delta())
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, "60", "serve", str(folder), "--port", str(port)],
+        [sys.executable, "-c", SLOW, "60", "serve", str(folder), "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert f"recovering at http://127.0.0.1:{port}/: 3 deltas" in line
+        found = re.search(r"recovering at http://127.0.0.1:(\d+)/: 3 deltas", line)
+        assert found, line
+        port = int(found[1])
         assert ask(port, "/healthz")[0] == 200
         status, told, _ = ask(port, "/readyz")
         assert (status, told["status"], told["of"]) == (503, "recovering", 3)

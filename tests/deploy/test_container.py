@@ -1,0 +1,133 @@
+"""The container: what it copies is there, what it starts is understood, its health is true."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from evergraph.cli.commands import _load
+from evergraph.cli.config_file import options_in
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.server.app import create_app
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return what the file says, line by line, comments left out."""
+    plain = re.sub(r"^#.*\n", "", TEXT, flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [line.split(maxsplit=1) for line in plain.splitlines() if line.strip()]
+    return [(name, " ".join(rest.split())) for name, rest in lines]
+
+
+def last(name: str) -> str:
+    return [rest for each, rest in instructions() if each == name][-1]
+
+
+def is_sent(path: str) -> bool:
+    """Whether ``.dockerignore`` lets a file through: its last line that fits decides."""
+    sent = True
+    for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
+        pattern = line.removeprefix("!").removeprefix("**/")
+        if line and not line.startswith("#"):
+            parts = [path, *map(str, Path(path).parents), Path(path).name]
+            if any(fnmatch.fnmatch(part, pattern) for part in parts if part != "."):
+                sent = line.startswith("!")
+    return sent
+
+
+def test_what_is_copied_is_there_and_nothing_else_is_sent() -> None:
+    copied = [
+        source
+        for name, rest in instructions()
+        if name == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+    assert {"src", "constraints.txt", "deploy/evergraph.toml"} <= set(copied)
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert is_sent(source), source
+    assert is_sent("src/evergraph/cli/app.py")
+    for other in (".venv/bin/python", ".git/config", "tests/conftest.py", "runs/a"):
+        assert not is_sent(other), other
+    assert not is_sent("src/evergraph/__pycache__/x.pyc")
+
+
+def test_it_runs_as_somebody_without_rights_and_stops_as_it_should() -> None:
+    names = [name for name, _ in instructions()]
+    assert names.count("FROM") == 2
+    user = last("USER")
+    assert int(user.split(":")[0]) > 0
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert last("STOPSIGNAL") == "SIGTERM"
+    assert json.loads(last("ENTRYPOINT"))[2].startswith(last("VOLUME"))
+    assert "constraints.txt" in TEXT
+
+
+def test_what_it_starts_is_understood() -> None:
+    program, command, *words = [*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))]
+    assert (program, command) == ("evergraph", "serve")
+    copied = [rest.split() for name, rest in instructions() if name == "COPY"]
+    config = words[words.index("--config") + 1]
+    (source,) = (ROOT / first for first, *_, to in copied if to == config)
+    serve = _load("serve")
+    known = {option for parameter in serve.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+    assert options_in(source, serve)["port"] == int(last("EXPOSE"))
+    assert words[words.index("--host") + 1] == "0.0.0.0"
+    assert "--token-file" in words  # without which it would not listen there
+
+
+def test_it_is_healthy_when_it_is_ready(tmp_path: Path, live: Any) -> None:
+    from evergraph.online.learner import OnlineLearner
+
+    folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
+    app = create_app(folder)
+    port = live(app).rsplit(":", 1)[1]
+    told = last("HEALTHCHECK").partition("CMD ")[2]
+    python, *words = json.loads(told.replace(":8000/", f":{port}/"))
+    assert python == "python"
+
+    def healthy() -> bool:
+        return not subprocess.run([sys.executable, *words], capture_output=True).returncode
+
+    assert healthy()
+    folder._files.stopped = "the disk failed"
+    assert TestClient(app, base_url="http://127.0.0.1").get("/healthz").status_code == 200
+    assert not healthy()
+    folder._files.stopped = None
+
+
+@pytest.fixture
+def live() -> Any:
+    """Return what has an application listen on a free port, and where that is."""
+    from contextlib import ExitStack
+    from threading import Thread
+
+    import uvicorn
+
+    from evergraph.server.listening import bind
+
+    with ExitStack() as servers:
+
+        def begin(app: Any) -> str:
+            bound = bind("127.0.0.1", 0)
+            bound.listen()
+            url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+            server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+            thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+            thread.start()
+            servers.callback(thread.join)
+            servers.callback(setattr, server, "should_exit", True)
+            return url
+
+        yield begin
