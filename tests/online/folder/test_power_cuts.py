@@ -14,8 +14,9 @@ from random import Random, SystemRandom
 import pytest
 
 from evergraph.core.errors import EvergraphError
-from power_cuts import WAYS, Cut, PowerCuts, Step, synced_parent, trace
+from power_cuts import WAYS, Cut, PowerCuts
 from stand_in import bits, delta, opened, twin
+from traced_calls import Step, synced_parent, trace
 
 pytestmark = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace is not installed: apt-get install strace"
