@@ -1,0 +1,159 @@
+"""A service of one's own to attack, to kill and to start again, and what it answers.
+
+Its memory is bounded, so that an attack that fills it harms nobody else on the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from evergraph.server.http import ARROW, JSON
+
+OPERATOR = "operator-token-000000000"  # of who looks after the service
+VICTIM = "victim-token-00000000000"
+ATTACKER = "attacker-token-000000000"
+WAIT = 300.0  # seconds for a start, recovery included
+
+
+def write_tokens(path: Path) -> Path:
+    """Write down who may do what, for all who take part."""
+    rights = {OPERATOR: "write", VICTIM: "read", ATTACKER: "write"}
+    path.write_text("".join(f"{right} {token}\n" for token, right in rights.items()))
+    path.chmod(0o600)
+    return path
+
+
+class OwnService:
+    """``evergraph serve`` on a folder, in a process of its own.
+
+    Args:
+        folder: the learner's; new where there is none.
+        options: of the command, besides folder and port.
+        memory: bytes that it may hold.
+    """
+
+    def __init__(
+        self, folder: Path, options: Sequence[str] = (), *, memory: int | None = None
+    ) -> None:
+        self.folder = folder
+        self.log = folder.with_name(f"{folder.name}.log")
+        self._memory = memory
+        self._options = [*options, "--rate", "1000000"]
+        self.start()
+
+    def start(self, *, wait: bool = True) -> float:
+        """Start it; return how many seconds passed until it was ready."""
+        command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(self.folder), "--port",
+                   "0", "--token-file", str(write_tokens(self.log.with_suffix(".tokens"))),
+                   *self._options]  # fmt: skip
+        self.log.write_text("")
+        begun = time.perf_counter()
+        self.process = subprocess.Popen(
+            command, stderr=self.log.open("a"), stdout=subprocess.DEVNULL, preexec_fn=self._bounded
+        )
+        self.watched = psutil.Process(self.process.pid)
+        if wait:
+            self.wait_for(r"(?:listening on) http://127\.0\.0\.1:(\d+)/")
+        return time.perf_counter() - begun
+
+    def _bounded(self) -> None:
+        if self._memory is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (self._memory, self._memory))
+
+    def wait_for(self, line: str, seconds: float = WAIT) -> int:
+        """Wait until the log says something that ends with a port; return that."""
+        late = time.monotonic() + seconds
+        while time.monotonic() < late and self.process.poll() is None:
+            if found := re.search(line, self.log.read_text()):
+                self.port = int(found[1])
+                return self.port
+            time.sleep(0.01)
+        raise RuntimeError(f"the service did not start: {self.log.read_text()[-2000:]}")
+
+    def end(self, sig: int = signal.SIGTERM) -> float:
+        """Send a signal and wait for the end; return how many seconds that took."""
+        begun = time.perf_counter()
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        return time.perf_counter() - begun
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there."""
+        return self.process.poll() is None
+
+    def reset_peak(self) -> None:
+        """Count the highest resident size from here on."""
+        if self.alive:
+            Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def memory(self) -> tuple[int, int]:
+        """Return the resident size now, and at its highest; 0 where it is gone."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:
+            return 0, 0
+        found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.MULTILINE))
+        return 1024 * int(found.get("VmRSS", 0)), 1024 * int(found.get("VmHWM", 0))
+
+    def handles(self) -> tuple[int, int]:
+        """Return how many files are open, and how many threads there are."""
+        files = Path(f"/proc/{self.process.pid}/fd").iterdir()
+        return len(list(files)), self.watched.num_threads()
+
+    def ask(
+        self,
+        path: str,
+        body: Mapping[str, Any] | bytes | None = None,
+        *,
+        token: str = OPERATOR,
+        seconds: float = 60.0,
+    ) -> tuple[int, Any]:
+        """Return status and answer of one request; bytes are sent as Arrow, others as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
+        try:
+            headers = {"Authorization": f"Bearer {token}"}
+            if body is None:
+                connection.request("GET", path, headers=headers)
+            else:
+                kind = ARROW if isinstance(body, bytes) else JSON
+                sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+                connection.request("POST", path, sent, headers | {"Content-Type": kind})
+            answer = connection.getresponse()
+            told = answer.read()
+            is_json = answer.headers.get("content-type", "").startswith(JSON)
+            return answer.status, json.loads(told) if is_json else told
+        finally:
+            connection.close()
+
+    def fingerprint(self, ids: Sequence[int | str]) -> str:
+        """Return what it knows and how it predicts some nodes, in a few characters."""
+        status, known = self.ask("/v1/status")
+        assert status == 200, known
+        kept = {name: known[name] for name in ("seq", "nodes", "edges", "classes", "labelled")}
+        predicted: list[Any] = []
+        for start in range(0, len(ids), 50):
+            asked = {"ids": list(ids[start : start + 50]), "all": True}
+            status, told = self.ask("/v1/predictions", asked)
+            assert status == 200, told
+            predicted.append(told["predictions"])
+        text = json.dumps([kept, predicted], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
