@@ -11,6 +11,7 @@ import json
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -52,36 +53,47 @@ class OwnService:
         self.log = folder.with_name(f"{folder.name}.log")
         self._memory = memory
         self._options = [*options, "--rate", "1000000"]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]  # the same after every start
         self.start()
 
     def start(self, *, wait: bool = True) -> float:
         """Start it; return how many seconds passed until it was ready."""
         command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(self.folder), "--port",
-                   "0", "--token-file", str(write_tokens(self.log.with_suffix(".tokens"))),
-                   *self._options]  # fmt: skip
-        self.log.write_text("")
+                   str(self.port), "--token-file",
+                   str(write_tokens(self.log.with_suffix(".tokens"))), *self._options]  # fmt: skip
         begun = time.perf_counter()
-        self.process = subprocess.Popen(
-            command, stderr=self.log.open("a"), stdout=subprocess.DEVNULL, preexec_fn=self._bounded
-        )
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stderr=log, stdout=subprocess.DEVNULL, preexec_fn=self._bounded
+            )
         self.watched = psutil.Process(self.process.pid)
         if wait:
-            self.wait_for(r"(?:listening on) http://127\.0\.0\.1:(\d+)/")
+            self.wait_until_ready()
         return time.perf_counter() - begun
 
     def _bounded(self) -> None:
         if self._memory is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (self._memory, self._memory))
 
-    def wait_for(self, line: str, seconds: float = WAIT) -> int:
-        """Wait until the log says something that ends with a port; return that."""
+    def wait_until_ready(self, seconds: float = WAIT) -> None:
+        """Return when it has caught up with its journal and takes requests."""
         late = time.monotonic() + seconds
-        while time.monotonic() < late and self.process.poll() is None:
-            if found := re.search(line, self.log.read_text()):
-                self.port = int(found[1])
-                return self.port
-            time.sleep(0.01)
+        while time.monotonic() < late and self.alive:
+            if self.is_ready():
+                return
+            time.sleep(0.02)
         raise RuntimeError(f"the service did not start: {self.log.read_text()[-2000:]}")
+
+    def is_ready(self) -> bool:
+        """Whether it says so; where it has no way to say it, whether it tells its status."""
+        try:
+            status, _ = self.ask("/readyz")
+            if status == 404:
+                status, _ = self.ask("/v1/status")
+            return status == 200
+        except (OSError, http.client.HTTPException):
+            return False
 
     def end(self, sig: int = signal.SIGTERM) -> float:
         """Send a signal and wait for the end; return how many seconds that took."""
@@ -124,6 +136,7 @@ class OwnService:
         path: str,
         body: Mapping[str, Any] | bytes | None = None,
         *,
+        key: str | None = None,
         token: str = OPERATOR,
         seconds: float = 60.0,
     ) -> tuple[int, Any]:
@@ -131,6 +144,7 @@ class OwnService:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             headers = {"Authorization": f"Bearer {token}"}
+            headers |= {} if key is None else {"Idempotency-Key": key}
             if body is None:
                 connection.request("GET", path, headers=headers)
             else:
