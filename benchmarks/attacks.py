@@ -6,6 +6,7 @@ python benchmarks/attacks.py [--quick] [--out benchmarks/results] [--threads N]
 from __future__ import annotations
 
 import json
+import logging
 import random
 import shutil
 import signal
@@ -227,6 +228,7 @@ def _short(row: Row) -> str:
 
 def tables(options: Options) -> list[Table]:
     """Return the tables of one run."""
+    logging.getLogger("evergraph").setLevel(logging.ERROR)  # alarms of classes that come in turn
     size = QUICK if options.quick else Size()
     with tempfile.TemporaryDirectory() as place:
         return [table(measure(size, Path(place), tuple(ATTACKS)), size)]

@@ -92,7 +92,7 @@ class Soak:
         self.kills: list[Kill] = []
 
     def run(self) -> None:
-        """Go on for as long as was asked for, restarts not counted; kills come in the first half."""
+        """Go on as long as asked, restarts not counted; kills come in the first half."""
         stop = Event()
         threads = [Thread(target=self.window.run, args=(stop,), daemon=True),
                    Thread(target=self.questions.run, args=(stop,), daemon=True)]  # fmt: skip
