@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evergraph.online.delta import Delta
+if TYPE_CHECKING:  # torch takes seconds to load, and few of them need it
+    from evergraph.online.delta import Delta
 
 ARROW, JSON = "application/vnd.apache.arrow.stream", "application/json"
 IDS = 100_000  # in one request: as many as are allowed
@@ -54,12 +56,12 @@ def _stream(**columns: object) -> bytes:
 
 
 def dictionary_bombs(_: int, first: int) -> Prepared:
-    """0.2 MB that would be 1.5 GB: all rows name one long text, as id, label, end of edges."""
+    """0.2 MB that would be 0.5 GB: all rows name one long text, as id, label, end of edges."""
     import pyarrow as pa
 
     rows, width = 100_000, 32
     zeros = pa.array(np.zeros(rows, np.int8))
-    bomb = pa.DictionaryArray.from_arrays(zeros, pa.array(["x" * 15_000]))
+    bomb = pa.DictionaryArray.from_arrays(zeros, pa.array(["x" * 5_000]))
     short = pa.array(range(first, first + rows))
     few = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows, np.int8)), pa.array([[0.0] * width])

@@ -251,7 +251,7 @@ ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
     "30 MB refused": bodies(2),
     "look-ups": look_ups,
     "suggestions": suggestions,
-    "dictionary bombs": bodies(2),
+    "dictionary bombs": bodies(4),
     "truncated Arrow": bodies(4),
     "nested Arrow": bodies(4),
     "large deltas": bodies(1, once=True),

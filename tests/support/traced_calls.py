@@ -51,11 +51,14 @@ class Step:
     is_folder: bool = False
 
 
-def trace(folder: Path, *, careless: bool = False) -> list[Step]:
-    """Have the writer fill a folder, and return what it did to the disk."""
+def trace(folder: Path, *careless: str) -> list[Step]:
+    """Have the writer fill a folder, and return what it did to the disk.
+
+    careless: what does not wait for the disk, see ``traced_writer``.
+    """
     marks, noted = folder.with_name("marks"), folder.with_name("trace")
     script = Path(__file__).with_name("traced_writer.py")
-    command = [sys.executable, str(script), str(folder), str(marks), *(["off"] if careless else [])]
+    command = [sys.executable, str(script), str(folder), str(marks), *careless]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdin is not None
         assert one.stdout is not None

@@ -1,9 +1,9 @@
 """A process that writes to a folder while somebody notes what it asks the system for.
 
-python traced_writer.py FOLDER MARKS [off]
+python traced_writer.py FOLDER MARKS [journal] [snapshots]
 
 It tells that it is ready, waits for a line, and marks in a file of its own what it has begun and
-what was acknowledged. With ``off`` SQLite does not wait for the disk: the negative control.
+what was acknowledged. What is named besides does not wait for the disk: the negative controls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from evergraph.online.folder import journal, sqlite_file
+from evergraph.online.folder import journal, snapshot, sqlite_file
 from stand_in import delta, opened
 
 SNAPSHOTS = (3, 6, 8)
@@ -36,7 +36,7 @@ def write(folder: Path, marks: int) -> None:
     os._exit(0)
 
 
-def do_not_wait() -> None:
+def careless_journal() -> None:
     """Have SQLite take the system's word for the disk's."""
     open_as_it_is = sqlite_file.open_for_writing
 
@@ -48,9 +48,17 @@ def do_not_wait() -> None:
     journal.open_for_writing = careless  # type: ignore[attr-defined]
 
 
+def careless_snapshots() -> None:
+    """Have snapshots published that the disk may not have."""
+    snapshot.sync = lambda path: None
+
+
+CARELESS = {"journal": careless_journal, "snapshots": careless_snapshots}
+
+
 if __name__ == "__main__":
-    if "off" in sys.argv:
-        do_not_wait()
+    for name in sys.argv[3:]:
+        CARELESS[name]()
     marks = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
     os.write(1, b"ready\n")
     sys.stdin.readline()
