@@ -26,6 +26,7 @@ from benchmarks.soak_load import Questions, Window
 READY = 30.0  # seconds that a restart may take
 MINUTES, QUICK_MINUTES = 20.0, 1.5
 MEMORY = 4 << 30
+RISING = {"memory": 1e6, "journal": 1e6, "folder": 1e6, "files": 1.0, "threads": 1.0}
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,16 @@ class Soak:
         return time.monotonic() - self.begun - at
 
 
+def last_half(looks: Sequence[Look]) -> list[Look]:
+    """Return the later half of the looks since the last restart: what is filled once is filled."""
+    since = [look for look in looks if look.alive_since == looks[-1].alive_since]
+    return since[len(since) // 2 :]
+
+
 def slope(looks: Sequence[Look], name: str) -> tuple[float, float]:
-    """Return how much a figure rises in an hour over the last half, and its mean there."""
-    last = [look for look in looks if look.at >= looks[-1].at / 2]
-    if len(last) < 2:
-        return 0.0, float(getattr(last[-1], name))
-    times, values = [look.at for look in last], [float(getattr(look, name)) for look in last]
-    rise, _ = np.polyfit(times, values, 1)
+    """Return how much a figure rises in an hour by a line through some looks, and its mean."""
+    times, values = [look.at for look in looks], [float(getattr(look, name)) for look in looks]
+    rise = np.polyfit(times, values, 1)[0] if len(looks) > 1 else 0.0
     return 3600 * float(rise), float(np.mean(values))
 
 
@@ -218,23 +222,19 @@ def kills_table(soak: Soak) -> Table:
 
 def flatness_table(soak: Soak) -> Table:
     """Return what rises."""
-    rows = []
-    for name, unit in (
-        ("memory", 1e6),
-        ("journal", 1e6),
-        ("folder", 1e6),
-        ("files", 1),
-        ("threads", 1),
-    ):
-        rise, mean = slope(soak.looks, name)
-        label = f"{name}, MB" if unit > 1 else name
-        rows.append([label, f"{mean / unit:,.1f}", f"{rise / unit:+,.1f}",
-                     f"{100 * rise / mean:+.1f} %" if mean else "-"])  # fmt: skip
+    looks, rows = last_half(soak.looks), []
+    hours = (looks[-1].at - looks[0].at) / 3600
+    for name, unit in RISING.items():
+        rise, mean = slope(looks, name)
+        rows.append([f"{name}, MB" if unit > 1 else name, f"{mean / unit:,.1f}",
+                     f"{rise * hours / unit:+,.1f}", f"{rise / unit:+,.1f}"])  # fmt: skip
     return Table(
-        "How flat it is: a line through the last half, without kills",
-        ("figure", "mean", "rise in an hour", "relative"),
+        "How flat it is: a line through the later half of the time since the last restart",
+        ("figure", "mean", f"rise in these {60 * hours:.0f} minutes", "that is, in an hour"),
         rows,
-    )
+        ("the journal rises and falls with every snapshot: an hour's rise means something once the "
+         "stretch is much longer than the time between two of them.",),
+    )  # fmt: skip
 
 
 def tables(options: Options) -> list[Table]:

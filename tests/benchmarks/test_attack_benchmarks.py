@@ -55,12 +55,17 @@ def test_what_attackers_send_is_what_it_is_called(load) -> None:
     assert all(end < 50 or 1_000 <= end < 1_020 for end in ends)  # all of them are there
 
 
-def test_a_soak_is_flat_where_its_last_half_is(load) -> None:
+def test_a_soak_is_flat_where_it_is_after_its_last_restart(load) -> None:
     soak = load("soak")
-    looks = [SimpleNamespace(at=60.0 * n, memory=max(n, 10)) for n in range(21)]
-    rise, mean = soak.slope(looks[:11], "memory")
-    assert (round(rise, 6), mean) == (0.0, 10.0)
-    assert soak.slope(looks, "memory")[0] == pytest.approx(60.0)  # one a minute
+    looks = [
+        SimpleNamespace(at=60.0 * n, memory=n if n < 5 else max(n, 15), alive_since=n // 5 and 1)
+        for n in range(16)
+    ]
+    kept = soak.last_half(looks)
+    assert [one.at / 60 for one in kept] == [10, 11, 12, 13, 14, 15]
+    rise, mean = soak.slope(kept, "memory")
+    assert (round(rise, 6), mean) == (0.0, 15.0)
+    assert soak.slope(looks[:5], "memory")[0] == pytest.approx(60.0)  # one a minute
 
 
 def test_a_learner_is_measured_at_every_size(load, monkeypatch: pytest.MonkeyPatch) -> None:
