@@ -45,7 +45,7 @@ class Size:
     every_restart: bool = True
 
 
-QUICK = Size(nodes=20_000, seconds=3.0, every_restart=False)
+QUICK = Size(nodes=20_000, seconds=2.0, every_restart=False)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Its memory is bounded, so that an attack that fills it harms nobody else on the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -112,19 +113,32 @@ class OwnService:
         """Whether its process is there."""
         return self.process.poll() is None
 
+    def _pids(self) -> list[int]:
+        """Return its processes, those that it has started too."""
+        try:
+            return [self.process.pid, *(c.pid for c in self.watched.children(recursive=True))]
+        except psutil.NoSuchProcess:
+            return []
+
     def reset_peak(self) -> None:
         """Count the highest resident size from here on."""
-        if self.alive:
-            Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def memory(self) -> tuple[int, int]:
-        """Return the resident size now, and at its highest; 0 where it is gone."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-        except OSError:
-            return 0, 0
-        found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.MULTILINE))
-        return 1024 * int(found.get("VmRSS", 0)), 1024 * int(found.get("VmHWM", 0))
+        """Return the resident size now, and at its highest, of all its processes; 0 if it is gone.
+
+        The highest of each counts, though they may not have been at the same time.
+        """
+        now = most = 0
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.MULTILINE))
+                now += 1024 * int(found.get("VmRSS", 0))
+                most += 1024 * int(found.get("VmHWM", 0))
+        return now, most
 
     def handles(self) -> tuple[int, int]:
         """Return how many files are open, and how many threads there are."""
