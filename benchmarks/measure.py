@@ -143,6 +143,7 @@ class Options:
 
     quick: bool = False
     out: Path | None = None
+    minutes: float | None = None
 
 
 def run(name: str, title: str, measure: Callable[[Options], Sequence[Table]]) -> None:
@@ -164,11 +165,12 @@ def _options(description: str) -> Options:
         help=f"folder for the report ({RESULTS}; with --quick nothing is written unless given)",
     )
     parser.add_argument("--threads", type=int, help="torch's threads (all cores)")
+    parser.add_argument("--minutes", type=float, help="how long a soak goes on; others take none")
     given = parser.parse_args()
     if given.threads is not None:
         torch.set_num_threads(given.threads)
     out = given.out if given.out is not None or given.quick else RESULTS
-    return Options(quick=given.quick, out=out)
+    return Options(quick=given.quick, out=out, minutes=given.minutes)
 
 
 def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:

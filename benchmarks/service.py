@@ -54,15 +54,20 @@ class Size:
 QUICK = Size(nodes=2_000, idle=2.0, loaded=3.0, rush=2.0)
 
 
-def deltas(first: int, count: int, size: int) -> Iterator[Delta]:
-    """Yield nodes numbered from ``first``, near in order of arrival to those they are joined to."""
-    centres = torch.randn(CLASSES, FEATURES, generator=seeded(0, "service"))
+def deltas(
+    first: int, count: int, size: int, *, kinds: int = CLASSES, edges: int = EDGES
+) -> Iterator[Delta]:
+    """Yield nodes numbered from ``first``, near in order of arrival to those they are joined to.
+
+    kinds: how many classes there are; edges: of each node.
+    """
+    centres = torch.randn(kinds, FEATURES, generator=seeded(0, "service"))
     for start in range(first, first + count, size):
         generator = seeded(0, "service", start)
-        classes = torch.arange(start, start + size) // 50 % CLASSES
+        classes = torch.arange(start, start + size) // 50 % kinds
         noise = torch.randn(size, FEATURES, generator=generator)
         known = torch.rand(size, generator=generator) < LABELLED
-        steps = torch.randint(1, NEAR, (size, EDGES), generator=generator)
+        steps = torch.randint(1, NEAR, (size, edges), generator=generator)
         ends = (torch.arange(start, start + size)[:, None] - steps).clamp(min=0)
         yield Delta(
             nodes=tuple(range(start, start + size)),

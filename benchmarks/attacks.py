@@ -1,0 +1,238 @@
+"""What others wait while one client does its worst, one attack after the other.
+
+python benchmarks/attacks.py [--quick] [--out benchmarks/results] [--threads N]
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.attackers import ATTACKS
+from benchmarks.measure import Options, Table, megabytes, ms, run
+from benchmarks.own_service import ATTACKER, VICTIM, OwnService
+from benchmarks.service import FEATURES, deltas
+
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+
+ASKED = {"predictions": 0.250, "healthz": 0.100}  # seconds at p99
+CLASSES = 40
+MEMORY = 4 << 30  # bytes that the service may hold
+GROWTH = 1 << 30  # bytes that an attack may add to that, at its highest
+AFTER = 60.0  # seconds that a delta may take after an attack
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is known, and for how long each attack goes on."""
+
+    nodes: int = 100_000
+    seconds: float = 20.0
+    every_restart: bool = True
+
+
+QUICK = Size(nodes=20_000, seconds=2.0, every_restart=False)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one attack.
+
+    Attributes:
+        name: of the attack.
+        victim: what the victim noted.
+        said: answers to the attacker by status, and what else happened.
+        memory: bytes that the service held before, and at its highest.
+        delta: seconds that a delta took afterwards; None where it was not taken in.
+        restart: seconds that a start took after SIGKILL, None where there was none.
+        same: whether what came back was what was there.
+    """
+
+    name: str
+    victim: dict[str, Any]
+    said: dict[str, int]
+    memory: tuple[int, int]
+    delta: float | None
+    restart: float | None
+    same: bool | None
+
+    @property
+    def held(self) -> bool:
+        """Whether it went as was asked for."""
+        in_time = all(
+            self.victim[name]["p99"] <= most and not self.victim[name]["wrong"]
+            for name, most in ASKED.items()
+        )
+        grown = self.memory[1] - self.memory[0]
+        return in_time and grown <= GROWTH and self.delta is not None and self.same is not False
+
+
+def build(folder: Path, nodes: int) -> None:
+    """Make a learner that knows so many nodes."""
+    with LearnerFolder.open(folder, make=OnlineLearner) as opened:
+        for delta in deltas(0, nodes, 2_000, kinds=CLASSES, edges=5):
+            opened.submit(delta)
+        opened.compact()
+
+
+class Siege:
+    """A service that is attacked in one way after the other.
+
+    A folder that an attack has destroyed is put back, and the next attack goes on.
+    """
+
+    def __init__(self, place: Path, size: Size) -> None:
+        self.size = size
+        self.whole, self.folder = place / "whole", place / "learner"
+        build(self.whole, size.nodes)
+        shutil.copytree(self.whole, self.folder)
+        self.service = OwnService(self.folder, memory=MEMORY)
+        self.next = size.nodes  # number of the next new node
+        self.ids = random.Random(0).sample(range(size.nodes), 100)
+
+    def attack(self, name: str, *, restart: bool) -> Row:
+        """Attack in one way, and look what it did."""
+        first, self.next = self.next, self.next + 250_000
+        self.service.reset_peak()
+        before = self.service.memory()[0]
+        attacker = self._client("attackers.py", "--attack", name, "--token", ATTACKER,
+                                "--first", str(first))  # fmt: skip
+        assert attacker.stdin is not None
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == "ready\n", f"{name} could not be prepared"
+        victim = self._client("victim.py", "--token", VICTIM)
+        time.sleep(0.5)  # it asks as before, then the attack begins
+        attacker.stdin.write("go\n")
+        attacker.stdin.flush()
+        waited = json.loads(victim.communicate()[0])
+        said = json.loads(attacker.communicate()[0] or "{}")
+        peak = self.service.memory()[1]
+        delta = self._takes_a_delta(first + 240_000)
+        again, same = self._restarted() if restart or delta is None else (None, None)
+        row = Row(name, waited, said, (before, peak), delta, again, same)
+        print(f"{name}: {_short(row)}", file=sys.stderr)
+        return row
+
+    def _client(self, script: str, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(Path(__file__).with_name(script)), "--port",
+                   str(self.service.port), "--nodes", str(self.size.nodes), "--seconds",
+                   str(self.size.seconds), *more]  # fmt: skip
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def _takes_a_delta(self, node: int) -> float | None:
+        """Return how long a delta takes, sent until it is taken in; None where it never is."""
+        body = {"nodes": [node], "features": [[0.5] * FEATURES], "labels": ["class 1"],
+                "edges": [[node, 0]], "key": f"after {node}"}  # fmt: skip
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < AFTER and self.service.alive:
+            try:
+                status, _ = self.service.ask("/v1/deltas", body, seconds=AFTER)
+                if status == 200:
+                    return time.perf_counter() - begun
+            except OSError:
+                pass
+            time.sleep(0.25)
+        return None
+
+    def _restarted(self) -> tuple[float | None, bool | None]:
+        """Kill it, start it again, and compare; put the folder back where that does not work."""
+        before = self._fingerprint()
+        self.service.end(signal.SIGKILL)
+        try:
+            seconds = self.service.start()
+            return seconds, before is not None and self._fingerprint() == before
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            self.service.end(signal.SIGKILL)
+            shutil.rmtree(self.folder)
+            shutil.copytree(self.whole, self.folder)
+            self.service.start()
+            return None, False
+
+    def _fingerprint(self) -> str | None:
+        try:
+            return self.service.fingerprint(self.ids)
+        except (OSError, AssertionError):
+            return None
+
+
+def measure(size: Size, place: Path, names: Sequence[str]) -> list[Row]:
+    """Attack in all ways."""
+    siege = Siege(place, size)
+    try:
+        return [
+            siege.attack(name, restart=size.every_restart or name == names[-1]) for name in names
+        ]
+    finally:
+        siege.service.end()
+
+
+def table(rows: Sequence[Row], size: Size) -> Table:
+    """Return all figures."""
+    return Table(
+        f"One client does its worst, {size.nodes:,} nodes known: asked: predictions p99 < "
+        f"{1e3 * ASKED['predictions']:.0f} ms, healthz < {1e3 * ASKED['healthz']:.0f} ms",
+        ("attack", "held", "predictions p50 ms", "p99 ms", "max ms", "healthz p99 ms", "max ms",
+         "the victim's failures", "what the attacker was told", "memory: before / most MB",
+         "a delta afterwards, s", "start after SIGKILL, s", "same as before"),
+        [_cells(row) for row in rows],
+        (f"each attack goes on for {size.seconds:.0f} s. The victim asks for 50 predictions a "
+         "second on one connection and for /healthz 20 times a second on new ones, from 127.0.0.2; "
+         "attackers come from 127.0.0.1. Every wait counts from when the question was due.",
+         "all share two cores with the service; attackers run with nice 5.",
+         f"the default head, {FEATURES} features, {CLASSES} classes; the service may hold "
+         f"{MEMORY >> 30} GB.",
+         "held: both p99 are as asked, the victim was never refused, the service grew by at most "
+         "1 GB, a delta is taken in afterwards, and a start after SIGKILL comes back with the "
+         "same."),
+    )  # fmt: skip
+
+
+def _cells(row: Row) -> list[str]:
+    asked, health = row.victim["predictions"], row.victim["healthz"]
+    return [
+        row.name,
+        "yes" if row.held else "**no**",
+        *(ms(asked[name]) for name in ("p50", "p99", "max")),
+        *(ms(health[name]) for name in ("p99", "max")),
+        _counts(asked["wrong"]) + (" / " + _counts(health["wrong"]) if health["wrong"] else ""),
+        _counts(row.said),
+        f"{megabytes(row.memory[0])} / {megabytes(row.memory[1])}",
+        "never" if row.delta is None else f"{row.delta:.2f}",
+        "-" if row.restart is None else f"{row.restart:.1f}",
+        "-" if row.same is None else "yes" if row.same else "**no**",
+    ]
+
+
+def _counts(said: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} x {name}" for name, count in sorted(said.items())) or "-"
+
+
+def _short(row: Row) -> str:
+    return ", ".join(cell for cell in _cells(row)[1:])
+
+
+def tables(options: Options) -> list[Table]:
+    """Return the tables of one run."""
+    logging.getLogger("evergraph").setLevel(logging.ERROR)  # alarms of classes that come in turn
+    size = QUICK if options.quick else Size()
+    with tempfile.TemporaryDirectory() as place:
+        return [table(measure(size, Path(place), tuple(ATTACKS)), size)]
+
+
+if __name__ == "__main__":
+    run("attacks", "Attacks", tables)
