@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.server.app import create_app
-from evergraph.server.log_format import JsonLines, Sparing, TextLines, write_log
+from evergraph.server.log_format import JsonLines, Sparing, TextLines, written_log
 from evergraph.server.request_ids import REQUEST_ID
 
 NAMED = {"X-Request-Id": "proxy-7"}
@@ -85,7 +85,7 @@ def test_what_fails_is_logged_with_the_id(
     (line,) = (line for line in lines() if line["level"] == "WARNING")
     assert line["request_id"] == "proxy-7"
     assert line["message"] == "POST /v1/forget answered 503: the disk failed"
-    monkeypatch.setattr(type(client.folder.learner), "ids_from", None)
+    monkeypatch.setattr(type(client.folder.learner.frozen()), "ids_from", None)
     answer = client.get("/v1/ids", headers=NAMED)
     assert answer.status_code == 500
     assert answer.json()["error"].endswith("proxy-7")
@@ -137,12 +137,13 @@ def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
 
 def test_a_format_that_is_not_known_is_one_sentence() -> None:
     with pytest.raises(ConfigurationError, match="unknown log format 'jsno': did you mean 'json'"):
-        write_log("jsno")
+        with written_log("jsno"):
+            pass
 
 
 def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
     code = (
-        "from evergraph.server.log_format import write_log; write_log('json')\n"
+        "from evergraph.server.log_format import written_log; written_log('json').__enter__()\n"
         "import socket, threading, uvicorn\n"
         "from evergraph.server.listening import bind, listen\n"
         "from evergraph.server.starting import Starting\n"

@@ -16,6 +16,7 @@ from evergraph.cli.options import parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.serving import Serving
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import require
 from evergraph.core.sizes import parse_size
@@ -132,14 +133,14 @@ def serve_command(
         networks,
         outlive_hang_ups,
     )
-    from evergraph.server.log_format import write_log
+    from evergraph.server.log_format import FORMATS, written_log
     from evergraph.server.reloading import Reloading
     from evergraph.server.replicas import Orders, Replicas
     from evergraph.server.tls import tls_of
     from evergraph.server.tokens import CurrentTokens, read_tokens
 
     outlive_hang_ups()
-    write_log(log_format)
+    check_choice("log format", log_format, FORMATS)
     # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
@@ -187,30 +188,30 @@ def serve_command(
         follow=follow,
         ca=ca,
     )
-    if not replicas:
-        serving.run(bound)
-        return
-    orders = Orders(
-        folder=str(path),
-        host=host,
-        port=bound.getsockname()[1],
-        limits=asdict(limits),
-        tokens=None if tokens is None else list(tokens.now.listed),
-        plugins=list(plugins),
-        threads=threads,
-        opening={
-            "memory_limit": memory_limit,
-            "scratch": None if scratch is None else str(scratch),
-            "threads": threads,
-        },
-        log_format=log_format,
-        access_log=access_log,
-        tls=None if tls is None else tls.files,
-        proxies=list(proxies),
-    )
-    others = Replicas(replicas, orders)
-    reload.then.append(others.renew)
-    serving.run(bound, others)
+    others = None
+    if replicas:
+        orders = Orders(
+            folder=str(path),
+            host=host,
+            port=bound.getsockname()[1],
+            limits=asdict(limits),
+            tokens=None if tokens is None else list(tokens.now.listed),
+            plugins=list(plugins),
+            threads=threads,
+            opening={
+                "memory_limit": memory_limit,
+                "scratch": None if scratch is None else str(scratch),
+                "threads": threads,
+            },
+            log_format=log_format,
+            access_log=access_log,
+            tls=None if tls is None else tls.files,
+            proxies=list(proxies),
+        )
+        others = Replicas(replicas, orders)
+        reload.then.append(others.renew)
+    with written_log(log_format):
+        serving.run(bound, others)
 
 
 def _check_follow(url: str | None, given: dict[str, Any]) -> None:

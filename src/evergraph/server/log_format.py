@@ -6,9 +6,11 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.checks import check_choice
 from evergraph.server.request_ids import REQUEST_ID
 
 
@@ -111,15 +113,27 @@ class Sparing(logging.Filter):
 FORMATS = {"text": TextLines, "json": JsonLines}
 
 
-def write_log(form: str, *, process: str = "") -> None:
-    """Have the log of this process written to stderr in one of the formats."""
-    if form not in FORMATS:
-        raise UnknownNameError("log format", form, FORMATS)
+@contextmanager
+def written_log(form: str, *, process: str = "") -> Iterator[None]:
+    """Have the log of this process written to stderr in one of the formats, to the end of a with.
+
+    process: what stands before every line, where several processes write one log.
+    """
+    check_choice("log format", form, FORMATS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMATS[form](process))
     handler.addFilter(Sparing())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("evergraph").setLevel(logging.INFO)
+    root, ours = logging.getLogger(), logging.getLogger("evergraph")
+    before = root.handlers[:], root.level, ours.level
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+        ours.setLevel(before[2])
 
 
 def moment(record: logging.LogRecord) -> str:

@@ -34,9 +34,13 @@ def main() -> None:
     orders: dict[str, Any] = json.loads(next(lines, b"{}"))
     if not orders:
         sys.exit("a replica is started by evergraph serve --replicas, which gives it its orders")
-    from evergraph.server.log_format import write_log
+    from evergraph.server.log_format import written_log
 
-    write_log(orders["log_format"], process=f"replica {orders['slot']}")
+    with written_log(orders["log_format"], process=f"replica {orders['slot']}"):
+        sys.exit(_replica(orders, lines))
+
+
+def _replica(orders: dict[str, Any], lines: Iterator[bytes]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server takes signals itself
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the writer is told, and tells us
@@ -45,7 +49,7 @@ def main() -> None:
         target=_outlive_nobody, args=(Path(orders["private"]), lines, secrets), daemon=True
     )
     watch.start()
-    sys.exit(_answer(orders, secrets))
+    return _answer(orders, secrets)
 
 
 @dataclass(frozen=True)
