@@ -135,7 +135,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("serve", "l", "--host", "0.0.0.0"), "unless --token-file says who may read and write"),
         (
             ("serve", "l", "--token-file", "nodes.csv"),
-            "nodes.csv: the token file must be open to its owner alone",
+            "the token file must be open to its owner",
         ),
         (("serve", "l", "--topology", "sgd"), "unknown topology 'sgd'"),
         (("serve", "l", "--set", "head.wide=3"), "has no parameter 'wide'"),

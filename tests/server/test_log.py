@@ -136,9 +136,9 @@ def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
 
 
 def test_a_format_that_is_not_known_is_one_sentence() -> None:
-    with pytest.raises(ConfigurationError, match="unknown log format 'jsno': did you mean 'json'"):
-        with written_log("jsno"):
-            pass
+    said = "unknown log format 'jsno': did you mean 'json'"
+    with pytest.raises(ConfigurationError, match=said), written_log("jsno"):
+        pass
 
 
 def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:

@@ -48,18 +48,25 @@ def test_a_refusal_names_files_by_their_names(
     assert str(folder.path / "journal.sqlite") in caplog.text
 
 
-def test_a_learner_that_stopped_says_why_without_its_folder(
+def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = client.folder.learner
     monkeypatch.setattr(learner, "apply_batch", raising(OSError(27, "File too large", "/var/x/y")))
-    answers = [client.post("/v1/labels", json=LABELS) for _ in range(2)]
-    assert {answer.status_code for answer in answers} == {503}
-    where = str(client.folder.path)
-    told = [*(answer.text for answer in answers), client.get("/v1/status").text]
-    assert client.get("/v1/status").json()["stopped"]
-    assert not [text for text in told if where in text or str(Path(where).parent) in text]
-    assert "/var/x" not in answers[0].text
+    answer = client.post("/v1/labels", json=LABELS)
+    assert answer.status_code == 507
+    assert "File too large" in answer.json()["error"]
+    assert str(client.folder.path) not in answer.text
+    assert "/var/x" not in answer.text
+
+
+def test_a_learner_that_stopped_says_why_without_its_folder(client: Any) -> None:
+    where = client.folder.path
+    client.folder._files._healing.why = f"{where}/journal.sqlite: the disk failed (/var/x/y)"
+    answers = [client.post("/v1/labels", json=LABELS), client.get("/v1/status")]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert answers[1].json()["stopped"] == "journal.sqlite: the disk failed (y)"
+    assert not [answer for answer in answers if str(where.parent) in answer.text]
 
 
 def test_predictions_are_refused_without_paths_too(

@@ -12,6 +12,7 @@ from typing import (
     Annotated,
     Any,
     NamedTuple,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -25,7 +26,6 @@ import torch
 from pydantic import (
     BaseModel,
     ConfigDict,
-    FailFast,
     Field,
     StrictBool,
     StrictInt,
@@ -55,7 +55,7 @@ Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Item = TypeVar("Item")
 # Of a million mistakes the first is told: finding them all took 40 s and 7 GB.
-Listed = Annotated[list[Item], FailFast()]
+Listed: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Told = Id | Listed[Id] | Number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]

@@ -61,4 +61,6 @@ def _needs_more(error: Exception) -> bool:
     >>> _needs_more(RuntimeError("[...] DefaultCPUAllocator: not enough memory: you tried to ..."))
     True
     """
-    return isinstance(error, MemoryError | ResourceError) or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError | OSError | ResourceError) or "DefaultCPUAllocator" in str(
+        error
+    )
