@@ -15,6 +15,7 @@ class Limits:
         body: bytes of a request's body.
         rate: requests in a second from one token, or from one address where there are no tokens.
         burst: how many may come at once after a pause.
+        guesses: refused tokens in a second from one address.
         seconds: how long a request may take.
         nodes: how many ids one request may name.
         answers: how many probabilities one answer may hold.
@@ -37,6 +38,7 @@ class Limits:
     body: int = 32_000_000
     rate: float = 10_000.0
     burst: int = 20_000
+    guesses: float = 10.0
     seconds: float = 30.0
     nodes: int = 100_000
     answers: int = 5_000_000
@@ -52,7 +54,8 @@ class Limits:
         counted = ("body", "burst", "nodes", "answers", "queue")
         for name in (*counted, "connections", "per_address", "held"):
             check_integer(name, getattr(self, name), least=1)
-        check_number("rate", self.rate, least=0.001)
+        for name in ("rate", "guesses"):
+            check_number(name, getattr(self, name), least=0.001)
         for name in ("seconds", "header_seconds", "idle_seconds"):
             check_number(name, getattr(self, name), least=0.001)
         check_number("patience", self.patience, least=0)
