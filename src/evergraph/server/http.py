@@ -110,6 +110,8 @@ def failure(error: Exception, scope: Scope) -> JSONResponse:
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
         headers = error.headers if isinstance(error, RefusedError) else None
+        if isinstance(error, StoppedError):  # it tries to go on by itself
+            headers = {"Retry-After": "5"}
         return _say(status_of(error), str(error), headers)
     reference = secrets.token_hex(4)
     log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
