@@ -475,3 +475,17 @@ def test_every_path_of_a_delta_is_measured_both_ways(load) -> None:
     rows = list(load("parsing").rows((20,), 50, 1))
     assert len(rows) == 2 * 7
     assert all(row[-1].endswith("x") for row in rows)
+
+
+@pytest.mark.slow
+def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
+    restart = load("restart")
+    tiny = restart.Load(known=30, kills=1, longest=0.4, replay_seconds=10.0)
+    with restart.LearnerFolder.open(tmp_path / "folder", make=restart.OnlineLearner) as folder:
+        folder.submit(restart.delta(0, tiny.known))
+        assert folder.learner.status().nodes == tiny.known
+        folder.compact()
+    (found,) = restart.killed(tmp_path / "folder", {"replay_seconds": restart.FOREVER}, tiny)
+    assert found.seq == found.snapshot + found.deltas
+    assert found.snapshot == 1
+    assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]

@@ -143,7 +143,8 @@ def test_a_format_that_is_not_known_is_one_sentence() -> None:
 
 def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
     code = (
-        "from evergraph.server.log_format import written_log; log = written_log('json'); log.__enter__()\n"
+        "from evergraph.server.log_format import written_log\n"
+        "log = written_log('json'); log.__enter__()\n"
         "import socket, threading, uvicorn\n"
         "from evergraph.server.listening import bind, listen\n"
         "from evergraph.server.starting import Starting\n"

@@ -120,6 +120,8 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> JSONR
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
         headers = error.headers if isinstance(error, RefusedError) else None
+        if isinstance(error, StoppedError):  # it tries to go on by itself
+            headers = {"Retry-After": "5"}
         status, sentence = status_of(error), without_paths(error, folder)
         if status >= 500 or sentence != str(error):
             log.warning("%s %s answered %d: %s", scope["method"], scope["path"], status, error)
