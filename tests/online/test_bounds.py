@@ -107,6 +107,18 @@ def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
     learner.check(change)
 
 
+def test_what_lies_in_files_is_not_counted(tmp_path):
+    delta = nodes("n", ["a", "b"] * 2_000, width=500)
+    for begun in (False, True):
+        plain, limited = small(), small()
+        limited.keep_within("2GB", tmp_path)
+        if begun:
+            for learner in (plain, limited):
+                learner.apply(nodes("first", ["a", "b"], width=500))
+        needed = [estimate(learner.check(delta), learner).memory for learner in (plain, limited)]
+        assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
+
+
 @pytest.mark.parametrize("wrong", [{"classes": 0}, {"memory": 0}, {"classes": 1.5}])
 def test_bounds_are_whole_numbers(wrong):
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):

@@ -145,6 +145,11 @@ class OnlineLearner:
         return self._knowledge
 
     @property
+    def storage(self) -> ArrayStorage | None:
+        """Where what is wide lies where memory is limited; None if in memory."""
+        return self._storage
+
+    @property
     def copied_bytes(self) -> int:
         """How many bytes of memory a node takes in what readers see."""
         arrays = self._view.arrays()
