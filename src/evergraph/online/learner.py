@@ -551,8 +551,6 @@ class OnlineLearner:
         """Return the rest of the state, as JSON can hold it."""
         kept = {"seq": self._seq, "solved": self._solved}
         kept["num_features"] = self.status().features
-        if self.threads is not None:
-            kept["threads"] = self.threads
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | {"related": True} if related else kept
 
