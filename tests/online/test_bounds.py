@@ -107,6 +107,18 @@ def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
     learner.check(change)
 
 
+def test_what_lies_in_files_is_not_counted(tmp_path):
+    delta = nodes("n", ["a", "b"] * 2_000, width=500)
+    for begun in (False, True):
+        plain, limited = small(), small()
+        limited.keep_within("2GB", tmp_path)
+        if begun:
+            for learner in (plain, limited):
+                learner.apply(nodes("first", ["a", "b"], width=500))
+        needed = [estimate(learner.check(delta), learner).memory for learner in (plain, limited)]
+        assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
+
+
 @pytest.mark.parametrize("wrong", [{"classes": 0}, {"memory": 0}, {"classes": 1.5}])
 def test_bounds_are_whole_numbers(wrong):
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
@@ -183,3 +195,47 @@ def test_free_memory_is_what_the_narrowest_limit_leaves(tmp_path, monkeypatch):
         (folder / "memory.current").write_text("2000000\n")
         (folder / "memory.stat").write_text("anon 5\ninactive_file 500000\n")
     assert free_memory() == 1_500_000 < whole
+
+
+BY_AND_BY = """
+import resource, sys
+import psutil
+import torch
+from evergraph.core.errors import TooMuchError
+from evergraph.online.bounds import Bounds
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+
+def thousand(step):
+    ids = [f"{step}-{k}" for k in range(1000)]
+    return Delta(nodes=ids, features=torch.randn(1000, 4), labels=ids)
+
+torch.set_num_threads(1)
+with LearnerFolder.open(sys.argv[1], make=OnlineLearner, bounds=Bounds()) as folder:
+    folder.submit(Delta(nodes=["a"], features=torch.ones(1, 4), labels=["x"]))
+    limit = psutil.Process().memory_info().vms + 1_000_000_000
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        for step in range(100):
+            folder.submit(thousand(step))
+    except TooMuchError as error:
+        print(error)
+    folder.submit(Delta(nodes=["z"], features=torch.ones(1, 4), labels=["x"]))
+    print(folder.learner.predict(["z"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited by Linux")
+def test_a_thousand_classes_a_hundred_times_do_not_end_the_process(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", BY_AND_BY, str(tmp_path / "folder")],
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"},
+        text=True,
+    )
+    refused, answered = said.stdout.splitlines()
+    assert "of memory now (serve --delta-memory)" in refused
+    assert answered.startswith("['")

@@ -19,6 +19,7 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.free_memory import free_memory
 from evergraph.core.sizes import shown
+from evergraph.online.graph.array_storage import ARRAY_SHARE
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ FREE_SHARE = 0.5  # of what is free: others take some of it meanwhile
 ID_BYTES = 400
 EDGE_BYTES = 250  # both directions, with room to grow, and the lists they are sorted in
 COPIES = 5  # of a vector that is computed anew, until all is done
+NARROW_BYTES = 200  # of a node, in what stays in memory where memory is limited
 CODES = 2 * 64  # how wide class codes are, where it is not known yet
 
 
@@ -135,33 +137,41 @@ def estimate(
     """
     new = new_classes(delta, learner) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
+    told = len(delta.late) + sum(label is not None for label in delta.labels)
+    known = learned = there = grown = 0
     knowledge = learner.knowledge
     if knowledge is None:
-        width = delta.features.shape[1] if nodes else 0
-        vector = _vector_width(learner, width)
-        row, grown, reached = 4 * (width * (2 + learner.topology.hops) + 3 * vector), 0, nodes
-        known = learned = 0
+        vector, row = _first_widths(delta, learner)
     else:
         vector, row = knowledge.dims, knowledge.row_bytes + learner.copied_bytes
         grown = max((array.moves(nodes) for array in knowledge.arrays()), default=0)
-        known = len(knowledge.names)
-        reached = nodes + (_reached(delta, learner) if closely else knowledge.graph.num_nodes)
-        learned = int(knowledge.labels.counts_.sum())
-    told = len(delta.late) + sum(label is not None for label in delta.labels)
-    memory = LEAST + nodes * (row + ID_BYTES) + edges * EDGE_BYTES + grown
-    memory += COPIES * 4 * vector * reached
-    memory += new * ID_BYTES + learner.head.bytes_for(
-        nodes=learned + told, counted=told + min(reached, learned), classes=known + new, new=new
+        known, learned = len(knowledge.names), int(knowledge.labels.counts_.sum())
+        there = _reached(delta, learner) if closely else knowledge.graph.num_nodes
+    memory = LEAST + nodes * (row + ID_BYTES) + edges * EDGE_BYTES + grown + new * ID_BYTES
+    memory += _computed(vector * (nodes + there), learner)
+    memory += learner.head.bytes_for(
+        nodes=learned + told, counted=told + min(there, learned), classes=known + new, new=new
     )
     return Work(int(memory), new)
 
 
-def _vector_width(learner: OnlineLearner, width: int) -> int:
-    """Return how wide vectors are before there are any."""
-    if not width:
-        return 0
+def _computed(values: int, learner: OnlineLearner) -> int:
+    """Return what vectors that are computed anew take; where memory is limited files hold most."""
+    if learner.storage is None:
+        return COPIES * 4 * values
+    return int(COPIES * min(4 * values, ARRAY_SHARE * learner.storage.limit))
+
+
+def _first_widths(delta: CheckedDelta, learner: OnlineLearner) -> tuple[int, int]:
+    """Return how many values a vector has before there are any, and how many bytes a node takes."""
+    if not len(delta.nodes):
+        return 0, 0
+    width = delta.features.shape[1]
     live = LiveEmbeddings(learner.topology, num_features=width, scaling=learner.scaling)
-    return live.dims + (CODES if learner.head.holds_back else 0)
+    vector = live.dims + (CODES if learner.head.holds_back else 0)
+    if learner.storage is not None:
+        return vector, NARROW_BYTES
+    return vector, 4 * (width * (2 + learner.topology.hops) + 3 * vector)
 
 
 def _reached(delta: CheckedDelta, learner: OnlineLearner) -> int:

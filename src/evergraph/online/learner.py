@@ -146,6 +146,11 @@ class OnlineLearner:
         return self._knowledge
 
     @property
+    def storage(self) -> ArrayStorage | None:
+        """Where what is wide lies where memory is limited; None if in memory."""
+        return self._storage
+
+    @property
     def copied_bytes(self) -> int:
         """How many bytes of memory a node takes in what readers see."""
         arrays = self._view.arrays()
@@ -572,8 +577,6 @@ class OnlineLearner:
         """Return the rest of the state, as JSON can hold it."""
         kept = {"seq": self._seq, "solved": self._solved}
         kept["num_features"] = self.status().features
-        if self.threads is not None:
-            kept["threads"] = self.threads
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | {"related": True} if related else kept
 

@@ -233,7 +233,8 @@ class WritableFolder:
     def _written(self, **more: int) -> WrittenAside:
         """Write the state aside as it is, a piece at a time: it is not held twice."""
         self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
-        about = json.dumps(self.learner.about() | more).encode()
+        threads = getattr(self.learner, "threads", None)  # no part of the state, but it shows in it
+        about = json.dumps(self.learner.about() | {"threads": threads} | more).encode()
         return self._shelf.write(self.seq, pieces_of(self.learner), about)
 
     def _drop(self) -> None:
