@@ -114,6 +114,8 @@ def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
         assert pinned.names(range(NODES)) == before["ids"][0]
         assert pinned.vectors(every).equal(vectors)
         assert pinned.published.features(every).equal(features)
+        assert pinned.published.graph.alive.every().all()
+        assert not view.page.publish().graph.alive.every().all()  # some went
         graph = pinned.published.graph
         for place, node in list(enumerate(before["ids"][0]))[::3]:
             near = graph.ego(place, hops=2, limit=6)

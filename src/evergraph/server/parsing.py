@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
@@ -134,6 +135,7 @@ class Parsing:
                 stdout=subprocess.PIPE,
                 bufsize=0,
                 env=_environment(),
+                cwd=Path(__file__).parents[2],  # modules are looked for there, not where we are
                 start_new_session=True,  # a signal to us is not one to it: it ends after us
             )
         return self._process
@@ -163,7 +165,7 @@ class Parsing:
 
 def _environment() -> dict[str, str]:
     """Return ours with the folders that this process imports from, and one thread."""
-    path = os.pathsep.join(part for part in sys.path if part)
+    path = os.pathsep.join(str(Path(part).absolute()) for part in sys.path if part)
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
