@@ -54,7 +54,7 @@ def document(learner: Any, first: Any, live: Any, tmp_path_factory: pytest.TempP
     folder.submit(DeltaBody(**first).delta())
     tokens = Tokens((("write", TOKEN),))
     # Nobody sends deltas that are waited for.
-    limits = Limits(rate=1e6, burst=10**6, patience=0.01)
+    limits = Limits(rate=1e6, burst=10**6, patience=0.01, guesses=1e6)
     app = create_app(folder, tokens=tokens, limits=limits)
     return schemathesis.openapi.from_url(f"{live(app)}/openapi.json", wait_for_schema=10)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from evergraph.server.tokens import CurrentTokens, Scope, Tokens
 
 MOST = 10_000  # callers remembered at once
-GUESSES = 10  # refused tokens of one address in a second
 CALLER = "x-evergraph-caller"  # whom a replica passes a request on for
 
 
@@ -81,8 +80,9 @@ class Guard:
     def __init__(self, tokens: Tokens | CurrentTokens | None, limits: Limits) -> None:
         self._tokens = tokens
         self._buckets = Buckets(rate=limits.rate, burst=limits.burst)
+        guesses = min(limits.rate, limits.guesses)
         self._guesses = Buckets(
-            rate=min(limits.rate, GUESSES), burst=min(limits.burst, 2 * GUESSES)
+            rate=guesses, burst=min(limits.burst, max(1, round(2 * limits.guesses)))
         )
         self._refused = RefusedTokens()
 

@@ -19,6 +19,7 @@ class Limits:
         nodes: how many ids one request may name.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
+        guesses: refused tokens in a second from one address.
         connections: how many there may be at once.
         per_address: how many of them from one address.
         header_seconds: how long a connection may take to send the head of a request, and a client
@@ -40,6 +41,7 @@ class Limits:
     nodes: int = 100_000
     queue: int = 64
     patience: float = 30.0
+    guesses: float = 10.0
     connections: int = 1_000
     per_address: int = 200
     header_seconds: float = 10.0
@@ -50,6 +52,7 @@ class Limits:
         for name in ("body", "burst", "nodes", "queue", "connections", "per_address", "held"):
             check_integer(name, getattr(self, name), least=1)
         check_number("rate", self.rate, least=0.001)
+        check_number("guesses", self.guesses, least=0.001)
         for name in ("seconds", "header_seconds", "idle_seconds"):
             check_number(name, getattr(self, name), least=0.001)
         check_number("patience", self.patience, least=0)
