@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,9 @@ def test_what_it_starts_is_understood() -> None:
     assert "--token-file" in words  # without which it would not listen there
 
 
-def test_it_is_healthy_when_it_is_ready(tmp_path: Path, live: Any) -> None:
+def test_it_is_healthy_when_it_is_ready(
+    tmp_path: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from evergraph.online.learner import OnlineLearner
 
     folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
@@ -101,10 +104,10 @@ def test_it_is_healthy_when_it_is_ready(tmp_path: Path, live: Any) -> None:
         return not subprocess.run([sys.executable, *words], capture_output=True).returncode
 
     assert healthy()
-    folder._files.stopped = "the disk failed"
+    stopped = replace(folder.status(), stopped="the disk failed")
+    monkeypatch.setattr(folder, "status", lambda: stopped)
     assert TestClient(app, base_url="http://127.0.0.1").get("/healthz").status_code == 200
     assert not healthy()
-    folder._files.stopped = None
 
 
 @pytest.fixture

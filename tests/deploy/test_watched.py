@@ -31,9 +31,8 @@ LEFT_OUT = {
 def told(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Names of all metrics that a service has, those among them that come with a snapshot."""
     folder = LearnerFolder.open(tmp_path_factory.mktemp("m") / "learner", make=OnlineLearner)
-    status = folder._files.status
-    full: Any = lambda: replace(status(), snapshot_time=0.0, snapshot_seconds=1.0)  # noqa: E731
-    folder._files.status = full  # type: ignore[method-assign]
+    full = replace(folder.status(), snapshot_time=0.0, snapshot_seconds=1.0)
+    folder.status = lambda: full  # type: ignore[method-assign]
     with TestClient(create_app(folder), base_url="http://127.0.0.1") as client:
         return set(read_metrics(client.get("/metrics").text))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.server.app import create_app
 from evergraph.server.log_format import JsonLines, Sparing, TextLines, written_log
 from evergraph.server.request_ids import REQUEST_ID
@@ -80,7 +80,10 @@ def test_a_change_that_is_refused_is_no_change(client: TestClient, lines: Any) -
 def test_what_fails_is_logged_with_the_id(
     client: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.folder._files._healing.why = "the disk failed"
+    def stopped(_: object) -> None:
+        raise StoppedError("the disk failed")
+
+    monkeypatch.setattr(client.folder, "submit_many", stopped)
     assert client.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
     (line,) = (line for line in lines() if line["level"] == "WARNING")
     assert line["request_id"] == "proxy-7"

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -143,18 +144,22 @@ def test_a_recovery_is_left_at_once(asks: bool) -> None:
     over.set()
 
 
-def test_a_learner_that_takes_no_changes_is_not_ready(serve: Any, first: Any) -> None:
+def test_a_learner_that_takes_no_changes_is_not_ready(
+    serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = serve()
     assert client.post("/v1/deltas", json=first).status_code == 200
     assert client.get("/readyz").json() == {"status": "ready"}
     path = client.folder.path
-    client.folder._files._healing.why = f"{path}/journal.sqlite: the disk failed ({path})"
+    why = f"{path}/journal.sqlite: the disk failed ({path})"
+    stopped = replace(client.folder.status(), stopped=why)
+    monkeypatch.setattr(client.folder, "status", lambda: stopped)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
     assert answer.json() == told
     assert client.get("/healthz").status_code == 200
-    client.folder._files._healing.why = None
+    monkeypatch.undo()
     assert client.get("/readyz").status_code == 200
 
 

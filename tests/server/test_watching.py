@@ -75,8 +75,11 @@ def test_the_reader_refuses_what_prometheus_does(wrong: str) -> None:
         read_metrics(wrong)
 
 
-def test_a_learner_that_stopped_is_seen(client: TestClient) -> None:
-    client.folder._files._healing.why = "the disk failed"
+def test_a_learner_that_stopped_is_seen(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = replace(client.folder.status(), stopped="the disk failed")
+    monkeypatch.setattr(client.folder, "status", lambda: stopped)
     metrics = watched(client)
     assert (value(metrics, "stopped"), value(metrics, "ready")) == (1, 0)
 
