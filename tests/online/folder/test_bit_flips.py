@@ -216,6 +216,7 @@ def test_every_bit_of_the_format_file(whole: Whole, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_two_thousand_flips(whole: Whole, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**31)
     check(judged(whole, tmp_path / "flipped", 2_000, seed), f" with seed {seed}")

@@ -105,6 +105,7 @@ def test_the_name_of_a_new_folder_is_synced_before_anything_is_acknowledged(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_five_hundred_cuts(done: list[Step], tmp_path: Path) -> None:
     seed = SystemRandom().randrange(2**31)
     found = losses(done, 500, seed, tmp_path / "cut")
