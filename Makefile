@@ -55,6 +55,7 @@ docs: $(STAMP)  ## the documentation, served on this machine as it is written
 
 bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/asking.py
+	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/deltas.py
@@ -64,14 +65,17 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/limits.py
 	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/parsing.py
 	$(BIN)/python benchmarks/reach.py
 	$(BIN)/python benchmarks/reach_at_scale.py
+	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/retraining.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/tolerance.py
 	$(BIN)/python benchmarks/twins.py
