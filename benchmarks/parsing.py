@@ -29,7 +29,7 @@ from evergraph.online.identifiers import IdTable
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 from evergraph.server.http import parse
 from evergraph.server.json_delta import quick_delta
-from evergraph.server.schema import DeltaBody
+from evergraph.server.payloads import DeltaBody
 
 NODES = 100_000
 SIZES = (1_000, 300_000)

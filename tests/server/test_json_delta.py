@@ -15,7 +15,7 @@ from evergraph.core.errors import DataError
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import RefusedError, parse
 from evergraph.server.json_delta import LONGEST_ID, quick_delta
-from evergraph.server.schema import DeltaBody
+from evergraph.server.payloads import DeltaBody
 
 pytest.importorskip("orjson")
 

@@ -12,7 +12,7 @@ from hypothesis.errors import Unsatisfiable
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
-from evergraph.server.schema import DeltaBody
+from evergraph.server.payloads import DeltaBody
 from evergraph.server.tokens import Tokens
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="schemathesis is not installed")

@@ -23,7 +23,7 @@ from evergraph.server.bodies import DELTAS, read_delta, read_question
 from evergraph.server.frames import Frame
 from evergraph.server.http import ARROW, JSON, status_of
 from evergraph.server.parsing import Parsing
-from evergraph.server.schema import DeltaBody, PredictionsBody
+from evergraph.server.payloads import DeltaBody, PredictionsBody
 
 MOST = 12
 BODY = 400_000

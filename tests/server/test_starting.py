@@ -27,7 +27,7 @@ from evergraph.server.app import create_app
 from evergraph.server.leader import Leader
 from evergraph.server.listening import bind
 from evergraph.server.notifying import Notifier
-from evergraph.server.schema import DeltaBody
+from evergraph.server.payloads import DeltaBody
 from evergraph.server.starting import Starting
 
 # ``evergraph`` with deltas that take so many seconds to apply: so does a start that must.

@@ -18,7 +18,7 @@ from evergraph.server.backing_up import backup_service
 from evergraph.server.http import RefusedError
 from evergraph.server.leader import Leader
 from evergraph.server.limits import Limits
-from evergraph.server.schema import DeltaBody
+from evergraph.server.payloads import DeltaBody
 from evergraph.server.tokens import Tokens
 from evergraph.server.upkeep import CompactBody, _check
 

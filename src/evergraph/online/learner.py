@@ -20,15 +20,14 @@ from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.core.threads import exactly_threads
 from evergraph.graphs import UNLABELLED
-from evergraph.online.alarms import Alarm
 from evergraph.online.answers import name_of
+from evergraph.online.asked import Asked
 from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.bounds import Bounds
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.delta_parts import check_lengths
 from evergraph.online.descriptions import described, made
-from evergraph.online.explanation import Explanation
 from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -36,13 +35,11 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Tallies
 from evergraph.online.published import Published
-from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News, known_edges, only_new
-from evergraph.online.view import Answer, History, LearnerView, Page, Status
+from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of
@@ -57,7 +54,7 @@ TOLERANCE = 0.05
 PATIENCE = 8
 
 
-class OnlineLearner:
+class OnlineLearner(Asked):
     """A graph, its embeddings, a head and the labels so far, changed by deltas alone.
 
     The same deltas in the same order give the same bits, however often it was asked, saved and
@@ -460,31 +457,6 @@ class OnlineLearner:
             known = self._knowledge
             self._view.share(known.of, known.graph.num_nodes, self._storage)
 
-    def predict(self, ids: Sequence[NodeId]) -> list[Any]:
-        """Return the most likely class of each node, or its labels, or its number."""
-        return self._view.predict(ids)
-
-    def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
-        """Return the likeliest class of each node with its probability, or all probabilities."""
-        return self._view.answer(ids, every_class=every_class)
-
-    def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
-        """Return the classes and the probability of each.  -> float32 [ids, classes]"""
-        return self._view.predict_proba(ids)
-
-    def embed(self, ids: Sequence[NodeId]) -> Tensor:
-        """Return the embeddings of nodes.  -> float32 [ids, dims]"""
-        return self._view.embed(ids)
-
-    def status(self) -> Status:
-        """Return what is known, in numbers."""
-        return self._view.status
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The names of all classes, in order of arrival."""
-        return self._view.classes
-
     def unused_names(self) -> dict[Label, Label]:
         """Return the names of classes that no node has any more, and what to call them instead.
 
@@ -512,51 +484,6 @@ class OnlineLearner:
             self._solved = seq if self._solved == self._seq else self._solved
             self._seq = seq
             self._view.turn(self._page, ())
-
-    def history(self) -> History:
-        """Return the prequential curve and the confusion of the newest classes, for JSON."""
-        return self._view.history()
-
-    def alarms(self) -> tuple[Alarm, ...]:
-        """Return what is no longer as it was, and the latest of what was so; oldest first."""
-        return self._view.alarms
-
-    def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Return why a node is classified as it is; waits for a delta that is being applied.
-
-        Who must not wait asks ``frozen()``.
-
-        top: how many classes; limit: how many nodes are named at most.
-        """
-        with self._writing:
-            return self._view.explain(node, top=top, limit=limit)
-
-    def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
-        """Return unlabelled nodes worth asking a person about, the first one first.
-
-        Of what is known after the last whole delta; waits as ``explain`` does. The same learner
-        always gives the same answer.
-
-        n: how many at most; among: which nodes may be asked about, all unless given.
-
-        >>> learner = OnlineLearner(head=FusedHead(width=64))
-        >>> _ = learner.apply(Delta(nodes="abcd", features=torch.eye(4), labels=[None] * 4,
-        ...                         edges=(("a", "b"), ("a", "c"))))
-        >>> [(found.id, found.reach) for found in learner.suggest(2)]
-        [('a', 2), ('d', 0)]
-        """
-        with self._writing:
-            return self._view.suggest(n, among=among)[1]
-
-    def neighbourhood(
-        self, node: NodeId, *, hops: int | None = None, limit: int = 60
-    ) -> Neighbourhood:
-        """Return what lies around a node, to be drawn; waits as ``explain`` does.
-
-        hops: how far; as far as an embedding looks unless given. limit: how many nodes at most.
-        """
-        with self._writing:
-            return self._view.neighbourhood(node, hops=hops, limit=limit)
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""

@@ -12,13 +12,7 @@ from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import ARROW, RefusedError, parse
 from evergraph.server.json_delta import quick_delta
-from evergraph.server.schema import (
-    DeltaBody,
-    ForgetBody,
-    LabelsBody,
-    PredictionsBody,
-    UpsertBody,
-)
+from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody, PredictionsBody, UpsertBody
 
 DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
     "delta": DeltaBody,

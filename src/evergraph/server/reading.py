@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import JSON
 from evergraph.server.metrics import KIND
+from evergraph.server.payloads import PredictionsBody
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
@@ -23,7 +24,6 @@ from evergraph.server.schema import (
     IdsReply,
     KeyReply,
     NodeReply,
-    PredictionsBody,
     PredictionsReply,
     StatusReply,
     SuggestionsReply,

@@ -12,17 +12,8 @@ from starlette.responses import JSONResponse
 
 from evergraph.server.audit import audit_change
 from evergraph.server.http import ARROW, JSON, RefusedError, media_type, read_body
-from evergraph.server.schema import (
-    KEY_HEADER,
-    AppliedReply,
-    DeltaBody,
-    ForgetBody,
-    LabelsBody,
-    UpsertBody,
-    UpsertedReply,
-    accepts,
-    answers,
-)
+from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody, UpsertBody
+from evergraph.server.schema import KEY_HEADER, AppliedReply, UpsertedReply, accepts, answers
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
