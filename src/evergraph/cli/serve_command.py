@@ -190,6 +190,8 @@ def _run(
     starting = Starting(partial(make, others))
     with nullcontext() if others is None else closing(others):
         listen(starting, bound, others=others)
+    for handler in logging.getLogger().handlers:
+        handler.flush()  # before anything else is said
     if starting.failed is not None:
         raise starting.failed
     if starting.abandoned:

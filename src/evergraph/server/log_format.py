@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from evergraph.core.errors import UnknownNameError
+from evergraph.server.log_writing import AsideHandler
 from evergraph.server.request_ids import REQUEST_ID
 
 
@@ -115,7 +116,7 @@ def write_log(form: str, *, process: str = "") -> None:
     """Have the log of this process written to stderr in one of the formats."""
     if form not in FORMATS:
         raise UnknownNameError("log format", form, FORMATS)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = AsideHandler(sys.stderr)
     handler.setFormatter(FORMATS[form](process))
     handler.addFilter(Sparing())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
