@@ -14,12 +14,8 @@ PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 CODE = re.findall(r"`([^`\n]+)`", PAGE) + re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE)
 
 NEEDED = ("skip", "check", "backup", "compact")
-merged = pytest.mark.skipif(
-    not set(NEEDED) <= set(COMMANDS), reason="commands that the page names are not there yet"
-)
 
 
-@merged
 def test_files_that_it_names_are_there() -> None:
     named = {
         path
@@ -30,7 +26,6 @@ def test_files_that_it_names_are_there() -> None:
     assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
-@merged
 def test_commands_that_it_names_take_what_it_says() -> None:
     found = [code for code in CODE if re.match(r"evergraph [a-z]+ ", code)]
     assert len(found) >= 8
@@ -41,7 +36,6 @@ def test_commands_that_it_names_take_what_it_says() -> None:
         assert {word for word in words if word.startswith("--")} <= known, code
 
 
-@merged
 def test_options_that_it_names_are_those_of_serve() -> None:
     known = {option for parameter in _load("serve").params for option in parameter.opts}
     alone = {word for code in CODE if code.startswith("--") for word in code.split()}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.server.app import create_app
 from evergraph.server.log_format import JsonLines, Sparing, TextLines, written_log
+from evergraph.server.log_writing import AsideHandler
 from evergraph.server.request_ids import REQUEST_ID
 
 NAMED = {"X-Request-Id": "proxy-7"}
@@ -136,6 +139,35 @@ def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
     assert passes(logging.WARNING, "other 1", 5.5)
     assert all(passes(logging.INFO, "change 1", 5.5) for _ in range(100))  # every change
     assert passes(logging.WARNING, "refused 1", 6.0)
+
+
+def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:
+    read, write = os.pipe()
+    handler = AsideHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
+    began = time.monotonic()
+    for number in range(2000):  # more than the pipe holds, and the queue
+        handler.emit(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))
+    assert time.monotonic() - began < 5
+    told = b""
+    while b"lines of the log were lost: nobody read them in time" not in told:
+        told += os.read(read, 1 << 16)
+    assert told.startswith(b"0 ..")
+    handler.flush()
+    os.close(read)
+
+
+def test_a_process_ends_though_nobody_reads_its_log() -> None:
+    code = (
+        "import logging\n"
+        "from evergraph.server.log_format import written_log\n"
+        "with written_log('text'):\n"
+        "    for _ in range(5000):\n"
+        "        logging.getLogger('evergraph.audit').info('x' * 100)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    assert process.wait(60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read().startswith(b"20")
 
 
 def test_a_format_that_is_not_known_is_one_sentence() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from evergraph.core.checks import check_choice
+from evergraph.server.log_writing import AsideHandler
 from evergraph.server.request_ids import REQUEST_ID
 
 
@@ -120,7 +121,7 @@ def written_log(form: str, *, process: str = "") -> Iterator[None]:
     process: what stands before every line, where several processes write one log.
     """
     check_choice("log format", form, FORMATS)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = AsideHandler(sys.stderr)
     handler.setFormatter(FORMATS[form](process))
     handler.addFilter(Sparing())
     root, ours = logging.getLogger(), logging.getLogger("evergraph")
@@ -131,6 +132,7 @@ def written_log(form: str, *, process: str = "") -> Iterator[None]:
     try:
         yield
     finally:
+        handler.close()  # before anything else is said
         root.handlers[:] = before[0]
         root.setLevel(before[1])
         ours.setLevel(before[2])
