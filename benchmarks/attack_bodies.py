@@ -131,7 +131,7 @@ def large_deltas(nodes: int, first: int) -> Prepared:
 
 def small_deltas(nodes: int, first: int) -> Prepared:
     """A hundred nodes with ten edges each in one delta."""
-    return _sent(_growth(nodes, first, 20_000, 100))
+    return _sent(_growth(nodes, first, 6_000, 100))
 
 
 def a_class_a_node(nodes: int, first: int) -> Prepared:
