@@ -268,3 +268,40 @@ def test_a_process_without_files_left_waits_for_some_and_does_not_spin() -> None
         child.terminate()
         said = child.communicate(timeout=60)[1]
     assert "lets this process open 50 files: at most 25 connections" in said
+
+
+AHEAD = pytest.mark.parametrize("serve", ["httptools"], indirect=True)  # h11 reads one at a time
+
+
+@AHEAD
+def test_what_was_sent_ahead_is_dropped_with_its_connection(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = serve()
+    small.connect().sendall(HOLD * 5)
+    until(lambda: small.held == 1)
+    (line,) = small.server.server_state.connections
+    line.loop.call_soon_threadsafe(line.transport.abort)
+    until(lambda: not small.server.server_state.connections)
+    small.gate.set()
+    assert small.ask(HEALTH).startswith(b"HTTP/1.1 200")
+    time.sleep(0.05)
+    assert small.held == 1  # the others were never begun
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@AHEAD
+def test_few_requests_may_be_sent_ahead(serve: Serve) -> None:
+    small = serve()
+    line = small.connect()
+    line.sendall(HOLD + HEALTH * connections.AHEAD)
+    until(lambda: small.held == 1)
+    small.gate.set()
+    told = b""
+    while told.count(b"HTTP/1.1 200") <= connections.AHEAD:
+        told += line.recv(1 << 16)
+    small.gate.clear()
+    other = small.connect()
+    other.sendall(HOLD + HEALTH * (connections.AHEAD + 1))
+    with suppress(ConnectionResetError):
+        assert other.recv(1 << 16) == b""

@@ -23,6 +23,7 @@ from evergraph.server.predicting import Predicting
 from evergraph.server.readiness import readiness_routes
 from evergraph.server.reading import page_routes, reading_routes
 from evergraph.server.service import Service
+from evergraph.server.turns import Turns
 from evergraph.server.upkeep import upkeep_routes
 from evergraph.server.watching import Watching
 from evergraph.server.writing import writing_routes
@@ -114,7 +115,8 @@ def create_app(
         target = Target(leader.url, leader.ca)
         front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
     held = Holding(front, most=limits.held)
-    app.front = Observed(held, metrics=metrics, access_log=access_log)
+    turns = Turns(held, most=limits.at_once)
+    app.front = Observed(turns, metrics=metrics, access_log=access_log)
     app.include_router(writing_routes(service, guard))
     app.include_router(reading_routes(service, guard, metrics, place, watching))
     app.include_router(handing_on_routes(service, guard))

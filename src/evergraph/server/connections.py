@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from evergraph.server.gate import Gate, Line
 
+AHEAD = 16  # requests that a client may send before the first of them is answered
 HEAD = 1 << 16  # bytes of a request's head
 SLOWEST = 4_096  # bytes of an answer that a client must take in a second, where it could take more
 HEALTH = ("/healthz", "/readyz")
@@ -191,6 +192,24 @@ def _with_httptools() -> type[Bounded]:
 
     class Connection(Bounded, HttpToolsProtocol):
         _whole: Any = None
+        _answered: Any = None  # the request that is; ``cycle`` is the last that was read
+
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            if not self.pipeline:
+                self._answered = self.cycle
+            elif len(self.pipeline) > AHEAD:
+                self.transport.close()
+
+        def on_response_complete(self) -> None:
+            self._answered = self.pipeline[-1][0] if self.pipeline else None
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.pipeline.clear()  # nobody waits for these, nor for the rest of that one
+            if self._answered is not None:
+                self._answered.disconnected = True
+            super().connection_lost(exc)
 
         def on_message_complete(self) -> None:
             self._whole = self.cycle

@@ -21,6 +21,7 @@ class Limits:
         answers: how many probabilities one answer may hold.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
+        at_once: requests of one address that are answered at a time, predictions aside.
         connections: how many there may be at once.
         per_address: how many of them from one address.
         header_seconds: how long a connection may take to send the head of a request, and a client
@@ -44,6 +45,7 @@ class Limits:
     answers: int = 5_000_000
     queue: int = 64
     patience: float = 30.0
+    at_once: int = 16
     connections: int = 1_000
     per_address: int = 200
     header_seconds: float = 10.0
@@ -51,7 +53,7 @@ class Limits:
     held: int = 256_000_000
 
     def __post_init__(self) -> None:
-        counted = ("body", "burst", "nodes", "answers", "queue")
+        counted = ("body", "burst", "nodes", "answers", "queue", "at_once")
         for name in (*counted, "connections", "per_address", "held"):
             check_integer(name, getattr(self, name), least=1)
         for name in ("rate", "guesses"):
