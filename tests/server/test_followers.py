@@ -112,8 +112,14 @@ def test_a_follower_that_is_killed_goes_on_and_is_the_same_bit_for_bit(
     leading.compact()
     Client(url).submit(delta(3))
     with serving(tmp_path / "own", "--follow", url) as (process, own):
-        told = until(lambda: (told := Client(own).status())["seq"] == 4 and told["replicas"])
-        assert [(one["role"], one["lag"], one["seconds"]) for one in told] == [("follower", 0, 0.0)]
+
+        def told() -> list[Any]:
+            return [
+                (one["role"], one["seq"], one["lag"]) for one in Client(own).status()["replicas"]
+            ]
+
+        until(lambda: told() == [("follower", 4, 0)])
+        assert Client(own).status()["replicas"][0]["seconds"] == 0.0
         assert Client(own).submit(delta(4))["seq"] == 5  # passed on to the leader
         assert leading.seq == 5
         assert Client(own).predict([16], after=5) == Client(url).predict([16])

@@ -71,7 +71,7 @@ def _read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
     path = folder / FORMAT_FILE
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # whoever makes the folder will say so
         return None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
