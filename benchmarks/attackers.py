@@ -180,7 +180,8 @@ async def slow_bodies(attack: Attack) -> None:
 
 async def unread(attack: Attack) -> None:
     """Ask for much on 200 sockets, again and again, and read nothing."""
-    request = attack.head("GET", "/v1/ids?limit=10000") * 50
+    # No more at once than are taken: what is sent ahead beyond that is refused unread.
+    request = attack.head("GET", "/v1/ids?limit=10000") * 16
 
     async def line() -> None:
         while attack.going():

@@ -198,8 +198,8 @@ def _with_httptools() -> type[Bounded]:
             super().on_headers_complete()
             if not self.pipeline:
                 self._answered = self.cycle
-            elif len(self.pipeline) > AHEAD:
-                self.transport.close()
+            elif len(self.pipeline) > AHEAD:  # the parser stops at once, and 400 is answered
+                raise ValueError(f"more than {AHEAD} requests were sent ahead")
 
         def on_response_complete(self) -> None:
             self._answered = self.pipeline[-1][0] if self.pipeline else None

@@ -45,7 +45,7 @@ class Limits:
     answers: int = 5_000_000
     queue: int = 64
     patience: float = 30.0
-    at_once: int = 16
+    at_once: int = 8
     connections: int = 1_000
     per_address: int = 200
     header_seconds: float = 10.0

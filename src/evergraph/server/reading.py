@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import JSON
 from evergraph.server.metrics import KIND
 from evergraph.server.payloads import PredictionsBody
+from evergraph.server.predicting import as_json
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from evergraph.server.guard import Guard
     from evergraph.server.metrics import Metrics
     from evergraph.server.place import Place
+    from evergraph.server.pools import Pool
     from evergraph.server.service import Service
     from evergraph.server.watching import Watching
 
@@ -92,56 +95,56 @@ def reading_routes(
         return JSONResponse(told(found))
 
     @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
-    async def status() -> JSONResponse:
+    async def status() -> Response:
         """Tell what the learner knows: nodes, edges, classes, how often it was right."""
-        return JSONResponse(await service.pools.facts.run(service.status))
+        return await tell(service.pools.facts, service.status)
 
     @router.get("/v1/columns", responses=answers(ColumnsReply, 401, 403, 429, 503), **may_read)
-    async def columns() -> JSONResponse:
+    async def columns() -> Response:
         """Tell how columns of rows and tables are read, as the first of them settled it."""
-        return JSONResponse(await service.pools.facts.run(service.columns))
+        return await tell(service.pools.facts, service.columns)
 
     @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Tell the ids of nodes, some at a time."""
-        return JSONResponse(await service.ids(start, limit))
+        return await tell(service.pools.facts, partial(service.ids, start, limit))
 
     @router.get("/v1/classes", responses=answers(ClassesReply, 401, 403, 422, 429, 503), **in_time)
     async def classes(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Tell the names of classes, some at a time."""
-        return JSONResponse(service.classes(start, limit))
+        return await tell(service.pools.facts, partial(service.classes, start, limit))
 
     @router.get("/v1/keys", responses=answers(KeyReply, 401, 403, 422, 429, 503), **may_read)
     async def keys(
         prefix: str = Query(min_length=1, max_length=200, description="What keys begin with."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Tell the key of the newest delta whose key begins so: how far a stream has come."""
-        return JSONResponse({"key": await service.last_key(prefix)})
+        return await tell(service.pools.facts, partial(service.last_key, prefix))
 
     @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 422, 429, 503), **in_time)
-    async def history() -> JSONResponse:
+    async def history() -> Response:
         """Tell how good predictions were before their labels came, over time."""
-        return JSONResponse(await service.history())
+        return await tell(service.pools.facts, service.history)
 
     @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
-    async def alarms() -> JSONResponse:
+    async def alarms() -> Response:
         """Tell what is no longer as it was, and the latest of what was so."""
-        return JSONResponse(service.alarms())
+        return await tell(service.pools.facts, service.alarms)
 
     @router.get(
         "/v1/suggestions", responses=answers(SuggestionsReply, 401, 403, 422, 429, 503), **may_read
     )
     async def suggestions(
         n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Tell which unlabelled nodes are worth asking a person about, and why."""
-        return JSONResponse(await service.suggestions(n))
+        return await tell(service.pools.suggestions, partial(service.suggestions, n))
 
     @router.get(
         "/v1/nodes/{node:path}",
@@ -152,12 +155,13 @@ def reading_routes(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
         limit: int = Query(60, ge=1, le=MOST_NEIGHBOURS, description="How many nodes to list."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Tell what surrounds a node, its prediction, and which neighbours speak for which class.
 
         Without `integer` an id that only an integer has is found all the same.
         """
-        return JSONResponse(await service.node(node, integer=integer, limit=limit))
+        asked = partial(service.node, node, integer=integer, limit=limit)
+        return await tell(service.pools.lookups, asked)
 
     @router.get("/healthz", responses=answers(HealthReply))
     async def healthz() -> JSONResponse:
@@ -176,6 +180,11 @@ def reading_routes(
         return PlainTextResponse(await service.pools.facts.run(text), media_type=KIND)
 
     return router
+
+
+async def tell(pool: Pool, what: Callable[[], Any]) -> Response:
+    """Answer with what a call returns; a thread of the pool makes it, and writes it as JSON."""
+    return Response(await pool.run(lambda: as_json(what())), media_type=JSON)
 
 
 METRICS: dict[int | str, dict[str, Any]] = {

@@ -369,21 +369,18 @@ class Service:
         page = self._view.page
         return alarm_text(page.alarms, page.raised)
 
-    async def suggestions(self, n: int) -> dict[str, Any]:
+    def suggestions(self, n: int) -> dict[str, Any]:
         """Return the nodes that are worth asking a person about."""
-        return await self.pools.suggestions.run(partial(self._suggest, n))
-
-    def _suggest(self, n: int) -> dict[str, Any]:
         found: dict[str, Any] = told(Suggestions(*self._view.suggest(n)))
         return found
 
-    async def last_key(self, prefix: str) -> str | None:
+    def last_key(self, prefix: str) -> dict[str, Any]:
         """Return the key of the newest delta whose key begins so."""
-        return await self.pools.facts.run(partial(self.folder.last_key, prefix))
+        return {"key": self.folder.last_key(prefix)}
 
-    async def ids(self, start: int, limit: int) -> dict[str, Any]:
+    def ids(self, start: int, limit: int) -> dict[str, Any]:
         """Return some ids, and where to go on."""
-        found, rest = await self.pools.facts.run(partial(self._view.ids_from, start, limit))
+        found, rest = self._view.ids_from(start, limit)
         return {"ids": found, "next": rest}
 
     def classes(self, start: int, limit: int) -> dict[str, Any]:
@@ -391,15 +388,12 @@ class Service:
         names, end = self._view.classes, start + limit
         return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
 
-    async def history(self) -> History:
+    def history(self) -> History:
         """Return how good predictions were before their labels came."""
-        return await self.pools.facts.run(self._view.history)
+        return self._view.history()
 
-    async def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
+    def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return what is known about a node, and why it is classified as it is."""
-        return await self.pools.lookups.run(partial(self._node, text, integer, limit))
-
-    def _node(self, text: str, integer: bool, limit: int) -> dict[str, Any]:
         view, number = self._view, _integer(text, integer)
         try:
             return node_reply(view, number if integer and number is not None else text, limit)
