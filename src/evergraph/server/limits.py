@@ -21,7 +21,7 @@ class Limits:
         answers: how many probabilities one answer may hold.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
-        at_once: requests of one address that are answered at a time, predictions aside.
+        at_once: requests of one kind from one address that are answered at a time.
         connections: how many there may be at once.
         per_address: how many of them from one address.
         header_seconds: how long a connection may take to send the head of a request, and a client

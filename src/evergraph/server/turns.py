@@ -14,25 +14,29 @@ if TYPE_CHECKING:
 
 # Answered at once: they take microseconds, or nothing but waiting.
 AT_ONCE = frozenset({"/healthz", "/readyz", "/v1/predictions", "/v1/journal"})
+# What may take long, so that one kind does not wait for another; everything else is one more.
+KINDS = frozenset(
+    ("deltas", "upsert", "labels", "forget", "compact", "nodes", "predictions", "suggestions")
+)
 
 
 @dataclass
 class _Address:
-    """Requests of one address: how many are being answered, and those that wait for it."""
+    """Requests of one address and kind: how many are being answered, and those that wait."""
 
     busy: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
 
 class Turns:
-    """An application that answers so many requests of one address at a time, in their order.
+    """An application that answers so many requests of a kind from one address, in their order.
 
     A loop goes around all requests that are being answered. Where one address has hundreds of
     them, each of another's waits for hundreds, at every step it takes.
 
     Args:
         app: what answers.
-        most: requests of one address at a time.
+        most: requests of one kind from one address at a time.
 
     >>> began = []
     >>> async def app(scope, receive, send):
@@ -50,7 +54,7 @@ class Turns:
     def __init__(self, app: ASGIApp, *, most: int) -> None:
         self.app = app
         self.most = most
-        self._addresses: dict[str, _Address] = {}
+        self._addresses: dict[tuple[str, str], _Address] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request when its turn has come."""
@@ -59,7 +63,7 @@ class Turns:
         if scope["type"] != "http" or client is None or scope["path"] in AT_ONCE:
             await self.app(scope, receive, send)
             return
-        name = group_of(client[0])
+        name = group_of(client[0]), kind_of(scope["path"])
         address = self._addresses.setdefault(name, _Address())
         await self._turn(address)
         try:
@@ -82,7 +86,7 @@ class Turns:
                 address.waiting.remove(turn)
             raise
 
-    def _next(self, name: str, address: _Address) -> None:
+    def _next(self, name: tuple[str, str], address: _Address) -> None:
         self._hand_on(address)
         if not address.busy:
             self._addresses.pop(name, None)
@@ -95,3 +99,13 @@ class Turns:
                 turn.set_result(None)
                 return
         address.busy -= 1
+
+
+def kind_of(path: str) -> str:
+    """Return what kind of request a path stands for.
+
+    >>> kind_of("/v1/nodes/paper-7"), kind_of("/v1/status"), kind_of("/anything")
+    ('nodes', 'other', 'other')
+    """
+    kind = path.removeprefix("/v1/").partition("/")[0]
+    return kind if kind in KINDS else "other"
