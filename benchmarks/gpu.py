@@ -32,7 +32,7 @@ from evergraph.topology import SGC, EmbeddingCache
 TWINS = ("products-twin", "reddit-twin")
 STREAMS: dict[str, dict[str, Any]] = {
     "tem, the paper's recipe (200 epochs, full batch)": {"preset": "paper"},
-    "tem, default recipe (30 epochs of batches of 512)": {},
+    "auto, the default method": {},
     "analytic, width 4,096": {"method": "analytic"},
 }
 
