@@ -39,7 +39,7 @@ def test_commands_that_it_names_take_what_it_says() -> None:
 def test_options_that_it_names_are_those_of_serve() -> None:
     known = {option for parameter in _load("serve").params for option in parameter.opts}
     alone = {word for code in CODE if code.startswith("--") for word in code.split()}
-    of_others = {"--now", "--keys", "--names"}
+    of_others = {"--now", "--keys", "--names", "--quick"}
     assert {word for word in alone if word.startswith("--")} <= known | of_others
 
 
