@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Event, Thread
 from typing import Any
 
+import pytest
+
+from evergraph.server.pools import Pool
 from evergraph.server.turns import Turns
+from waiting import until
 
 
 class Counting:
@@ -87,3 +92,26 @@ def test_what_fails_gives_its_turn_back() -> None:
         return await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), 1)
 
     assert [type(error) for error in asyncio.run(main())] == [ValueError, ValueError]
+
+
+def test_the_service_has_turns(serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve(at_once=1)
+    client.post("/v1/deltas", json=first)
+    gate, begun = Event(), []
+    run = Pool.run
+
+    async def waiting(pool: Pool, call: Any) -> Any:
+        begun.append(pool.what)
+        return await run(pool, lambda: (gate.wait(10), call())[1])
+
+    monkeypatch.setattr(Pool, "run", waiting)
+    threads = [Thread(target=client.get, args=("/v1/ids",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(begun) == 1)
+    assert client.post("/v1/predictions", json={"ids": ["a"]}).status_code == 200
+    assert len(begun) == 1  # the others wait for that one
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert len(begun) == 3
