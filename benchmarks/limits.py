@@ -38,7 +38,7 @@ BULK = 5_000  # nodes of a delta while a learner is filled
 class Size:
     """How far it is measured."""
 
-    nodes: Sequence[int] = (10_000, 100_000, 300_000)
+    nodes: Sequence[int] = (10_000, 100_000)
     classes: Sequence[int] = (2, 100, 1_000)
     known: int = 20_000  # nodes, where these are not what is measured
     served: Sequence[int] = (10_000, 100_000)
