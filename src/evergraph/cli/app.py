@@ -31,6 +31,7 @@ LESSON = """\
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
   [cyan]evergraph serve papers[/cyan]            a learner living with its graph, over HTTP
+  [cyan]evergraph backup papers day.tar[/cyan]   a copy of it, while it goes on learning
 
 Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
 """
