@@ -38,10 +38,10 @@ BULK = 5_000  # nodes of a delta while a learner is filled
 class Size:
     """How far it is measured."""
 
-    nodes: Sequence[int] = (10_000, 100_000)
-    classes: Sequence[int] = (2, 100, 1_000)
+    nodes: Sequence[int] = (10_000, 50_000)
+    classes: Sequence[int] = (2, 100, 300)
     known: int = 20_000  # nodes, where these are not what is measured
-    served: Sequence[int] = (10_000, 100_000)
+    served: Sequence[int] = (10_000, 50_000)
     journal: int = 100  # deltas of 100 nodes in the journal when the service is killed
 
 
@@ -64,9 +64,10 @@ class Cost:
 
 def filled(learner: OnlineLearner, first: int, last: int, kinds: int) -> None:
     """Let nodes in, many at a time."""
-    step = min(BULK, last - first)
-    for delta in deltas(first, last - first, step, kinds=kinds, edges=EDGES):
-        learner.apply(delta)
+    for start in range(first, last, BULK):
+        size = min(BULK, last - start)
+        for delta in deltas(start, size, size, kinds=kinds, edges=EDGES):
+            learner.apply(delta)
 
 
 def cost(learner: OnlineLearner, nodes: int, kinds: int, before: int) -> Cost:
