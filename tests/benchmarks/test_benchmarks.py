@@ -331,6 +331,7 @@ def test_reach_at_scale(load, here, monkeypatch):
         assert all(len(cells) == len(table.columns) for cells in table.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_engine")
 def test_cluster_quick(load):
     bench = load("cluster")

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 
+@pytest.mark.slow
 def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
     service = importlib.import_module("benchmarks.service")
