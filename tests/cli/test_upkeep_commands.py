@@ -59,7 +59,7 @@ def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
         told = json.loads(called("backup", folder, tmp_path / name, "--json"))
         assert (told["seq"], told["snapshot"]) == (4, 2)
         made = tmp_path / f"made of {name}"
-        assert called("restore", tmp_path / name, made).startswith(f"{made}: 4 deltas, ")
+        assert called("restore", tmp_path / name, made).startswith(f"{made}: as of delta 4, ")
         predicted = [called("predict", each, tmp_path / "ids.txt") for each in (folder, made)]
         assert predicted[0] == predicted[1]
     with pytest.raises(ConfigurationError, match="is for a service"):

@@ -21,9 +21,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
+from evergraph.cli.app import app
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server import replica
+from evergraph.server.app import create_app
 from evergraph.server.client import Client
 from evergraph.server.limits import Limits
 from evergraph.server.listening import bind, server_for
@@ -67,10 +73,10 @@ async def status(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(tls: Tls, **limits: Any) -> Iterator[tuple[int, Any]]:
+def serving(tls: Tls, app: Any = status, **limits: Any) -> Iterator[tuple[int, Any]]:
     bound = bind("127.0.0.1", 0)
     bound.listen()
-    server = server_for(status, limits=Limits(**limits), tls=tls)
+    server = server_for(app, limits=Limits(**limits), tls=tls)
     thread = Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:
@@ -103,6 +109,22 @@ def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path: Path) -
             Client(f"{url}/elsewhere", ca=tls.cert).status()  # the token must not go along
     with pytest.raises(ConfigurationError, match="https URL, not 'http://"):
         Client("http://127.0.0.1:1", ca=tls.cert)
+
+
+def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: Any) -> None:
+    tls, made = certificate(tmp_path), tmp_path / "copy"
+    folder = LearnerFolder.open(tmp_path / "learner", make=learner)
+    folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))
+    with serving(tls, create_app(folder)) as (port, _):
+        url = f"https://127.0.0.1:{port}"
+        for words in (["compact", url], ["backup", url, str(made)]):
+            refused = CliRunner().invoke(app, words)
+            assert "CERTIFICATE_VERIFY_FAILED" in str(refused.exception)
+            done = CliRunner().invoke(app, [*words, "--ca", str(tls.cert)], catch_exceptions=False)
+            assert done.exit_code == 0, done.output
+    assert (made / "evergraph-learner.json").exists()
+    with pytest.raises(ConfigurationError, match="--ca is for a service"):
+        CliRunner().invoke(app, ["backup", str(made), "x", "--ca", "c"], catch_exceptions=False)
 
 
 def test_silent_handshakes_are_counted_and_ended(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import token_for
 from evergraph.cli.output import print_json, say
 from evergraph.cli.progress import spinner
@@ -24,6 +25,7 @@ def backup_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may follow or write (default: none)."
     ),
+    ca: Path | None = CA,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Copy a learner while it goes on learning; the copy is there whole, or not at all.
@@ -31,14 +33,14 @@ def backup_command(
     evergraph restore makes a folder of it again. What is fetched from a URL knows no keys of deltas
     that its snapshot holds.
     """
-    done = _done(source, to, token_file)
+    done = _done(source, to, token_file, ca)
     if as_json:
         print_json(asdict(done))
     else:
-        say(f"{to}: {done.seq:,} deltas, {done.bytes / 1e6:,.1f} MB")
+        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
 
 
-def _done(source: str, to: Path, token_file: Path | None) -> BackedUp:
+def _done(source: str, to: Path, token_file: Path | None, ca: Path | None) -> BackedUp:
     with spinner("loading torch"):
         from evergraph.online.folder.backup import backup
         from evergraph.server.client import is_url
@@ -46,10 +48,11 @@ def _done(source: str, to: Path, token_file: Path | None) -> BackedUp:
         from evergraph.server.backing_up import backup_service
         from evergraph.server.leader import Leader
 
-        leader = Leader(source, token_for(token_file, "follow"))
+        leader = Leader(source, token_for(token_file, "follow"), ca=ca)
         with StageProgress({"copy": "deltas"}) as progress:
             return backup_service(leader, to, on_progress=progress.on_progress)
-    if token_file is not None:
-        raise ConfigurationError(f"--token-file is for a service, and {source} is a folder")
+    for option, given in (("--token-file", token_file), ("--ca", ca)):
+        if given is not None:
+            raise ConfigurationError(f"{option} is for a service, and {source} is a folder")
     with StageProgress({"copy": "bytes"}) as progress:
         return backup(Path(source), to, on_progress=progress.on_progress)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import opened
 from evergraph.cli.output import print_json, say
 from evergraph.cli.plugin_option import PLUGINS
@@ -28,6 +29,7 @@ def compact_command(
     token_file: Path | None = typer.Option(
         None, help="With a token that may write (default: none)."
     ),
+    ca: Path | None = CA,
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -41,7 +43,7 @@ def compact_command(
     load_plugins(plugins)
     with (
         spinner("compacting"),
-        opened(target, token_file=token_file, scope="write", new=False) as learner,
+        opened(target, token_file=token_file, scope="write", new=False, ca=ca) as learner,
     ):
         done = learner.compact(now=now, keys=keys, names=names)
     if as_json:

@@ -32,7 +32,9 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
     """Return the values of a file by the names of a command's parameters."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML ({error})") from error
     names, kinds = option_names(command), get_type_hints(inspect.unwrap(command.callback))
     found: dict[str, Any] = {}

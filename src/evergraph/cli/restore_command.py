@@ -32,4 +32,4 @@ def restore_command(
     if as_json:
         print_json(asdict(done))
     else:
-        say(f"{to}: {done.seq:,} deltas, {done.bytes / 1e6:,.1f} MB")
+        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
