@@ -42,7 +42,7 @@ def balanced_ranges(indptr: Tensor, count: int) -> list[slice]:
 def rows_of(graph: Graph, rows: slice) -> Graph:
     """Return some rows of a graph, neighbours with the numbers of the whole; nothing is copied.
 
-    Only pointers are made anew, so that they begin at 0.
+    Only pointers are made anew where they do not begin at 0.
     """
     arrays = arrays_of(graph)
     spans = {
@@ -54,7 +54,7 @@ def rows_of(graph: Graph, rows: slice) -> Graph:
     cut = {name: _cut(array, spans.get(name, rows)) for name, array in arrays.items()}
     for name in POINTED.keys() & arrays.keys():
         pointers = arrays[name][rows.start : rows.stop + 1].as_subclass(Tensor)
-        cut[name] = pointers - pointers[0]
+        cut[name] = pointers - pointers[0] if rows.start else pointers
     return graph_of_arrays(names_in(graph), cut, undirected=graph.undirected)
 
 

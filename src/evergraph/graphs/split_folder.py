@@ -52,6 +52,22 @@ class PartFacts:
     path: Path
     checksum: str
 
+    def open(self, *, verify: bool = False) -> Graph:
+        """Return the rows; neighbours have the numbers that they have in the whole.
+
+        Sizes are checked always; ``verify`` reads everything and compares checksums as well.
+        """
+        if not is_graph_folder(self.path):
+            raise DataError(
+                f"{self.path}: part {self.index}, rows {self.start:,} to {self.stop:,}, is not on "
+                "this machine: copy it here, or work where it is"
+            )
+        if read_facts(self.path)["sha256"] != self.checksum:
+            raise DataError(
+                f"{self.path}: is not the part that {SPLIT} beside it tells of: split it again"
+            )
+        return open_graph_folder(self.path, verify=verify)
+
 
 @dataclass(frozen=True)
 class SplitFolder:
@@ -133,29 +149,13 @@ class SplitFolder:
         with disk_is_enough(self.folder), written_aside(self.folder / SPLIT) as file:
             file.write(json.dumps(facts, indent=2).encode())
 
-    def open_part(self, part: PartFacts, *, verify: bool = False) -> Graph:
-        """Return the rows of a part; neighbours have the numbers of the whole.
-
-        Sizes are checked always; ``verify`` reads everything and compares checksums as well.
-        """
-        if not is_graph_folder(part.path):
-            raise DataError(
-                f"{part.path}: part {part.index} of {len(self.parts)}, rows {part.start:,} to "
-                f"{part.stop:,}, is not on this machine: copy it here, or work where it is"
-            )
-        if read_facts(part.path)["sha256"] != part.checksum:
-            raise DataError(
-                f"{part.path}: is not the part that {self.folder / SPLIT} tells of: split it again"
-            )
-        return open_graph_folder(part.path, verify=verify)
-
     def whole(self, *, verify: bool = False, resources: Resources | None = None) -> Graph:
         """Return the graph of all parts, which must be at hand.
 
         Arrays that do not fit in memory are put in files without a name.
         """
         resources = Resources() if resources is None else resources
-        opened = [arrays_of(self.open_part(part, verify=verify)) for part in self.parts]
+        opened = [arrays_of(part.open(verify=verify)) for part in self.parts]
         arrays = {
             name: joined([part[name] for part in opened], resources, pointers=name in POINTED)
             for name in opened[0]
