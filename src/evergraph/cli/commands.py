@@ -18,6 +18,8 @@ COMMANDS = (
     "bench",
     "info",
     "import",
+    "split",
+    "embed",
     "list",
     "report",
     "reproduce",

@@ -23,6 +23,8 @@ STAGES = {
     "ingest": "taking in",
     "copy": "copying",
     "verify": "verifying",
+    "split": "splitting",
+    "embed": "embedding",
 }
 
 

@@ -48,9 +48,9 @@ class PartFacts:
     index: int
     start: int
     stop: int
-    entries: int
-    path: Path
-    checksum: str
+    entries: int = 0
+    path: Path = Path()
+    checksum: str = ""
 
     def open(self, *, verify: bool = False) -> Graph:
         """Return the rows; neighbours have the numbers that they have in the whole.

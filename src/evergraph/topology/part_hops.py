@@ -1,77 +1,28 @@
-"""Hops over a graph whose rows lie apart: what each worker computes of its own rows."""
+"""Hops over a graph whose rows lie apart: who computes what, and what is handed on."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from evergraph.core.engine import Engine, Held
-from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph, Smoother
-from evergraph.graphs.kernels import Kernel
-from evergraph.graphs.normalisation import row_sums, scalings
-from evergraph.graphs.row_parts import rows_of
-from evergraph.graphs.split_folder import PartFacts
+from evergraph.core.resources import Resources
+from evergraph.graphs.kernels import choose_kernel
 from evergraph.topology.base import TopologyEncoder
-from evergraph.topology.column_blocks import columns_of
-from evergraph.topology.stepwise import Stepwise
-
-
-class _Asked(Exception):  # noqa: N818  (no error: it stops an f_topo where others are waited for)
-    """An f_topo has come to a product that cannot be computed yet."""
-
-    def __init__(self, features: Tensor) -> None:
-        super().__init__()
-        self.features = features
-
-
-@dataclass(frozen=True, eq=False)
-class ReplayedRows(Smoother):
-    """Some rows of Â, and the products with them that are known already.
-
-    (Â H)_v takes H of v's neighbours, who belong to other workers. So a worker runs an f_topo on
-    its own rows up to a product, hands on what is to be smoothed, and runs it again from the start
-    when all others have done so: products that it had before are given, the next one is computed,
-    and at the one after it stops. An f_topo is what it is; nothing of it is written twice.
-
-    Attributes:
-        known: results of the first products.  [rows, dims] each
-        message: what is smoothed by the product that follows.  [columns, dims], one or none
-    """
-
-    known: deque[Tensor] = field(default_factory=deque)
-    message: deque[Tensor] = field(default_factory=deque)
-
-    def product(
-        self,
-        features: Tensor,
-        *,
-        add: Tensor | None = None,
-        scale: float = 1.0,
-        add_scale: float = 1.0,
-        out: Tensor | None = None,
-    ) -> Tensor:
-        """Return scale · Â features + add_scale · add, where ``features`` are the rows' own."""
-        if self.known:
-            found = self.known.popleft().clone()  # what is kept may not be written to
-        elif self.message:
-            whole = self.message.popleft()
-            found = super().product(whole, add=add, scale=scale, add_scale=add_scale)
-        else:
-            raise _Asked(features)
-        return found if out is None else out.copy_(found)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A part of a graph, and the states that its rows have been in: H_0, H_1, ..."""
-
-    part: PartFacts
-    states: tuple[Held, ...] = ()
+from evergraph.topology.column_blocks import LEAST_RESERVE
+from evergraph.topology.part_step import (
+    Step,
+    count_products,
+    first_state,
+    next_state,
+    part_scalings,
+)
+from evergraph.topology.parted_graph import PartedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,93 +55,100 @@ def joined(whole: Joined) -> Tensor:
     return whole.get()
 
 
-def open_rows(part: PartFacts, graph: Graph | None) -> Graph:
-    """Return the rows of a part: of a graph that is there, or from its own folder."""
-    return part.open() if graph is None else rows_of(graph, slice(part.start, part.stop))
+@dataclass(frozen=True, eq=False)
+class PartHops:
+    """Takes blocks of columns of a graph through the hops of an f_topo, part by part.
 
-
-def part_scalings(part: PartFacts, *, graph: Graph | None, self_loops: bool) -> Tensor:
-    """Return what Â multiplies the rows of a part by, and columns alike.  -> float32 [rows]"""
-    return scalings(row_sums(open_rows(part, graph)) + int(self_loops), "symmetric")[0]
-
-
-def first_state(part: PartFacts, *, graph: Graph | None, columns: tuple[int, int]) -> Tensor:
-    """Return some columns of the features of a part.  -> float32 [rows, columns]"""
-    return columns_of(open_rows(part, graph).features, *columns)
-
-
-def next_state(
-    step: Step,
-    *,
-    graph: Graph | None,
-    topology: TopologyEncoder,
-    scales: Held | None,
-    message: Held | None,
-    kernel: Kernel,
-) -> Tensor:
-    """Return the next state of a part's rows, or their embeddings if no product is left.
-
-    scales: of all nodes; message: the states of all nodes now; both None without any product.
+    Attributes:
+        graph: in parts.
+        topology: made of plain hops, see ``count_products``.
+        resources: who works, and how much memory a machine has.
     """
-    rows = open_rows(step.part, graph)
-    features, *known = (held.get() for held in step.states)
-    right = torch.ones(len(features)) if scales is None else scales.get()
-    own = slice(step.part.start, step.part.stop) if scales is not None else slice(None)
-    adjacency = ReplayedRows(
-        rows.indptr,
-        rows.indices,
-        right[own],
-        right,
-        self_loops=topology.self_loops,
-        first=step.part.start,
-        mapped=rows.mapped,
-        kernel=kernel,
-        weights=rows.weights,
-        known=deque(known),
-        message=deque([] if message is None else [message.get()]),
-    )
-    try:
-        return topology.smooth(rows.with_features(features), adjacency=adjacency)
-    except _Asked as asked:
-        return asked.features
+
+    graph: PartedGraph
+    topology: TopologyEncoder
+    resources: Resources
+
+    @cached_property
+    def products(self) -> int:
+        """How many hops there are."""
+        return count_products(self.topology)
+
+    def block(self, columns: tuple[int, int]) -> PartBlock:
+        """Return some columns of the features, before the first hop."""
+        return PartBlock(self, columns)
+
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """What every hop is given, whatever the columns."""
+        loops = self.graph.nodes if self.topology.self_loops else 0
+        kernel = choose_kernel(entries=self.graph.entries + loops)  # the whole's, for every part
+        return {"graph": self.graph.graph, "kernel": kernel, "scales": self._scales()}
+
+    def _scales(self) -> Held | None:
+        """Return what Â multiplies the rows and columns of all nodes by."""
+        if not self.products:
+            return None
+        engine, graph = self.resources.engine, self.graph
+        shared = {"graph": graph.graph, "self_loops": self.topology.self_loops}
+        held = engine.hold(part_scalings, graph.parts, shared=shared, near=graph.near)
+        return together(list(held), engine)
+
+    def widest(self) -> int:
+        """Return how many columns fit in memory at a time.
+
+        A machine holds its share of all states, and what its workers make of them; what is to be
+        smoothed it holds as a whole: once in the store, and again in every worker that puts it
+        together for itself. Beside that, every worker holds the scalings of all nodes.
+        """
+        engine, parts = self.resources.engine, len(self.graph.parts)
+        workers = -(-min(engine.workers, parts) // engine.machines)
+        shared = 1 + workers if engine.machines > 1 else int(parts > 1)
+        arrays = (max(self.products, 1) + 1 + self.topology.parts) / engine.machines + shared
+        fixed = workers * (LEAST_RESERVE + 4 * self.graph.nodes)
+        one = max(int(4 * self.graph.nodes * arrays), 1)
+        self.resources.tidy()
+        self.resources.check(fixed + one, "embedding a single column of the features")
+        return max((self.resources.left - fixed) // one, 1)
 
 
-def count_products(topology: TopologyEncoder) -> int:
-    """Return how many products with Â an f_topo makes; raise unless it is made of plain hops.
+@dataclass(frozen=True, eq=False)
+class PartBlock:
+    """Some columns on their way through the hops.
 
-    Plain hops: each column for itself, each smoothing what the one before has given.
-
-    >>> from evergraph.topology import SGC, Reservoir
-    >>> count_products(SGC(hops=3))
-    3
-    >>> count_products(Reservoir())
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: topology must be made of plain hops to be computed \
-part by part, and 'reservoir' is not: choose one such as sgc, s2gc, appnp, ppr or mixhop
+    Attributes:
+        hops: whose they are.
+        columns: which.
+        states: what each part holds, after each hop so far.
     """
-    if isinstance(topology, Stepwise) and topology.separable and not topology.reads_labels:
-        products = _products_on_one_node(topology)
-        if products is not None:
-            return products
-    raise ConfigurationError(
-        f"topology must be made of plain hops to be computed part by part, and {topology.name!r} "
-        "is not: choose one such as sgc, s2gc, appnp, ppr or mixhop"
-    )
 
+    hops: PartHops
+    columns: tuple[int, int]
+    states: list[list[Held]] = field(default_factory=list)
 
-def _products_on_one_node(topology: TopologyEncoder) -> int | None:
-    """Return how many products there are, None where one smooths anything but a product."""
-    one = torch.ones(1)
-    empty = torch.zeros(2, dtype=torch.int32), torch.zeros(0, dtype=torch.int32)
-    node = Graph(*empty, one[:, None], torch.zeros(1, dtype=torch.int64), undirected=True)
-    states = [node.features]
-    while True:
-        adjacency = ReplayedRows(*empty, one, one, known=deque(states[1:]))
-        try:
-            topology.smooth(node, adjacency=adjacency)
-        except _Asked as asked:
-            if not torch.equal(asked.features, states[-1]):
-                return None
-            states.append(torch.full((1, 1), float(len(states) + 1)))
-        else:
-            return len(states) - 1
+    def before_last(self) -> Iterator[None]:
+        """Read the features and compute all hops but the last; yield as each part is through."""
+        engine, graph = self.hops.resources.engine, self.hops.graph
+        shared = {"graph": graph.graph, "columns": self.columns}
+        first = engine.hold(first_state, graph.parts, shared=shared, near=graph.near)
+        self.states.append(list(first))
+        for _ in range(self.hops.products - 1):
+            results = engine.hold(next_state, self.steps, shared=self.shared(), near=graph.near)
+            reached = []
+            for held in results:
+                reached.append(held)
+                yield
+            self.states.append(reached)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Each part, and the states that it was in."""
+        parts = self.hops.graph.parts
+        return [Step(part, tuple(hop[part.index] for hop in self.states)) for part in parts]
+
+    def shared(self) -> dict[str, Any]:
+        """Return what the next hop is given: among others, the state of all nodes."""
+        topology, message = self.hops.topology.from_column(self.columns[0]), None
+        if self.hops.products:
+            message = together(self.states[-1], self.hops.resources.engine)
+        return self.hops.given | {"topology": topology, "message": message}

@@ -1,0 +1,139 @@
+"""``evergraph embed``: embeddings as a graph folder, computed part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from evergraph.cli.options import parse_settings, resources_of
+from evergraph.cli.output import print_json
+from evergraph.cli.plugin_option import PLUGINS
+from evergraph.cli.progress import spinner
+from evergraph.cli.stage_progress import StageProgress
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from evergraph.core.resources import Resources
+    from evergraph.graphs import Graph
+    from evergraph.graphs.split_folder import SplitFolder
+
+
+def embed_command(
+    dataset: str = typer.Argument(
+        ..., help="A name, the path of a graph, or a folder of evergraph split."
+    ),
+    out: Path = typer.Option(..., help="The folder to create."),
+    topology: str = typer.Option("sgc", help="f_topo, one that is made of hops."),
+    hops: int = typer.Option(2, help="L, how far an embedding looks."),
+    nodes: str = typer.Option(
+        "all", help="all, or labelled: only nodes that have labels, and no edges."
+    ),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
+    ),
+    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
+    memory_limit: str | None = typer.Option(
+        None, help="The most memory of a machine, such as 4GB (default: most of what is free)."
+    ),
+    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
+    address: str | None = typer.Option(
+        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
+    ),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
+    plugins: list[str] = PLUGINS,
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Write a graph's topology embeddings as a graph folder, whose features they are.
+
+    The result is used like any other graph: evergraph run --dataset FOLDER. A split graph is
+    worked on part by part where the parts are, and gives a split graph. Embeddings are made on
+    the whole graph: edges to nodes of later tasks count as well, as with run --edges all. With
+    --nodes labelled no edges are left, and a run sees what is in the embeddings alone. Stopped or
+    killed, it goes on when the same command is given again.
+    """
+    resources = resources_of(memory_limit, None, engine, address)
+    chosen = _parameters(settings) | {"name": topology, "hops": hops}
+    try:
+        report = _embed(dataset, out, chosen, nodes, directed, overwrite, plugins, resources)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: give the same command again to go on", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(report)
+        return
+    done = "" if report["new"] else ", which was there already"
+    typer.echo(f"{report['nodes']:,} embeddings of width {report['width']:,} in {out}{done}")
+    typer.echo(f"learn on them with: evergraph run --dataset {out}")
+
+
+def _parameters(settings: list[str]) -> dict[str, Any]:
+    found = parse_settings(settings)
+    if found.keys() - {"topology"}:
+        name = min(found.keys() - {"topology"})
+        raise ConfigurationError(f"--set must begin with topology. here, not with {name!r}")
+    return dict(found.get("topology", {}))
+
+
+def _embed(
+    dataset: str,
+    out: Path,
+    chosen: dict[str, Any],
+    nodes: Any,
+    directed: bool,
+    overwrite: bool,
+    plugins: list[str],
+    resources: Callable[[], Resources],
+) -> dict[str, Any]:
+    with spinner(f"loading torch and {dataset}"):
+        from evergraph.topology import topologies
+        from evergraph.topology.embedding_folder import embed
+        from evergraph.topology.part_step import count_products
+
+        load_plugins(plugins)
+        encoder = topologies.make(**chosen)
+        count_products(encoder)  # before anything is read
+        source = _source(dataset, directed)
+        able = resources()
+    with StageProgress({"embed": "steps"}) as progress:
+        new = embed(
+            source,
+            out,
+            topology=encoder,
+            nodes=nodes,
+            name=dataset,
+            resources=able,
+            on_progress=progress.on_progress,
+            overwrite=overwrite,
+        )
+    return {"folder": str(out), "new": new, **_size(out)}
+
+
+def _source(dataset: str, directed: bool) -> Graph | SplitFolder:
+    from evergraph.datasets import load
+    from evergraph.graphs.split_folder import SplitFolder, is_split_folder
+
+    if not is_split_folder(Path(dataset)):
+        return load(dataset, undirected=not directed)
+    split = SplitFolder.open(Path(dataset))
+    if directed == split.undirected:
+        ways = "both ways" if split.undirected else "one way"
+        raise DataError(
+            f"{dataset}: was split with edges running {ways}: give the command "
+            f"{'without' if split.undirected else 'with'} --directed, or split it again"
+        )
+    return split
+
+
+def _size(out: Path) -> dict[str, int]:
+    from evergraph.graphs.graph_folder import open_graph_folder
+    from evergraph.graphs.split_folder import SplitFolder, is_split_folder
+
+    if is_split_folder(out):
+        split = SplitFolder.open(out)
+        return {"nodes": split.nodes, "width": split.features}
+    graph = open_graph_folder(out)
+    return {"nodes": graph.num_nodes, "width": graph.num_features}
