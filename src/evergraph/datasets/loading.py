@@ -38,8 +38,9 @@ def load(
     Args:
         source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
             folder with tables of nodes and edges, a graph made by ``evergraph import``, which
-            stays on disk, or one made by ``evergraph split``, all parts of which are here. A name wins over a file of that name. Or an object that holds a graph:
-            of NetworkX, SciPy, pandas, Polars, Arrow or PyG, see ``named_graph``.
+            stays on disk, or one made by ``evergraph split``, all parts of which are here. A name
+            wins over a file of that name. Or an object that holds a graph: of NetworkX, SciPy,
+            pandas, Polars, Arrow or PyG, see ``named_graph``.
         undirected: whether to add the reverse of every edge.
         directions: whether the way that edges run is kept as a relation, see
             ``Graph.with_directions``.
