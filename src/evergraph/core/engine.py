@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 
 Work = Callable[..., Any]
+
+
+class Held(Protocol):
+    """What work gave, kept on the machine where it was done until other work asks for it."""
+
+    def get(self) -> Any:
+        """Return the value; for work that is handed it, not for who hands it on."""
+        ...
 
 
 class Engine(Protocol):
@@ -23,15 +33,52 @@ class Engine(Protocol):
         """How many items are worked on at a time."""
         ...
 
+    @property
+    def machines(self) -> int:
+        """On how many machines they are."""
+        ...
+
     def map(
-        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order, as each is there.
 
         ``work`` is a function of a module and a pure one: it may run again if a worker dies.
-        shared: tensors, arrays, paths and plain values, handed to a worker once.
+        shared: tensors, arrays, paths and plain values, handed to a worker once. near: a file or
+        folder that each item reads, so that it is worked on where that is.
         """
         ...
+
+    def hold(
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
+    ) -> Iterator[Held]:
+        """Do what ``map`` does, but leave every result where it was made.
+
+        What is yielded may stand anywhere in the items, or in what is shared, of later work, which
+        gets the value from there: it never passes through this process.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Here:
+    """A value in this process."""
+
+    value: Any
+
+    def get(self) -> Any:
+        """Return the value."""
+        return self.value
 
 
 class LocalEngine:
@@ -42,12 +89,29 @@ class LocalEngine:
     """
 
     workers = 1
+    machines = 1
 
     def map(
-        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
     ) -> Iterator[Any]:
-        """Yield ``work(item, **shared)`` for every item, in order."""
+        """Yield ``work(item, **shared)`` for every item, in order; all is near here."""
         return (work(item, **(shared or {})) for item in items)
+
+    def hold(
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
+    ) -> Iterator[Held]:
+        """Yield ``work(item, **shared)`` for every item, in order, as what holds it."""
+        return map(Here, self.map(work, items, shared=shared, near=near))
 
 
 EngineName = Literal["local", "ray"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,19 +91,43 @@ def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
         ) from None
 
 
-def on_all_nodes(ray: ModuleType, path: Path) -> bool:
-    """Whether every machine can open a file, and it has one size there."""
+def alive(ray: ModuleType) -> list[str]:
+    """Return the machines that are there, by Ray's names for them."""
+    return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+
+def at(node: str) -> Any:
+    """Return the option of a task that sends it to one machine and to no other."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def on_all_nodes(ray: ModuleType, path: Path) -> bool:
+    """Whether every machine can open a file, and it has one size there."""
     size = ray.remote(_size)
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     asked = [
-        size.options(
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
-        ).remote(path)
-        for node in nodes
+        size.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
     ]
     return set(ray.get(asked)) == {path.stat().st_size}
+
+
+def where_paths_are(ray: ModuleType, paths: Sequence[Path]) -> dict[Path, list[str]]:
+    """Return, for each file or folder, the machines on which it exists."""
+    nodes, exist = alive(ray), ray.remote(_exist)
+    asked = [
+        exist.options(num_cpus=0, scheduling_strategy=at(node)).remote(list(paths))
+        for node in nodes
+    ]
+    found = ray.get(asked)
+    return {
+        path: [node for node, there in zip(nodes, found, strict=True) if there[place]]
+        for place, path in enumerate(paths)
+    }
+
+
+def _exist(paths: Sequence[Path]) -> list[bool]:
+    return [path.exists() for path in paths]
 
 
 def _size(path: Path) -> int:

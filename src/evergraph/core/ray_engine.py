@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from evergraph.core.checks import check_integer
 from evergraph.core.closing import Closing
-from evergraph.core.engine import LocalEngine, Work
-from evergraph.core.errors import EvergraphError, ResourceError
+from evergraph.core.engine import Held, LocalEngine, Work
+from evergraph.core.errors import DataError, EvergraphError, ResourceError
 from evergraph.core.plugins import file_plugins
 from evergraph.core.ray_cluster import (
     RETRIES,
+    alive,
+    at,
     cpu_count,
     deaths,
     first_line,
@@ -25,6 +28,7 @@ from evergraph.core.ray_cluster import (
     on_all_nodes,
     start,
     stop,
+    where_paths_are,
 )
 from evergraph.core.ray_transport import pack, unpack
 
@@ -51,6 +55,7 @@ class RayEngine(Closing):
     Attributes:
         ray: Ray itself.
         threads: how many of torch's threads a worker has.
+        machines: how many there were when the cluster was joined.
 
     Ray that was started here ends with the engine: by ``close``, at the end of a ``with`` block,
     or with the program. A cluster that was joined is left, and goes on.
@@ -74,6 +79,7 @@ class RayEngine(Closing):
         )
         self._finalizer = weakref.finalize(self, self.ray.shutdown if started else _nothing)
         cores = int(self.ray.cluster_resources().get("CPU", 1))
+        self.machines = len(alive(self.ray))
         self._cpus = 1 if threads is None else threads
         self.workers = workers if workers is not None else max(cores // self._cpus, 1)
         share = max(cpu_count() // self.workers, 1) if address is None else 1
@@ -82,35 +88,99 @@ class RayEngine(Closing):
         busy = self.workers * self._cpus >= cores
         self._in_flight = self.workers * (IN_FLIGHT if busy else 1)
         self._seen: dict[Path, bool] = {}  # which files every machine can open
+        self._near: dict[Path, list[str]] = {}  # which machines have a file or folder
         self._put: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def map(
-        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order, as each is there.
 
         No more than ``IN_FLIGHT`` items a worker are given out before their results are taken, so
-        that results do not pile up.
+        that results do not pile up. An item that is near a path goes to a machine that has it, and
+        to none else.
         """
+        for ref in self._given_out(_do, work, items, shared, near, {}):
+            yield self._result(ref)  # held by nobody here while the next is waited for
+
+    def hold(
+        self,
+        work: Work,
+        items: Sequence[Any],
+        *,
+        shared: Mapping[str, Any] | None = None,
+        near: Sequence[Path | None] | None = None,
+    ) -> Iterator[Held]:
+        """Do what ``map`` does, but leave every result in the store of the machine that made it."""
+        two = {"num_returns": 2}  # whether it went well comes here, what was made stays there
+        for made, failed in self._given_out(_do_apart, work, items, shared, near, two):
+            self._result(failed)
+            yield There(made)
+
+    def _given_out(
+        self,
+        done: Callable[..., Any],
+        work: Work,
+        items: Sequence[Any],
+        shared: Mapping[str, Any] | None,
+        near: Sequence[Path | None] | None,
+        options: Mapping[str, Any],
+    ) -> Iterator[Any]:
+        """Yield where the result of each item will be, in order; the next are given out before."""
         for module in file_plugins():  # which workers cannot import by its name
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         refs = [self._stored(value) for value in given.values()]
-        task = self.ray.remote(_do).options(
-            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES
+        task = self.ray.remote(done).options(
+            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES, **options
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[Any] = deque()
         try:
-            for item in items:
+            for item, place in zip(items, self._places(items, near), strict=True):
                 if len(waiting) == self._in_flight:
-                    yield self._result(waiting)
+                    yield waiting.popleft()
                 given_out = self._stored(item) if _lasts(item) else pack(item)
-                waiting.append(task.remote(*head, given_out, *refs))
+                there = task if place is None else task.options(scheduling_strategy=at(place))
+                waiting.append(there.remote(*head, given_out, *refs))
             while waiting:
-                yield self._result(waiting)
+                yield waiting.popleft()
         finally:
-            stop(self.ray, waiting)
+            stop(self.ray, _flat(waiting))
+
+    def _places(
+        self, items: Sequence[Any], near: Sequence[Path | None] | None
+    ) -> Iterator[str | None]:
+        """Yield the machine that each item goes to, None if it may go to any."""
+        if near is None:
+            yield from repeat(None, len(items))
+            return
+        here, given = set(alive(self.ray)), Counter[str]()
+        for path, nodes in zip(near, self._found(near), strict=True):
+            able = [node for node in nodes if node in here]
+            if path is not None and not able:
+                raise DataError(
+                    f"{path}: is on none of the {len(here)} machines of the cluster: copy it to "
+                    "one of them, or start the machine that has it"
+                )
+            if path is None or len(able) == len(here):
+                yield None
+            else:
+                place = min(able, key=lambda node: given[node])
+                given[place] += 1
+                yield place
+
+    def _found(self, near: Sequence[Path | None]) -> list[list[str]]:
+        """Return the machines that have each path; each is asked for once."""
+        new = {path.absolute() for path in near if path is not None} - self._near.keys()
+        if new:
+            self._near.update(where_paths_are(self.ray, sorted(new)))
+        return [[] if path is None else self._near[path.absolute()] for path in near]
 
     def close(self) -> None:
         """End Ray if it was started here, or leave the cluster."""
@@ -130,9 +200,8 @@ class RayEngine(Closing):
             self._put[value] = ref
         return ref
 
-    def _result(self, waiting: deque[Any]) -> Any:
-        """Wait for the first result, give its place in the store free and return it."""
-        ref = waiting.popleft()
+    def _result(self, ref: Any) -> Any:
+        """Wait for a result and return it; an error of ours is raised."""
         try:
             found = unpack(self.ray.get(ref))
         except deaths(self.ray) as error:
@@ -149,6 +218,19 @@ class RayEngine(Closing):
         if path not in self._seen:
             self._seen[path] = path.is_file() and on_all_nodes(self.ray, path)
         return self._seen[path]
+
+
+@dataclass(frozen=True, eq=False)
+class There:
+    """A value in Ray's store, on the machine that made it unless others have asked for it."""
+
+    ref: Any
+
+    def get(self) -> Any:
+        """Return the value, from another machine if need be."""
+        import ray
+
+        return unpack(ray.get(self.ref))
 
 
 @dataclass(frozen=True)
@@ -181,6 +263,18 @@ def _do(
             return pack(work(unpack(item), **shared), by_path=lambda path: False)
     except EvergraphError as error:
         return _Error(type(error), str(error))
+
+
+def _do_apart(*given: Any) -> tuple[Any, _Error | None]:
+    """Do one piece of work, in a worker; return what it made, and what went wrong."""
+    found = _do(*given)
+    return (None, found) if isinstance(found, _Error) else (found, None)
+
+
+def _flat(refs: Iterable[Any]) -> Iterator[Any]:
+    """Yield the places of results, of which work that is held has two."""
+    for ref in refs:
+        yield from ref if isinstance(ref, list) else [ref]
 
 
 def _lasts(value: Any) -> bool:

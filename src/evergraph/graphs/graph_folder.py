@@ -13,8 +13,16 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import create_array, disk_is_enough, map_array
+from evergraph.core.mapped import (
+    create_array,
+    disk_is_enough,
+    is_mapped,
+    map_array,
+    page_out,
+    put,
+)
 from evergraph.core.written_aside import written_aside
+from evergraph.graphs.csr import take_rows
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
@@ -75,8 +83,20 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
-    named = _named(facts, arrays)
-    return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
+    return graph_of_arrays(facts, arrays, undirected=facts["undirected"], folder=folder)
+
+
+def graph_of_arrays(
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    *,
+    undirected: bool,
+    folder: Path | None = None,
+) -> Graph:
+    """Return a graph of arrays by the names of their files.  facts: names of what some hold"""
+    left = dict(arrays)
+    named = _named(facts, left)
+    return Graph(**left, **named, undirected=undirected, folder=folder)
 
 
 def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +110,32 @@ def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
     if "relations" in facts:
         parts = [arrays.pop(name, None) for name in RELATION_ARRAYS]
         found["relations"] = Relations(tuple(facts["relations"]), *parts)
+    return found
+
+
+def arrays_of(graph: Graph) -> dict[str, Tensor]:
+    """Return the arrays of a graph by the names that their files have."""
+    found = {name: getattr(graph, name) for name in (*FORMER, "weights")}
+    if graph.targets is not None:
+        found["targets"] = graph.targets.values
+    if graph.types is not None:
+        found["types"] = graph.types.numbers
+    if graph.relations is not None:
+        fields = (name.removeprefix("relation_") for name in RELATION_ARRAYS)
+        related = (getattr(graph.relations, field) for field in fields)
+        found.update(zip(RELATION_ARRAYS, related, strict=True))
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def names_in(graph: Graph) -> dict[str, Any]:
+    """Return what ``graph.json`` tells of targets, types and relations, where there are any."""
+    found: dict[str, Any] = {}
+    if graph.targets is not None:
+        found["targets"] = {"kind": graph.targets.kind, "names": list(graph.targets.names)}
+    if graph.types is not None:
+        found["types"] = list(graph.types.names)
+    if graph.relations is not None:
+        found["relations"] = list(graph.relations.names)
     return found
 
 
@@ -130,6 +176,20 @@ class GraphFolderWriter:
         """Return a new array of zeros, mapped for writing."""
         assert name in ARRAYS, name
         return create_array(self.folder / f"{name}.npy", shape, dtype)
+
+    def copy(self, name: str, array: Tensor) -> None:
+        """Make an array of the values of another, which may be larger than memory, or sparse."""
+        target = self.create(name, tuple(array.shape), array.dtype)
+        width = 1 if array.dim() == 1 else array.shape[1]
+        step = max(_BLOCK // (4 * max(width, 1)), 1)
+        for start in range(0, len(array), step):
+            stop = min(start + step, len(array))
+            if array.layout == torch.strided:
+                put(target, start, array[start:stop].as_subclass(Tensor))
+                if is_mapped(array):
+                    page_out(array[start:stop])
+            else:
+                put(target, start, take_rows(array, torch.arange(start, stop)).to_dense())
 
     def finish(
         self,

@@ -97,7 +97,7 @@ def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resourc
         features = columns_of(graph.features, *columns)
         some = topology.from_column(columns[0])
         part = some.smooth(graph.with_features(features), adjacency=adjacency)
-        _put(embeddings, part, columns, wide)
+        put_columns(embeddings, part, columns, wide)
         del part  # before the next block takes its room
     return embeddings
 
@@ -122,7 +122,7 @@ def _encode_blocks(
     shared = {"topology": topology, "graph": graph, "device": str(device)}
     parts = resources.engine.map(encode_columns, blocks, shared=shared)
     for columns in blocks:  # not zipped: a zip holds a part until the next one is there
-        _put(embeddings, next(parts), columns, wide)
+        put_columns(embeddings, next(parts), columns, wide)
     return embeddings
 
 
@@ -210,17 +210,20 @@ def _column_blocks(
     return list(pairwise(ends))
 
 
-def _put(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) -> None:
-    """Write what some columns gave to where it belongs: once in every part."""
+def put_columns(
+    embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int, *, at: int = 0
+) -> None:
+    """Write what some columns gave to where it belongs: once in every part.  at: its first row"""
     start, stop = columns
     width = stop - start
     on_disk = is_mapped(embeddings)
     for first in range(0, len(part), ROWS_AT_A_TIME):
-        rows = slice(first, first + ROWS_AT_A_TIME)
+        some = part[first : first + ROWS_AT_A_TIME]
+        rows = slice(at + first, at + first + len(some))
         target = embeddings[rows].clone() if on_disk else embeddings[rows]
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)
-            target[:, where] = part[rows, piece * width : (piece + 1) * width]
+            target[:, where] = some[:, piece * width : (piece + 1) * width]
         if on_disk:
-            put(embeddings, first, target)
+            put(embeddings, rows.start, target)
             page_out(embeddings[rows])
