@@ -19,7 +19,8 @@
     ├── LockedError             another process is at work in a folder
     ├── StoppedError            a learner's folder takes no more deltas
     ├── TooMuchError            a delta asks for more than it may
-    └── ResourceError           memory or disk does not suffice
+    ├── ResourceError           memory or disk does not suffice
+    └── ClusterError            a Ray cluster is gone, or a machine that it needs
 
 A message is one sentence that names the parameter or file, the rule and the value.
 The command line prints it and exits with ``EXIT_CODE``.
@@ -146,3 +147,7 @@ class TooMuchError(EvergraphError):
 
 class ResourceError(EvergraphError):
     """Memory or disk does not suffice."""
+
+
+class ClusterError(EvergraphError):
+    """A Ray cluster is gone, or a machine of it that is needed."""

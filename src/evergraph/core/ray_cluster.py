@@ -6,16 +6,21 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ClusterError, ConfigurationError
 from evergraph.core.extras import require
 
 # How often a piece of work is given out again after a worker has died over it.
 RETRIES = 3
-_ANSWER_SECONDS = 10.0
+# How long a machine may take to answer, how often it is asked while a result is waited for, and
+# how often in a row it may be silent.
+ANSWER_SECONDS = 5.0
+LOOK_SECONDS = 5.0
+PATIENCE = 3
 _TOLD_BY_US = "A worker died or was killed|so the task will be retried"
 
 
@@ -45,9 +50,10 @@ def gpu_share(ray: ModuleType) -> float:
 
 
 def deaths(ray: ModuleType) -> tuple[type[BaseException], ...]:
-    """Return the exceptions that say that a worker died."""
+    """Return the exceptions that say that a worker died, or what it had made was lost."""
     found = ray.exceptions
-    return (found.WorkerCrashedError, found.NodeDiedError, found.OutOfMemoryError)
+    killed = (found.WorkerCrashedError, found.NodeDiedError, found.OutOfMemoryError)
+    return (*killed, found.ObjectLostError)
 
 
 def stop(ray: ModuleType, refs: Iterable[object]) -> None:
@@ -79,16 +85,83 @@ def start(ray: ModuleType, address: str | None, workers: int | None, store: int 
 
 
 def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
-    try:
-        host, _, port = address.rpartition(":")
-        if host and port.isdigit():  # Ray itself would wait for minutes for nobody
-            socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
-        ray.init(address=address, **quiet)
-    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
+    if "://" in address:
         raise ConfigurationError(
-            f"address must be that of a running Ray cluster, whose token is known here if it asks "
-            f"for one, not {address!r} ({first_line(error)})"
+            f"address must be 'auto' or host:port, not {address!r}: a machine joins as a node of "
+            f"the cluster, with `ray start`, and not as a Ray client"
+        )
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # what is amiss is said by us, once
+    try:
+        _check_reached(address)
+        ray.init(address=address, **quiet)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise ConfigurationError(  # ConnectionError is an OSError
+            f"address must be that of a running Ray cluster, whose token is in RAY_AUTH_TOKEN, in "
+            f"the file RAY_AUTH_TOKEN_PATH or in ~/.ray/auth_token if it asks for one, not "
+            f"{address!r} ({first_line(error)})"
         ) from None
+
+
+def _check_reached(address: str) -> None:
+    """Raise unless somebody answers, and this is one of the cluster's machines.
+
+    Ray itself would wait for minutes for nobody, and ends the process where no node runs.
+    """
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit()):
+        return  # 'auto' finds out by itself
+    socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    if not _node_runs_here():
+        raise ConfigurationError(
+            f"address {address!r} can be joined from the cluster's own machines alone, and this is "
+            f"none: run `ray start --address {address}` here first, with --num-cpus 0 if it is to "
+            f"do no work"
+        )
+
+
+def _node_runs_here() -> bool:
+    import psutil
+
+    return any(process.info["name"] == "raylet" for process in psutil.process_iter(["name"]))
+
+
+def answers(ray: ModuleType) -> bool:
+    """Whether the cluster's first machine, which knows of all others, can be reached."""
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def check_answers(ray: ModuleType) -> None:
+    """Raise if the cluster's first machine cannot be reached: Ray would wait for it for ever."""
+    if not answers(ray):
+        raise ClusterError(
+            f"the first machine of the Ray cluster, {ray.get_runtime_context().gcs_address}, does "
+            f"not answer any more: start the cluster again, and then this command"
+        )
+
+
+def awaited(ray: ModuleType, future: Future[Any]) -> Any:
+    """Return a result as soon as it is there, or raise when it cannot come any more.
+
+    One that takes long is waited for, however slow a link is: a wait that was broken off would
+    begin to fetch it anew.
+    """
+    silent = 0
+    while not wait([future], timeout=LOOK_SECONDS).done:
+        silent = 0 if answers(ray) else silent + 1
+        if silent == PATIENCE:
+            check_answers(ray)
+    return future.result()
+
+
+def cores(ray: ModuleType) -> int:
+    """Return how many processors all machines have together."""
+    check_answers(ray)
+    return int(ray.cluster_resources().get("CPU", 1))
 
 
 def alive(ray: ModuleType) -> list[str]:

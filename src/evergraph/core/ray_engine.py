@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, is_dataclass
 from itertools import repeat
 from pathlib import Path
@@ -20,6 +21,8 @@ from evergraph.core.ray_cluster import (
     RETRIES,
     alive,
     at,
+    awaited,
+    cores,
     cpu_count,
     deaths,
     first_line,
@@ -55,7 +58,6 @@ class RayEngine(Closing):
     Attributes:
         ray: Ray itself.
         threads: how many of torch's threads a worker has.
-        machines: how many there were when the cluster was joined.
 
     Ray that was started here ends with the engine: by ``close``, at the end of a ``with`` block,
     or with the program. A cluster that was joined is left, and goes on.
@@ -78,18 +80,30 @@ class RayEngine(Closing):
             self.ray, address, None if workers is None else workers * (threads or 1), store
         )
         self._finalizer = weakref.finalize(self, self.ray.shutdown if started else _nothing)
-        cores = int(self.ray.cluster_resources().get("CPU", 1))
-        self.machines = len(alive(self.ray))
         self._cpus = 1 if threads is None else threads
-        self.workers = workers if workers is not None else max(cores // self._cpus, 1)
+        self._workers = workers
         share = max(cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
-        # Where Ray has more processors than workers were asked for, none may wait: it would run.
-        busy = self.workers * self._cpus >= cores
-        self._in_flight = self.workers * (IN_FLIGHT if busy else 1)
         self._seen: dict[Path, bool] = {}  # which files every machine can open
         self._near: dict[Path, list[str]] = {}  # which machines have a file or folder
         self._put: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    @property
+    def workers(self) -> int:
+        """How many items are worked on at a time: more, when machines have joined."""
+        return self._workers or max(cores(self.ray) // self._cpus, 1)
+
+    @property
+    def machines(self) -> int:
+        """On how many machines they are."""
+        return len(alive(self.ray))
+
+    @property
+    def _in_flight(self) -> int:
+        # Where Ray has more processors than workers were asked for, none may wait: it would run.
+        workers = self.workers
+        busy = workers * self._cpus >= cores(self.ray)
+        return workers * (IN_FLIGHT if busy else 1)
 
     def map(
         self,
@@ -105,8 +119,8 @@ class RayEngine(Closing):
         that results do not pile up. An item that is near a path goes to a machine that has it, and
         to none else.
         """
-        for ref in self._given_out(_do, work, items, shared, near, {}):
-            yield self._result(ref)  # held by nobody here while the next is waited for
+        for _, coming in self._given_out(_do, work, items, shared, near, 1):
+            yield self._result(coming)  # held by nobody here while the next is waited for
 
     def hold(
         self,
@@ -117,9 +131,9 @@ class RayEngine(Closing):
         near: Sequence[Path | None] | None = None,
     ) -> Iterator[Held]:
         """Do what ``map`` does, but leave every result in the store of the machine that made it."""
-        two = {"num_returns": 2}  # whether it went well comes here, what was made stays there
-        for made, failed in self._given_out(_do_apart, work, items, shared, near, two):
-            self._result(failed)
+        # Of the two parts of a result, what was made stays there; whether it went well comes here.
+        for (made, _), coming in self._given_out(_do_apart, work, items, shared, near, 2):
+            self._result(coming)
             yield There(made)
 
     def _given_out(
@@ -129,29 +143,39 @@ class RayEngine(Closing):
         items: Sequence[Any],
         shared: Mapping[str, Any] | None,
         near: Sequence[Path | None] | None,
-        options: Mapping[str, Any],
-    ) -> Iterator[Any]:
-        """Yield where the result of each item will be, in order; the next are given out before."""
+        parts: int,
+    ) -> Iterator[tuple[list[Any], Future[Any]]]:
+        """Yield where the parts of each result will be, and the last of them on its way here.
+
+        They come in the order of the items. The next ones are given out before, and start to be
+        sent as soon as they are there, while others are worked on.
+        """
         for module in file_plugins():  # which workers cannot import by its name
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         refs = [self._stored(value) for value in given.values()]
         task = self.ray.remote(done).options(
-            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES, **options
+            num_cpus=self._cpus,
+            num_gpus=gpu_share(self.ray),
+            max_retries=RETRIES,
+            num_returns=parts,
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
-        waiting: deque[Any] = deque()
+        waiting: deque[tuple[list[Any], Future[Any]]] = deque()
+        most = self._in_flight
         try:
             for item, place in zip(items, self._places(items, near), strict=True):
-                if len(waiting) == self._in_flight:
+                if len(waiting) == most:
                     yield waiting.popleft()
                 given_out = self._stored(item) if _lasts(item) else pack(item)
                 there = task if place is None else task.options(scheduling_strategy=at(place))
-                waiting.append(there.remote(*head, given_out, *refs))
+                found = there.remote(*head, given_out, *refs)
+                made = found if parts > 1 else [found]
+                waiting.append((made, made[-1].future()))
             while waiting:
                 yield waiting.popleft()
         finally:
-            stop(self.ray, _flat(waiting))
+            stop(self.ray, (ref for made, _ in waiting for ref in made))
 
     def _places(
         self, items: Sequence[Any], near: Sequence[Path | None] | None
@@ -200,10 +224,10 @@ class RayEngine(Closing):
             self._put[value] = ref
         return ref
 
-    def _result(self, ref: Any) -> Any:
+    def _result(self, coming: Future[Any]) -> Any:
         """Wait for a result and return it; an error of ours is raised."""
         try:
-            found = unpack(self.ray.get(ref))
+            found = unpack(awaited(self.ray, coming))
         except deaths(self.ray) as error:
             raise ResourceError(
                 f"a piece of work ended the Ray worker that did it {RETRIES + 1} times, perhaps "
@@ -269,12 +293,6 @@ def _do_apart(*given: Any) -> tuple[Any, _Error | None]:
     """Do one piece of work, in a worker; return what it made, and what went wrong."""
     found = _do(*given)
     return (None, found) if isinstance(found, _Error) else (found, None)
-
-
-def _flat(refs: Iterable[Any]) -> Iterator[Any]:
-    """Yield the places of results, of which work that is held has two."""
-    for ref in refs:
-        yield from ref if isinstance(ref, list) else [ref]
 
 
 def _lasts(value: Any) -> bool:
