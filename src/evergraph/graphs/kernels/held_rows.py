@@ -1,0 +1,72 @@
+"""Rows as a product holds them while it sums: multiplied by R, and in half numbers if asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.kernels.room import room
+
+RowType = Literal["float32", "float16", "bfloat16"]
+ROW_TYPES: dict[RowType, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+LARGEST = torch.finfo(torch.float16).max
+
+# Bytes of a row that a GPU's program sums: a row whole if it is short. Of longer ones a narrow
+# slice, so that more of the same columns of all nodes stays in the cache; ``benchmarks/gpu.py``.
+WHOLE, SLICE = 512, 256
+VECTOR = 16  # bytes that a GPU's thread reads at once; rows begin at multiples of it
+LINE = 128  # bytes of its cache's lines; a slice of a row that straddles two costs both
+
+
+def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
+    """Return R features, rounded to a type.  [columns, dims], float32 [columns] -> [columns, dims]
+
+    On a GPU rows lie further apart than they are long, so that they begin where they are read best.
+
+    >>> held_rows(torch.tensor([[1., 3.]]), torch.tensor([1 / 3]), torch.bfloat16)
+    tensor([[0.3340, 1.0000]], dtype=torch.bfloat16)
+    """
+    (rows, dims), on_cpu = features.shape, features.device.type == "cpu"
+    length = dims if on_cpu else _length(dims, kind.itemsize)
+    held = room(rows, like=features, width=length, dtype=kind)[:, :dims]
+    for start in range(0, rows, ROWS_AT_A_TIME if on_cpu else max(rows, 1)):
+        part = slice(start, start + ROWS_AT_A_TIME if on_cpu else rows)
+        torch.mul(features[part], right[part, None], out=held[part])
+    if kind == torch.float16:
+        _check_range(features, held)
+    return held
+
+
+def _length(dims: int, size: int) -> int:
+    """Return how many values apart rows lie on a GPU, so that few straddle lines of the cache.
+
+    At whole lines where slices of rows are read, or rows of half numbers; shorter than a line, at
+    parts of one. A short row of whole numbers costs more by being longer.
+
+    >>> _length(100, 4), _length(602, 4), _length(100, 2), _length(20, 2)
+    (100, 608, 128, 32)
+    """
+    bytes_ = dims * size
+    if size == 4 and bytes_ <= WHOLE:
+        unit = VECTOR
+    else:
+        unit = min(LINE, max(VECTOR, 1 << (bytes_ - 1).bit_length()))
+    return -(-bytes_ // unit) * unit // size
+
+
+def _check_range(features: Tensor, held: Tensor) -> None:
+    """Raise where numbers were too large for float16."""
+    if held.numel() and bool(torch.stack(held.aminmax()).isinf().any()):
+        largest = float(features.abs().amax())
+        raise DataError(
+            f"features must be at most {LARGEST:,.0f} in size for rows 'float16', at every hop, "
+            f"not {largest:g}: rows 'bfloat16' have float32's range"
+        )
