@@ -182,8 +182,8 @@ class LiveEmbeddings:
             )
         if topology.rows != "float32":
             raise ConfigurationError(
-                "rows must be 'float32' for embeddings that are kept up to date, which are corrected "
-                f"to the last digit, not {topology.rows!r}"
+                "rows must be 'float32' for embeddings of a growing graph, which are corrected to "
+                f"the last digit, not {topology.rows!r}"
             )
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
