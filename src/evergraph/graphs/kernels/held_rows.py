@@ -46,7 +46,7 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
         held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
         torch.mul(features, right[:, None], out=held)
     if kind == torch.float16:
-        _check_range(features, held)
+        _check_range(features, right, held)
     return held
 
 
@@ -76,10 +76,12 @@ def _length(dims: int, size: int) -> int:
     return -(-bytes_ // unit) * unit // size
 
 
-def _check_range(features: Tensor, held: Tensor) -> None:
+def _check_range(features: Tensor, right: Tensor, held: Tensor) -> None:
     """Raise where numbers were too large for float16."""
-    if held.numel() and bool(torch.stack(held.aminmax()).isinf().any()):
-        largest = float(features.abs().amax())
+    if not held.numel():
+        return
+    largest = float(torch.stack(features.aminmax()).abs().max())
+    if largest * float(right.max()) > LARGEST and bool(held.isinf().any()):
         raise DataError(
             f"features must be at most {LARGEST:,.0f} in size for rows 'float16', at every hop, "
             f"not {largest:g}: rows 'bfloat16' have float32's range"

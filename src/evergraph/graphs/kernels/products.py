@@ -94,7 +94,7 @@ def torch_product(
 
     Half numbers are made whole first: torch multiplies them by a matrix of their own kind only.
     """
-    features = features.to(out.dtype if smoother.scaled else features.dtype)
+    features = features.to(smoother.left.dtype)
     if not smoother.mapped:
         into(smoother.matrix, features, out, add, scale, add_scale)
         return
@@ -108,10 +108,14 @@ def torch_product(
 def into(
     matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
 ) -> None:
-    """Fill ``out`` with scale · matrix features + share · add."""
+    """Fill ``out``, half numbers or whole ones, with scale · matrix features + share · add."""
     # With beta = 0 what stands in ``out`` is never read.
     beta = 0.0 if add is None else share
-    torch.addmm(out if add is None else add, matrix, features, beta=beta, alpha=scale, out=out)
+    sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
+    more = sums if add is None else add.to(sums.dtype)
+    torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
+    if sums is not out:
+        out.copy_(sums)
 
 
 def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
