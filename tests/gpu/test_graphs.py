@@ -68,6 +68,23 @@ def test_embeddings_that_do_not_fit_the_device(
         assert cache(graph).cpu().allclose(expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "name", [n for n in topologies.names() if "rows" in topologies.parameters(n)]
+)
+def test_every_topology_with_half_rows(
+    name: str, rows: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
+) -> None:
+    topology = topologies.make(name, rows=rows)
+    expected = topology.encode(small_graph)
+    close = {"rtol": 1e-2, "atol": 2e-3 if rows == "float16" else 2e-2}  # sums may round elsewhere
+    assert topology.encode(on_gpu).cpu().allclose(expected, **close)
+    little_room()
+    for graph in (small_graph, on_gpu):
+        cache = EmbeddingCache(topology, scaling="none", device="cuda", resources=Resources())
+        assert cache(graph).cpu().allclose(expected, **close)
+
+
 def test_a_stream_is_cut_alike(small_graph: Graph, on_gpu: Graph) -> None:
     time = torch.arange(small_graph.num_nodes) % 5
     for by in ("class", "time", "blurred"):

@@ -1,4 +1,4 @@
-"""Products by the Triton kernel: by hand, against the CPU, and the same bits in parts."""
+"""Products by the Triton kernel: by hand, against the CPU, in half numbers, the same in parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, smoother
+from evergraph.graphs.kernels import Kernel, choice, streamed
+from evergraph.graphs.kernels.held_rows import RowType
 from graphs_to_draw import graph_of, path_pairs
 
 pytest.importorskip("triton")
@@ -94,3 +97,86 @@ def test_row_pointers_of_64_bits() -> None:
     wide = replace(operator, indptr=operator.indptr.long())
     features = random_features(6, 7).cuda()
     assert wide.product(features).equal(operator.product(features))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("width", [1, 20, 100, 300])
+@pytest.mark.parametrize(
+    ("held", "digits"), [("float32", 1e-5), ("float16", 2e-3), ("bfloat16", 2e-2)]
+)
+def test_rows_are_held_as_asked_for(
+    held: RowType, digits: float, width: int, weighted: bool
+) -> None:
+    graph = random_graph()
+    if weighted:
+        graph = replace(graph, weights=torch.rand(graph.num_edges) + 0.1)
+    features, add = random_features(7, width), random_features(8, width)
+    whole = smoother(graph).product(features, add=add, scale=0.7, add_scale=0.3)
+    operator = smoother(graph.to("cuda"), kernel="triton", held=held)
+    found = operator.product(features.cuda(), add=add.cuda(), scale=0.7, add_scale=0.3)
+    assert found.dtype == torch.float32
+    apart = (found.cpu() - whole).norm() / whole.norm()
+    assert apart < digits
+    # the same rows are held on a CPU: only the order of sums may differ
+    here = smoother(graph, held=held).product(features, add=add, scale=0.7, add_scale=0.3)
+    torch.testing.assert_close(found.cpu(), here, atol=1e-5, rtol=1e-5)
+    out = torch.full_like(found, torch.nan)
+    for rows in (slice(0, 41), slice(41, 90)):
+        operator.rows(rows).product(
+            features.cuda(), add=add.cuda()[rows], scale=0.7, add_scale=0.3, out=out[rows]
+        )
+    assert out.equal(found)
+
+
+def test_what_float16_cannot_hold_is_refused() -> None:
+    operator = smoother(random_graph().to("cuda"), scheme="none", kernel="triton", held="float16")
+    with pytest.raises(DataError, match="at most 65,504 in size"):
+        operator.product(torch.full((90, 3), 1e5).cuda())
+    wide = smoother(random_graph().to("cuda"), scheme="none", kernel="triton", held="bfloat16")
+    assert bool(wide.product(torch.full((90, 3), 1e5).cuda()).isfinite().all())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("held", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("long", [False, True])
+def test_a_streamed_adjacency_gives_the_bits_of_one_that_fits(
+    held: RowType, self_loops: bool, weighted: bool, long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "TRITON_PAYS_FROM", 0)
+    monkeypatch.setattr(streamed, "STREAMED_ENTRIES", 37)
+    graph = random_graph()
+    if weighted:
+        graph = replace(graph, weights=torch.rand(graph.num_edges) + 0.1)
+    features, add = random_features(9, 100).cuda(), random_features(10, 100).cuda()
+    whole = smoother(graph.to("cuda"), self_loops=self_loops, held=held)
+    assert whole.kernel == "triton"
+    expected = whole.product(features, add=add, scale=0.7, add_scale=0.3)
+    host = smoother(graph, self_loops=self_loops, held=held)
+    if long:
+        host = replace(host, indptr=host.indptr.long())
+    found = host.product(features, add=add, scale=0.7, add_scale=0.3)
+    assert found.is_cuda
+    assert found.equal(expected)
+    part = host.rows(slice(20, 60)).product(features, add=add[20:60], scale=0.7, add_scale=0.3)
+    assert part.equal(expected[20:60])
+
+
+@pytest.mark.parametrize("held", ["float16", "bfloat16"])
+def test_without_triton_half_rows_are_streamed_by_torch(held: RowType) -> None:
+    graph, features = random_graph(), random_features(11, 33)
+    expected = smoother(graph, held=held).product(features)
+    host = smoother(graph, held=held)  # too small for Triton
+    torch.testing.assert_close(host.product(features.cuda()).cpu(), expected, atol=1e-5, rtol=1e-5)
+    there = smoother(graph.to("cuda"), kernel="torch", held=held).product(features.cuda())
+    torch.testing.assert_close(there.cpu(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["torch", "triton"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_features_come_back_as_such(kernel: Kernel, dtype: torch.dtype) -> None:
+    features = random_features(12, 20).cuda().to(dtype)
+    found = smoother(random_graph().to("cuda"), kernel=kernel).product(features)
+    assert found.dtype == dtype
+    whole = smoother(random_graph()).product(features.float().cpu())
+    assert (found.float().cpu() - whole).norm() / whole.norm() < 2e-2

@@ -38,6 +38,7 @@ def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
         code_width=backbone.code_width,
         dropout=backbone.dropout,
         storage=backbone.storage,
+        rows=backbone.rows,
     )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
@@ -45,6 +46,9 @@ class ViewFeatures(Backbone):
         code_width: of a class code, see ``ClassCodes``.
         dropout: share of features dropped while the head is trained by gradients.
         storage: of hops and codes, see ``EmbeddingCache``.
+        rows: what features are held in while a hop sums them, see ``TopologyEncoder``. Codes and
+            relations are summed in float32: from rounded codes a node's own class could not be
+            taken out.
 
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                          labels=torch.tensor([0, -1]), undirected=True)
@@ -69,6 +73,7 @@ class ViewFeatures(Backbone):
         code_width: int = 64,
         dropout: float = 0.5,
         storage: Storage = "float32",
+        rows: RowType = "float32",
     ) -> None:
         parsed = parse_views(views)
         kept = hops_of(parsed) or (0,)
@@ -80,9 +85,10 @@ class ViewFeatures(Backbone):
         self.code_width = code_width
         self.dropout = dropout
         self.storage: Storage = storage
+        self.rows: RowType = rows
         self.parsed = parsed
         self._topologies = (
-            ViewHops(keep=kept),
+            ViewHops(keep=kept, rows=rows),
             ClassCodes(width=code_width),
             RelationHops(),
             RelationCodes(width=code_width),

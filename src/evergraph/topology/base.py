@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.component import Part
 from evergraph.core.resolver import Resolver
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
+from evergraph.graphs.kernels.held_rows import ROW_TYPES, RowType
 from evergraph.graphs.propagation import densify
 from evergraph.topology.rowwise import unit_rows
 
@@ -24,16 +25,24 @@ class TopologyEncoder(Part, ABC):
     Args:
         hops: L, how far an embedding looks.
         self_loops: whether a node counts among its own neighbours in Â.
+        rows: what neighbours' values are held in while they are summed: ``float32``, or half as
+            many bytes, ``float16`` (3 digits, up to 65,504) or ``bfloat16`` (2 digits). Each hop
+            rounds what it gathers once; sums and embeddings are float32. Sparse features are
+            not rounded while they stay sparse.
     """
 
     name: ClassVar[str]
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
     sees_weights: ClassVar[bool] = True  # whether they depend on the weights of edges
 
-    def __init__(self, *, hops: int = 2, self_loops: bool = True) -> None:
+    def __init__(
+        self, *, hops: int = 2, self_loops: bool = True, rows: RowType = "float32"
+    ) -> None:
         check_integer("hops", hops, least=0)
+        check_choice("rows", rows, ROW_TYPES)
         self.hops = hops
         self.self_loops = self_loops
+        self.rows: RowType = rows
 
     def encode(self, graph: Any, *, adjacency: Smoother | None = None) -> Tensor:
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
@@ -50,7 +59,7 @@ class TopologyEncoder(Part, ABC):
     def smooth(self, inputs: Graph, *, adjacency: Smoother | None = None) -> Tensor:
         """Return the embeddings that ``inputs`` of a graph, or some of their columns, give."""
         if adjacency is None:
-            adjacency = smoother(inputs, self_loops=self.self_loops)
+            adjacency = smoother(inputs, self_loops=self.self_loops, held=self.rows)
         return densify(self._embed(inputs, adjacency))
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
@@ -94,8 +103,15 @@ class TeleportingEncoder(TopologyEncoder):
         alpha: the share, between 0 (neighbours only) and 1 (own features only).
     """
 
-    def __init__(self, *, hops: int = 2, alpha: float = 0.1, self_loops: bool = True) -> None:
-        super().__init__(hops=hops, self_loops=self_loops)
+    def __init__(
+        self,
+        *,
+        hops: int = 2,
+        alpha: float = 0.1,
+        self_loops: bool = True,
+        rows: RowType = "float32",
+    ) -> None:
+        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
         check_number("alpha", alpha, least=0.0, most=1.0)
         self.alpha = alpha
 

@@ -17,6 +17,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.kernels.held_rows import ROW_TYPES
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.node_blocks import node_blocks
@@ -84,7 +85,9 @@ def _cut(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Cut:
 def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Tensor:
     """Return the embeddings, every hop computed by all workers; on CPUs."""
     engine, wide = resources.engine, graph.num_features
-    adjacency = node_blocks(graph, engine=engine, self_loops=topology.self_loops)
+    adjacency = node_blocks(
+        graph, engine=engine, self_loops=topology.self_loops, held=topology.rows
+    )
     logger.info("encoding over %d blocks of nodes", len(adjacency.blocks))
     if not topology.separable:
         whole = _size(topology, graph, wide)
@@ -174,10 +177,12 @@ def _size(
 ) -> int:
     """Return the bytes that encoding some columns takes at its highest.
 
-    On a GPU a hop holds scaled features beside all else.
+    On a GPU, or where rows are of half numbers, a hop holds scaled features beside all else.
     """
-    scaled = torch.device(device).type == "cuda"
-    return 4 * graph.num_nodes * columns * (topology.arrays + scaled)
+    held = ROW_TYPES[topology.rows]
+    apart = torch.device(device).type == "cuda" or held != torch.float32
+    scaled = held.itemsize if apart else 0
+    return graph.num_nodes * columns * (4 * topology.arrays + scaled)
 
 
 def _reserve(graph: Graph) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
@@ -22,7 +23,7 @@ class MixHop(Stepwise, TopologyEncoder):
     dims = features x how many hops are kept.
 
     Args:
-        hops, self_loops: see ``TopologyEncoder``.
+        hops, self_loops, rows: see ``TopologyEncoder``.
         keep: which of the hops 0 .. L to keep; all unless given.
         unit: whether scaling to unit length divides each hop by its own length, so that none
             outweighs another, instead of all by one.
@@ -37,8 +38,9 @@ class MixHop(Stepwise, TopologyEncoder):
         self_loops: bool = True,
         keep: Sequence[int] | None = None,
         unit: bool = False,
+        rows: RowType = "float32",
     ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops)
+        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
         if keep is not None and not (keep and set(keep) <= set(range(hops + 1))):
             raise ConfigurationError(
                 f"keep must name hops between 0 and hops={hops}, at least one, not {list(keep)}"

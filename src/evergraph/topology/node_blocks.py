@@ -11,6 +11,7 @@ from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.ray_transport import Part
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.kernels import Kernel, room
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.kernels.row_ranges import row_ranges
 
 # Row ranges for each worker: some are heavier than they look, and who is done takes the next.
@@ -25,7 +26,7 @@ class RowBlock:
         indptr: where each row begins in ``indices``, from 0 on.  [rows + 1]
         indices: the rows' part of the graph's own.  int32 [entries]
         left: the rows' part of the diagonal of L.  float32 [rows]
-        self_loops, first, mapped, kernel: see ``Smoother``.
+        self_loops, first, mapped, kernel, scaled: see ``Smoother``.
         weights: the rows' part of the graph's own, if it has any.  float32 [entries]
     """
 
@@ -37,6 +38,7 @@ class RowBlock:
     mapped: bool
     kernel: Kernel
     weights: Part | None = None
+    scaled: bool = False
 
     def smoother(self, right: Tensor) -> Smoother:
         """Return the rows as what can be multiplied by."""
@@ -50,6 +52,7 @@ class RowBlock:
             mapped=self.mapped,
             kernel=self.kernel,
             weights=None if self.weights is None else self.weights.rows(),
+            scaled=self.scaled,
         )
 
 
@@ -79,12 +82,14 @@ class NodeBlocks(Smoother):
     ) -> Tensor:
         """Return scale · Â features + add_scale · add.  [columns, dims] -> [rows, dims]
 
-        What is added never leaves this process.
+        What is added never leaves this process. Rows are sent as they are held: half numbers are
+        half the bytes.
         """
         out = room(len(self.left), like=features) if out is None else out
-        shared = {"features": features, "right": self.right, "scale": scale}
+        operator, held = self.holding(features)
+        shared = {"features": held, "right": self.right, "scale": scale}
         start = 0
-        for rows in self.engine.map(smooth_rows, self.blocks, shared=shared):
+        for rows in self.engine.map(smooth_rows, operator.blocks, shared=shared):
             part = slice(start, start + len(rows))
             out[part] = rows if add is None else rows + add_scale * add[part]
             start = part.stop
@@ -107,6 +112,7 @@ class NodeBlocks(Smoother):
             self.mapped,
             self.kernel,
             None if self.weights is None else Part(self.weights, start, stop),
+            self.scaled,
         )
 
 
@@ -115,7 +121,9 @@ def smooth_rows(block: RowBlock, *, features: Tensor, right: Tensor, scale: floa
     return block.smoother(right).product(features, scale=scale)
 
 
-def node_blocks(graph: Graph, *, engine: Engine, self_loops: bool = True) -> NodeBlocks:
+def node_blocks(
+    graph: Graph, *, engine: Engine, self_loops: bool = True, held: RowType = "float32"
+) -> NodeBlocks:
     """Return the graph's normalised adjacency, to be multiplied by an engine.
 
     >>> import torch
@@ -125,5 +133,5 @@ def node_blocks(graph: Graph, *, engine: Engine, self_loops: bool = True) -> Nod
     tensor([[2.0000],
             [2.0000]])
     """
-    whole = smoother(graph, self_loops=self_loops)
+    whole = smoother(graph, self_loops=self_loops, held=held)
     return NodeBlocks(**vars(whole), engine=engine)

@@ -8,6 +8,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.rowwise import block_product, tanh
@@ -39,8 +40,9 @@ class Reservoir(Stepwise, TopologyEncoder):
         scale: float = 1.0,
         seed: int = 0,
         self_loops: bool = False,
+        rows: RowType = "float32",
     ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops)
+        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
         check_integer("dims", dims, least=1)
         check_number("scale", scale, least=0.0)
         self.dims = dims

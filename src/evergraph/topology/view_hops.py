@@ -8,6 +8,7 @@ import torch
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.topology.mixhop import MixHop
 
 # Features wider than this are turned into so many: inner products are kept to about 1/√2048, and
@@ -25,6 +26,7 @@ class ViewHops(MixHop):
     Args:
         keep: which hops.
         widest: how wide a hop may be.
+        rows: see ``TopologyEncoder``.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))
@@ -34,8 +36,10 @@ class ViewHops(MixHop):
 
     name = "view-hops"
 
-    def __init__(self, *, keep: Sequence[int], widest: int = WIDEST) -> None:
-        super().__init__(hops=max(keep, default=0), keep=tuple(keep), unit=True)
+    def __init__(
+        self, *, keep: Sequence[int], widest: int = WIDEST, rows: RowType = "float32"
+    ) -> None:
+        super().__init__(hops=max(keep, default=0), keep=tuple(keep), unit=True, rows=rows)
         self.widest = widest
 
     def inputs(self, graph: Graph) -> Graph:

@@ -18,6 +18,7 @@ from numba.extending import intrinsic, models, register_model
 _INT = ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
 _LINE = 64  # bytes of a cache line
+_HELD = {types.int16: ir.HalfType(), types.uint16: ir.IntType(16)}
 
 
 class Lanes(types.Type):
@@ -61,14 +62,30 @@ def zeros(typing: Any, count: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def load(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``count`` floats of a flat array, from a place on."""
+    """Return ``count`` floats of a flat array, from a place on.
+
+    numba has no half floats: an array of int16 holds the bits of float16, one of uint16 those of
+    bfloat16, and both are widened as they are read.
+    """
     lanes = Lanes(count.literal_value)
+    held = _HELD.get(array.dtype, ir.FloatType())
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = lanes.vector.as_pointer()
-        return builder.load(_address(context, builder, array, given[0], given[1], kind), align=4)
+        kind = ir.VectorType(held, lanes.count).as_pointer()
+        start = _address(context, builder, array, given[0], given[1], kind)
+        found = builder.load(start, align=array.dtype.bitwidth // 8)
+        if held == ir.HalfType():
+            return builder.fpext(found, lanes.vector)
+        return found if held == ir.FloatType() else _from_upper_half(builder, found, lanes)
 
     return lanes(array, place, count), code
+
+
+def _from_upper_half(builder: Any, found: Any, lanes: Lanes) -> Any:
+    """Return the floats whose first 16 bits are given; the others are 0."""
+    wide = ir.VectorType(_INT, lanes.count)
+    bits = builder.shl(builder.zext(found, wide), ir.Constant(wide, [16] * lanes.count))
+    return builder.bitcast(bits, lanes.vector)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -143,7 +160,8 @@ def peak(typing: Any, lanes: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Ask for ``count`` floats of a flat array that will be loaded soon."""
+    """Ask for ``count`` values of a flat array that will be loaded soon."""
+    size = array.dtype.bitwidth // 8 * count.literal_value
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         function = cgutils.get_or_insert_function(
@@ -152,7 +170,7 @@ def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
             "llvm.prefetch.p0i8",
         )
         start = _address(context, builder, array, given[0], given[1], _BYTES)
-        for line in range(0, 4 * count.literal_value, _LINE):
+        for line in range(0, size, _LINE):
             # to read (0), to be kept in every cache (3), as data (1)
             builder.call(function, [builder.gep(start, [_INT(line)]), _INT(0), _INT(3), _INT(1)])
         return context.get_dummy_value()

@@ -5,6 +5,7 @@ Imported only where numba is.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,12 +20,16 @@ from evergraph.graphs.kernels.lanes import load, prefetch, store, times, times_p
 
 Code = Callable[..., Any]
 
+_FEATURES = llvmlite.binding.get_host_cpu_features()
+
 # How many entries ahead a neighbour's features are asked for.
 AHEAD = 8
 # Rows whose tiles are all summed before the next rows begin: what the tiles share is near then.
 ROWS = 16
 # The sum of so many columns fits into half of the machine's vector registers.
-WIDEST = 128 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 64
+WIDEST = 128 if _FEATURES.get("avx512f") else 64
+# Whether the machine widens float16 itself; of those that do not, none is younger than 2013.
+READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine() in ("aarch64", "arm64")
 
 
 class Rows(NamedTuple):
@@ -78,9 +83,12 @@ class WeightedListedRows(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A matrix as a flat array in which a row begins every ``stride`` values."""
+    """A matrix as a flat array in which a row begins every ``stride`` values.
 
-    values: NDArray[np.float32]
+    Half floats are given by their bits: see ``load``.
+    """
+
+    values: NDArray[np.float32] | NDArray[np.int16] | NDArray[np.uint16]
     stride: int
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
@@ -48,7 +49,7 @@ def numba_product(
 ) -> None:
     """Fill ``out`` in one pass that writes no weights and no self-loops.
 
-    features: float32 [columns, dims]; out, add: float32 [rows, dims]
+    features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
     """
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 
@@ -89,7 +90,11 @@ def torch_product(
     scale: float,
     add_scale: float,
 ) -> None:
-    """Fill ``out`` by a product with Â written out; if it is mapped, a range of rows at a time."""
+    """Fill ``out`` by a product with Â written out; if it is mapped, a range of rows at a time.
+
+    Half numbers are made whole first: torch multiplies them by a matrix of their own kind only.
+    """
+    features = features.to(smoother.left.dtype)
     if not smoother.mapped:
         into(smoother.matrix, features, out, add, scale, add_scale)
         return
@@ -103,10 +108,14 @@ def torch_product(
 def into(
     matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
 ) -> None:
-    """Fill ``out`` with scale · matrix features + share · add."""
+    """Fill ``out``, half numbers or whole ones, with scale · matrix features + share · add."""
     # With beta = 0 what stands in ``out`` is never read.
     beta = 0.0 if add is None else share
-    torch.addmm(out if add is None else add, matrix, features, beta=beta, alpha=scale, out=out)
+    sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
+    more = sums if add is None else add.to(sums.dtype)
+    torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
+    if sums is not out:
+        out.copy_(sums)
 
 
 def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
@@ -116,7 +125,7 @@ def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
         smoother.indptr.numpy(),
         smoother.indices.numpy(),
         smoother.left.numpy(),
-        smoother.right.numpy(),
+        _ones(smoother.right) if smoother.scaled else smoother.right.numpy(),
         smoother.first if smoother.self_loops else -1,
     )
     return rows if smoother.weights is None else WeightedRows(*rows, smoother.weights.numpy())
@@ -128,4 +137,17 @@ def _flat(matrix: Tensor) -> Flat:
 
     assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must lie side by side"
     length = (matrix.shape[0] - 1) * matrix.stride(0) + matrix.shape[1]
-    return Flat(matrix.as_strided((length,), (1,)).numpy(), matrix.stride(0))
+    return Flat(_numbers(matrix.as_strided((length,), (1,))), matrix.stride(0))
+
+
+def _numbers(values: Tensor) -> NDArray[Any]:
+    """Return values as numba takes them: half floats by their bits, see ``load``."""
+    if values.dtype == torch.float32:
+        return values.numpy()
+    bits = values.view(torch.int16).numpy()
+    return bits if values.dtype == torch.float16 else bits.view(np.uint16)
+
+
+def _ones(like: Tensor) -> NDArray[np.float32]:
+    """Return as many ones, which take the room of a single one."""
+    return np.broadcast_to(np.float32(1), like.shape)

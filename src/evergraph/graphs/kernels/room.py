@@ -9,7 +9,9 @@ from torch import Tensor
 _LINE = 64  # bytes of a cache line
 
 
-def room(rows: int, *, like: Tensor) -> Tensor:
+def room(
+    rows: int, *, like: Tensor, width: int | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
     """Return uninitialised memory for so many rows that are like others.  -> [rows, dims]
 
     On a CPU numpy asks Linux for pages of 2 MB where torch takes 4 kB ones, and so is spared
@@ -17,14 +19,17 @@ def room(rows: int, *, like: Tensor) -> Tensor:
     (``benchmarks/kernels.py``). The first value lies at the start of a cache line, so that rows of
     a multiple of 16 floats touch no line too many.
 
+    width, dtype: those of the others unless given.
+
     >>> new = room(3, like=torch.eye(16))
     >>> new.shape, new.data_ptr() % 64
     (torch.Size([3, 16]), 0)
     """
-    width = like.shape[1]
-    if like.device.type != "cpu" or like.dtype != torch.float32:
-        return like.new_empty(rows, width)
-    size = rows * width
-    values = np.empty(size + _LINE // 4, dtype=np.float32)
-    skipped = -values.ctypes.data % _LINE // 4
-    return torch.from_numpy(values[skipped : skipped + size].reshape(rows, width))
+    width = like.shape[1] if width is None else width
+    dtype = like.dtype if dtype is None else dtype
+    if like.device.type != "cpu":
+        return like.new_empty(rows, width, dtype=dtype)
+    size = rows * width * dtype.itemsize
+    values = np.empty(size + _LINE, dtype=np.uint8)
+    skipped = -values.ctypes.data % _LINE
+    return torch.from_numpy(values[skipped : skipped + size]).view(dtype).reshape(rows, width)

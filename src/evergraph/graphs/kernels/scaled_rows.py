@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import page_out
 from evergraph.graphs.kernels.choice import Kernel
+from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.normalisation import written_out
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class ScaledRows:
         mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
         kernel: who multiplies where it can; part of a whole keeps the whole's.
         weights: of the entries of A, in the order of ``indices``; all 1 if None.  float32 [edges]
+        held: what rows of R X are held in while they are summed; sums are float32.
+        scaled: whether features come multiplied by R already: see ``held_rows``.
     """
 
     indptr: Tensor
@@ -42,6 +45,8 @@ class ScaledRows:
     mapped: bool = False
     kernel: Kernel = "torch"
     weights: Tensor | None = None
+    held: RowType = "float32"
+    scaled: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,7 +60,10 @@ class ScaledRows:
 
     @cached_property
     def matrix(self) -> Tensor:
-        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]"""
+        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]
+
+        Without R if that is in the features.
+        """
         own = None
         if self.self_loops:
             last = self.first + len(self.left)
@@ -66,7 +74,7 @@ class ScaledRows:
             indptr,
             self.entries(every),
             left=self.left,
-            right=self.right,
+            right=torch.ones_like(self.right) if self.scaled else self.right,
             own=own,
             weights=self.entry_weights(every),
         )

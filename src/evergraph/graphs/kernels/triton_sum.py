@@ -6,18 +6,13 @@ rows of that are added up, and the sums are scaled by L. An entry costs its colu
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from evergraph.graphs.kernels.held_rows import SLICE, VECTOR, WHOLE, held_rows
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
-# Bytes of a row that a program sums: a row whole if it is short. Of longer ones a narrow slice, so
-# that more of the same columns of all nodes stays in the cache; see ``benchmarks/gpu.py``.
-WHOLE, SLICE = 512, 256
-VECTOR = 16  # bytes that a thread reads at once; rows begin at multiples of it
-LINE = 128  # bytes of the cache's lines; a slice of a row that straddles two costs both
 UNROLLED = 8  # entries whose rows are asked for before the first is there
 
 
@@ -38,7 +33,7 @@ def triton_product(
     features: float32, float16 or bfloat16 [columns, dims]; out, add: [rows, dims]
     """
     dims, weights = features.shape[1], smoother.weights
-    rows = _scaled(features, smoother.right)
+    rows = features if smoother.scaled else held_rows(features, smoother.right, features.dtype)
     unit, block = VECTOR // rows.element_size(), _block(rows, dims)
     sum_rows[(out.shape[0], triton.cdiv(dims, block))](
         smoother.indptr,
@@ -63,19 +58,6 @@ def triton_product(
         UNROLLED=UNROLLED,
         num_warps=1,
     )
-
-
-def _scaled(features: Tensor, right: Tensor) -> Tensor:
-    """Return R features, whose rows begin at whole vectors.  [columns, at least dims]
-
-    At whole lines of the cache where slices of rows are read, or rows of half numbers: what
-    straddles two lines costs both. A short row of whole numbers costs more by being longer.
-    """
-    (rows, dims), size = features.shape, features.element_size()
-    unit = (VECTOR if size == 4 and size * dims <= WHOLE else LINE) // size
-    scaled = features.new_empty(rows, -(-dims // unit) * unit)
-    torch.mul(features, right[:, None], out=scaled[:, :dims])
-    return scaled
 
 
 def _block(rows: Tensor, dims: int) -> int:

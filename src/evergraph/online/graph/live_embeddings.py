@@ -180,6 +180,11 @@ class LiveEmbeddings:
             raise ConfigurationError(
                 f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
             )
+        if topology.rows != "float32":
+            raise ConfigurationError(
+                "rows must be 'float32' for embeddings of a growing graph, which are corrected to "
+                f"the last digit, not {topology.rows!r}"
+            )
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):

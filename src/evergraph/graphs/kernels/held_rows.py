@@ -1,0 +1,88 @@
+"""Rows as a product holds them while it sums: multiplied by R, and in half numbers if asked for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import DataError
+from evergraph.graphs.kernels.room import room
+from evergraph.graphs.kernels.row_ranges import spread
+
+RowType = Literal["float32", "float16", "bfloat16"]
+ROW_TYPES: dict[RowType, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+LARGEST = torch.finfo(torch.float16).max
+ROUNDED = 1 << 15  # values at a time: they stay in the cache, and torch starts no threads for them
+
+# Bytes of a row that a GPU's program sums: a row whole if it is short. Of longer ones a narrow
+# slice, so that more of the same columns of all nodes stays in the cache; ``benchmarks/gpu.py``.
+WHOLE, SLICE = 512, 256
+VECTOR = 16  # bytes that a GPU's thread reads at once; rows begin at multiples of it
+LINE = 128  # bytes of its cache's lines; a slice of a row that straddles two costs both
+
+
+def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
+    """Return R features, rounded to a type.  [columns, dims], float32 [columns] -> [columns, dims]
+
+    On a GPU rows lie further apart than they are long, so that they begin where they are read best.
+
+    >>> held_rows(torch.tensor([[1., 3.]]), torch.tensor([1 / 3]), torch.bfloat16)
+    tensor([[0.3340, 1.0000]], dtype=torch.bfloat16)
+    """
+    rows, dims = features.shape
+    if features.device.type == "cpu":
+        held = room(rows, like=features, dtype=kind)
+        step = max(ROUNDED // max(dims, 1), 1)
+        parts = (slice(start, start + step) for start in range(0, rows, step))
+        spread(lambda part: _round(features[part], right[part], held[part]), parts)
+    else:
+        held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
+        torch.mul(features, right[:, None], out=held)
+    if kind == torch.float16:
+        _check_range(features, right, held)
+    return held
+
+
+def _round(features: Tensor, right: Tensor, held: Tensor) -> None:
+    scaled = features * right[:, None]
+    if held.dtype != torch.float16:
+        held.copy_(scaled)
+        return
+    with np.errstate(over="ignore"):  # what is too large is looked for once all is done
+        held.numpy()[:] = scaled.numpy()  # ten times as fast as torch's own on some processors
+
+
+def _length(dims: int, size: int) -> int:
+    """Return how many values apart rows lie on a GPU, so that few straddle lines of the cache.
+
+    At whole lines where slices of rows are read, or rows of half numbers; shorter than a line, at
+    parts of one. A short row of whole numbers costs more by being longer.
+
+    >>> _length(100, 4), _length(602, 4), _length(100, 2), _length(20, 2)
+    (100, 608, 128, 32)
+    """
+    bytes_ = dims * size
+    if size == 4 and bytes_ <= WHOLE:
+        unit = VECTOR
+    else:
+        unit = min(LINE, max(VECTOR, 1 << (bytes_ - 1).bit_length()))
+    return -(-bytes_ // unit) * unit // size
+
+
+def _check_range(features: Tensor, right: Tensor, held: Tensor) -> None:
+    """Raise where numbers were too large for float16."""
+    if not held.numel():
+        return
+    largest = float(torch.stack(features.aminmax()).abs().max())
+    if largest * float(right.max()) > LARGEST and bool(held.isinf().any()):
+        raise DataError(
+            f"features must be at most {LARGEST:,.0f} in size for rows 'float16', at every hop, "
+            f"not {largest:g}: rows 'bfloat16' have float32's range"
+        )
