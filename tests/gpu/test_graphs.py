@@ -21,7 +21,6 @@ from evergraph.graphs.propagation import propagate, sparse_product
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache, topologies
 
-
 SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
 
 
