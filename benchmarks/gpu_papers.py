@@ -141,8 +141,8 @@ def tables(options: Options) -> list[Table]:
     )  # fmt: skip
     notes = (
         "seconds: the best of three; normalisation is done before.",
-        f"largest difference: of some {LOOKED_AT} rows after one hop from sums by torch in float32, "
-        "as a share of the row's length; the longest row and the last among them.",
+        f"largest difference: of some {LOOKED_AT} rows after one hop from sums by torch in "
+        "float32, as a share of the row's length; the longest row and the last among them.",
     )
     title = f"Two hops of {WIDTH} features in float16, all on {device().type}"
     return [Table(title, columns, [row], notes)]

@@ -21,6 +21,8 @@ from evergraph.graphs.propagation import propagate, sparse_product
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache, topologies
 
+SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
+
 
 def sparse(graph: Graph) -> Graph:
     """Return the graph with few features other than 0, and those sparse."""
@@ -69,20 +71,18 @@ def test_embeddings_that_do_not_fit_the_device(
 
 
 @pytest.mark.parametrize("rows", ["float16", "bfloat16"])
-@pytest.mark.parametrize(
-    "name", [n for n in topologies.names() if "rows" in topologies.parameters(n)]
-)
+@pytest.mark.parametrize("name", SUMMING)
 def test_every_topology_with_half_rows(
     name: str, rows: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
 ) -> None:
     topology = topologies.make(name, rows=rows)
     expected = topology.encode(small_graph)
-    close = {"rtol": 1e-2, "atol": 2e-3 if rows == "float16" else 2e-2}  # sums may round elsewhere
-    assert topology.encode(on_gpu).cpu().allclose(expected, **close)
+    digits = 2e-3 if rows == "float16" else 2e-2  # a sum that ends otherwise may be rounded so
+    assert topology.encode(on_gpu).cpu().allclose(expected, rtol=digits, atol=digits)
     little_room()
     for graph in (small_graph, on_gpu):
         cache = EmbeddingCache(topology, scaling="none", device="cuda", resources=Resources())
-        assert cache(graph).cpu().allclose(expected, **close)
+        assert cache(graph).cpu().allclose(expected, rtol=digits, atol=digits)
 
 
 def test_a_stream_is_cut_alike(small_graph: Graph, on_gpu: Graph) -> None:

@@ -38,7 +38,9 @@ def streamed_product(
     device = features.device
     smoother = replace(smoother, right=smoother.right.to(device))
     product = _kernel(smoother, device)
-    if product is not torch_product and not smoother.scaled:  # once, not for every range
+    if product is torch_product:  # here and below: once, not for every range
+        features = features.to(smoother.left.dtype)
+    elif not smoother.scaled:
         features = held_rows(features, smoother.right, features.dtype)
         smoother = replace(smoother, scaled=True)
     entries = int(smoother.indptr[-1]) - int(smoother.indptr[0])

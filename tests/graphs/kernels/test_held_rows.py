@@ -1,0 +1,159 @@
+"""Rows in half numbers: rounded once, summed in whole ones, the same bits in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import DataError, UnknownNameError
+from evergraph.graphs import Graph, normalised, smoother
+from evergraph.graphs.kernels import Kernel, streamed
+from evergraph.graphs.kernels.held_rows import ROW_TYPES, RowType, held_rows
+from evergraph.graphs.kernels.products import torch_product
+from graphs_to_draw import graph_of, path_pairs, random_graph
+
+HALVES: list[RowType] = ["float16", "bfloat16"]
+KERNELS: list[Kernel] = ["torch", "numba"]
+seeds = st.integers(0, 10_000)
+
+
+def features_of(graph: Graph, seed: int, width: int) -> Tensor:
+    return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(seed))
+
+
+def drawn(seed: int, *, weighted: bool = False) -> Graph:
+    graph = random_graph(seed, nodes=60, edges=150)
+    if not weighted:
+        return graph
+    generator = torch.Generator().manual_seed(seed)
+    return replace(graph, weights=torch.rand(graph.num_edges, generator=generator) + 0.1)
+
+
+def test_rows_are_rounded_to_the_nearest() -> None:
+    #  float16 has 11 binary digits and bfloat16 8: 2049 and 257 lie halfway, the even one is taken
+    rows = torch.tensor([[2049.0, 257.0, 0.5]])
+    one = torch.ones(1)
+    assert held_rows(rows, one, torch.float16).tolist() == [[2048.0, 257.0, 0.5]]
+    assert held_rows(rows, one, torch.bfloat16).tolist() == [[2048.0, 256.0, 0.5]]
+    assert held_rows(rows, one / 2, torch.float32).tolist() == [[1024.5, 128.5, 0.25]]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("held", "third"), [("float16", 0.333251953125), ("bfloat16", 0.333984375)]
+)
+def test_a_path_by_hand(kernel: Kernel, held: RowType, third: float) -> None:
+    #  0 - 1 - 2: each sums itself and its neighbours, all of which hold a third
+    path = graph_of(path_pairs(3), 3)
+    found = smoother(path, scheme="none", kernel=kernel, held=held).product(torch.ones(3, 1) / 3)
+    assert found.dtype == torch.float32
+    assert found.flatten().tolist() == [2 * third, 3 * third, 2 * third]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("held", HALVES)
+def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
+    # 4,096 ones beside its own: added up in float16 the sum would end at 2,048, in bfloat16 at 256
+    star = graph_of([(leaf, 0) for leaf in range(1, 4097)], 4097)
+    found = smoother(star, scheme="none", kernel=kernel, held=held).product(torch.ones(4097, 1))
+    assert float(found[0]) == 4097
+
+
+@pytest.mark.parametrize("held", HALVES)
+@pytest.mark.parametrize("kernel", KERNELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, width=st.integers(1, 200), self_loops=st.booleans(), weighted=st.booleans())
+def test_only_what_is_gathered_is_rounded(
+    kernel: Kernel, held: RowType, seed: int, width: int, self_loops: bool, weighted: bool
+) -> None:
+    # With weights all is compiled once more: of one kind is enough.
+    graph = drawn(seed, weighted=weighted and held == "float16")
+    features, add = features_of(graph, seed, width), features_of(graph, seed + 1, width)
+    operator = smoother(graph, self_loops=self_loops, kernel=kernel, held=held)
+    rows = (features * operator.right[:, None]).to(ROW_TYPES[held]).float()
+    plain = normalised(graph, self_loops=self_loops, scheme="none").to_dense()
+    expected = 0.7 * operator.left[:, None] * (plain @ rows) + 0.3 * add
+    found = operator.product(features, add=add, scale=0.7, add_scale=0.3)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("held", HALVES)
+@settings(max_examples=15, deadline=None)
+@given(seed=seeds, width=st.integers(1, 200), data=st.data())
+def test_blocks_of_columns_and_rows_give_the_same_bits(
+    held: RowType, seed: int, width: int, data: st.DataObject
+) -> None:
+    graph = drawn(seed)
+    nodes = graph.num_nodes
+    features = features_of(graph, seed, width)
+    operator = smoother(graph, kernel="numba", held=held)
+    whole = operator.product(features)
+    column, row = data.draw(st.integers(0, width)), data.draw(st.integers(0, nodes))
+    out = torch.full_like(whole, torch.nan)
+    for columns in (slice(0, column), slice(column, width)):
+        for rows in (slice(0, row), slice(row, nodes)):
+            operator.rows(rows).product(features[:, columns], out=out[rows, columns])
+    assert out.equal(whole)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_whole_numbers_are_the_default_and_change_no_bit(kernel: Kernel) -> None:
+    graph = drawn(3)
+    features = features_of(graph, 3, 40)
+    asked = smoother(graph, kernel=kernel, held="float32")
+    assert asked.product(features).equal(smoother(graph, kernel=kernel).product(features))
+    assert asked.holding(features)[1] is features
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("held", HALVES)
+def test_half_features_come_back_as_such(kernel: Kernel, held: RowType) -> None:
+    graph, kind = drawn(5), ROW_TYPES[held]
+    features = features_of(graph, 5, 9).to(kind)
+    found = smoother(graph, kernel=kernel).product(features)
+    assert found.dtype == kind
+    whole = smoother(graph).product(features.float())
+    assert found.equal(whole.to(kind))
+
+
+def test_what_float16_cannot_hold_is_refused() -> None:
+    path = graph_of(path_pairs(3), 3)
+    large = torch.tensor([[1.0], [-70000.0], [1.0]])
+    with pytest.raises(DataError, match="at most 65,504 in size for rows 'float16'") as raised:
+        smoother(path, scheme="none", held="float16").product(large)
+    assert "not 70000" in str(raised.value)
+    assert float(smoother(path, scheme="none", held="bfloat16").product(large)[0]) < -69000
+    # of a node with 3 entries 70,000 / √3 is held
+    assert bool(smoother(path, held="float16").product(large).isfinite().all())
+    with pytest.raises(UnknownNameError, match="unknown rows 'float8'"):
+        smoother(path, held="float8")  # type: ignore[arg-type]
+
+
+def test_the_types_that_are_named_are_those_that_are_known() -> None:
+    assert list(ROW_TYPES) == list(get_args(RowType))
+
+
+@pytest.mark.parametrize("asked", ["float32", *HALVES])
+def test_rows_are_held_once_for_all_ranges_that_are_streamed(
+    asked: RowType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = drawn(7, weighted=True)
+    features, calls = features_of(graph, 7, 20), []
+    # It stands in for Triton: both take rows that R has scaled.
+    monkeypatch.setattr(streamed, "_kernel", lambda *_: lambda *a, **b: torch_product(*a, **b))
+    monkeypatch.setattr(streamed, "STREAMED_ENTRIES", 40)
+    monkeypatch.setattr(
+        streamed, "held_rows", lambda *given: calls.append(given) or held_rows(*given)
+    )
+    operator, rows = smoother(graph, held=asked).holding(features)
+    out = torch.empty(60, 20)
+    streamed.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
+    expected = smoother(graph, held=asked).product(features, scale=0.5)
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
+    assert len(calls) == (asked == "float32")  # half rows were held before

@@ -1,0 +1,169 @@
+"""What rows in half numbers change of every f_topo: no more than their digits allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.engine import LocalEngine
+from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.resources import Resources
+from evergraph.experiments.build import build_learner
+from evergraph.experiments.config import RunConfig
+from evergraph.graphs import Graph, normalised
+from evergraph.graphs.csr import as_csr
+from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.nn import ViewFeatures
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, topologies
+from evergraph.topology.column_blocks import encode_within
+from evergraph.topology.view_hops import ViewHops
+from graphs_to_draw import graph_of, path_pairs, random_graph
+
+HALVES: list[RowType] = ["float16", "bfloat16"]
+SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
+# Half of the last digit, as a share of a number, and the same of the smallest numbers.
+UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+LEAST = {"float16": 2.0**-25, "bfloat16": 0.0}
+
+
+def bound(topology: TopologyEncoder, graph: Graph, rows: RowType) -> Tensor:
+    """Return how far embeddings may lie apart.
+
+    A hop rounds R X, so it is wrong by at most u Â|X|, and passes on Â times what was wrong before:
+    after L hops by ((1 + u)^L - 1) Â^L |X|. That is what the f_topo makes of |X|, as all of them
+    but the reservoir add with weights above 0.
+    """
+    growth = (1 + UNIT[rows]) ** topology.hops - 1
+    sizes = graph.with_features(graph.features.abs())
+    few = topology.hops * LEAST[rows] * (graph.degrees.max() + 1)
+    return growth * type(topology)(hops=topology.hops).encode(sizes) + few + 1e-5
+
+
+def reservoir_bound(topology: Reservoir, graph: Graph, rows: RowType) -> Tensor:
+    """The same along x' = tanh(x W_I + Â x W_H), as tanh brings numbers no further apart."""
+    adjacency = normalised(graph, self_loops=False).to_dense()
+    unit = UNIT[rows]
+    size, wrong = graph.features.abs(), torch.zeros_like(graph.features)
+    for layer in range(topology.hops):
+        own, others = (w.abs() for w in topology.weights(layer, size.shape[1]))
+        message = wrong @ others + unit * ((size + wrong) @ others) + LEAST[rows]
+        wrong = adjacency @ message + wrong @ own
+        size = torch.ones_like(wrong)
+    return wrong + 1e-5
+
+
+@pytest.mark.parametrize("rows", HALVES)
+@pytest.mark.parametrize("name", SUMMING)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
+def test_embeddings_change_by_their_last_digits(
+    name: str, rows: RowType, seed: int, hops: int
+) -> None:
+    graph = random_graph(seed, nodes=30, edges=80, dims=7)
+    topology = topologies.make(name, hops=hops)
+    found = topologies.make(name, hops=hops, rows=rows).encode(graph)
+    assert found.dtype == torch.float32
+    apart = (found - topology.encode(graph)).abs()
+    if isinstance(topology, Reservoir):
+        assert bool((apart <= reservoir_bound(topology, graph, rows)).all())
+    else:
+        assert bool((apart <= bound(topology, graph, rows)).all())
+
+
+@pytest.mark.parametrize("rows", HALVES)
+@pytest.mark.parametrize("name", SUMMING)
+def test_they_do_change_and_whole_numbers_are_the_default(name: str, rows: RowType) -> None:
+    graph = random_graph(1, nodes=30, edges=80, dims=7)
+    plain = topologies.make(name).encode(graph)
+    assert not topologies.make(name, rows=rows).encode(graph).equal(plain)
+    assert topologies.make(name, rows="float32").encode(graph).equal(plain)
+
+
+def test_a_hop_by_hand() -> None:
+    #  0 - 1 with 2049 each: a hop halves the sum of what is held, 2049/√2 ≈ 1448.86 -> 1449
+    pair = graph_of(path_pairs(2), features=torch.full((2, 1), 2049.0))
+    found = SGC(hops=1, rows="float16").encode(pair)
+    assert found.flatten().tolist() == pytest.approx([2 * 1449 / 2**0.5] * 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(topologies.names()) - set(SUMMING)))
+def test_what_sums_no_rows_is_not_asked_how(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"topology '{name}' has no parameter 'rows'"):
+        topologies.make(name, rows="float16")
+
+
+def test_other_numbers_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="'float8'"):
+        SGC(rows="float8")  # type: ignore[arg-type]
+
+
+class Several(LocalEngine):
+    """One process that says it is several."""
+
+    workers = 3
+
+
+@pytest.mark.parametrize("by", ["columns", "nodes"])
+@pytest.mark.parametrize("name", SUMMING)
+def test_workers_hold_the_same_rows(name: str, by: Any, small_graph: Graph) -> None:
+    topology = topologies.make(name, rows="bfloat16")
+    if by == "columns" and not topology.separable:
+        pytest.skip("its columns mix")
+    found = encode_within(topology, small_graph, resources=Resources(engine=Several()), by=by)
+    # A last bit that differs may be rounded the other way at the next hop.
+    torch.testing.assert_close(found, topology.encode(small_graph), rtol=2e-2, atol=1e-2)
+
+
+def test_workers_are_sent_half_the_bytes(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[torch.dtype] = []
+
+    class Watched(Several):
+        def map(self, work: Any, items: Any, *, shared: Any = None, **more: Any) -> Any:
+            sent.append(shared["features"].dtype)
+            return super().map(work, items, shared=shared, **more)
+
+    for rows in ("float32", "float16"):
+        topology = SGC(hops=1, rows=rows)  # type: ignore[arg-type]
+        encode_within(topology, small_graph, resources=Resources(engine=Watched()), by="nodes")
+    assert sent == [torch.float32, torch.float16]
+
+
+def test_memory_is_foretold(small_graph: Graph) -> None:
+    nodes = small_graph.num_nodes
+    size = column_blocks._size
+    # features, a hop and the one before in float32, and the rows that are gathered
+    assert size(SGC(), small_graph, 5) == nodes * 5 * 12
+    assert size(SGC(rows="float16"), small_graph, 5) == nodes * 5 * 14
+    assert size(SGC(), small_graph, 5, "cuda") == nodes * 5 * 16
+    assert size(SGC(rows="bfloat16"), small_graph, 5, "cuda") == nodes * 5 * 14
+
+
+def test_sparse_features_are_not_rounded_while_they_stay_sparse() -> None:
+    graph = random_graph(3, nodes=60, edges=80, dims=50)
+    thin = graph.features * (torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) > 0.99)
+    sparse = graph.with_features(as_csr(thin))
+    assert SGC(hops=1, rows="float16").encode(sparse).equal(SGC(hops=1).encode(sparse))
+
+
+def test_a_growing_graph_is_embedded_in_whole_numbers() -> None:
+    with pytest.raises(ConfigurationError, match="rows must be 'float32' for embeddings of a grow"):
+        LiveEmbeddings(SGC(rows="float16"), num_features=3)
+
+
+def test_a_configuration_says_which() -> None:
+    of_topology = RunConfig.of({"method": "tem", "topology": {"name": "sgc", "rows": "float16"}})
+    assert build_learner(of_topology, 0).backbone.topology.rows == "float16"  # type: ignore[attr-defined]
+    of_views = RunConfig.of({"backbone": {"name": "view-features", "rows": "bfloat16"}})
+    backbone = build_learner(of_views, 0).backbone
+    assert isinstance(backbone, ViewFeatures)
+    hops, codes, *_ = (cache.topology for cache in (backbone.hop_cache, backbone.code_cache))
+    assert isinstance(hops, ViewHops)
+    assert (hops.rows, codes.rows) == ("bfloat16", "float32")
