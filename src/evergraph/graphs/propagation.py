@@ -81,7 +81,7 @@ def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: 
 
     So a row of the result has the same bits whatever other rows the matrix has; on a CPU.
 
-    indptr: int32 [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
+    indptr: [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
     float32 [columns, dims]; -> float32 [rows, dims]
 
     >>> ordered_product(torch.tensor([0, 2]).int(), torch.tensor([0, 1]).int(),
