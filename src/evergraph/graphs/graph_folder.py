@@ -75,8 +75,18 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
+    _check_pointers(folder, arrays["indptr"], arrays["indices"])
     named = _named(facts, arrays)
     return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
+
+
+def _check_pointers(folder: Path, indptr: Tensor, indices: Tensor) -> None:
+    """Raise unless rows end where entries do; pointers too short for their number do not."""
+    if int(indptr[-1]) != len(indices):
+        raise DataError(
+            f"{folder}: row pointers end at {int(indptr[-1]):,}, but there are {len(indices):,} "
+            "entries: import it again"
+        )
 
 
 def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
