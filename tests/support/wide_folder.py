@@ -28,27 +28,29 @@ def light_graph() -> Graph:
     return Graph.from_edges(HEAVY + PAIRS, features=features, labels=labels, undirected=True)
 
 
+def wide_arrays() -> tuple[Tensor, Tensor]:
+    """Return where rows begin, and the last entries; those before are zeros, 2^31 of them."""
+    light = light_graph()
+    heavy = torch.arange(HEAVY + 1) * EACH
+    return torch.cat([heavy, HEAVY * EACH + light.indptr[HEAVY + 1 :].long()]), light.indices
+
+
 def wide_folder(folder: Path) -> Path:
     """Write ``light_graph`` with 2^31 more entries, all of them zeros in a hole of a file.
 
     So every heavy row gathers from node 0, a million times over.
     """
-    light = light_graph()
-    heavy = torch.arange(HEAVY + 1) * EACH
-    indptr = torch.cat([heavy, HEAVY * EACH + light.indptr[HEAVY + 1 :].long()])
+    light, (indptr, tail) = light_graph(), wide_arrays()
     folder.mkdir()
     indices = np.lib.format.open_memmap(
         folder / "indices.npy", mode="w+", dtype=np.int32, shape=(int(indptr[-1]),)
     )
-    indices[HEAVY * EACH :] = light.indices.numpy()
+    indices[-len(tail) :] = tail.numpy()
     indices.flush()
-    _save(folder, indptr=indptr, features=light.features, labels=light.labels)
+    for name in ("features", "labels"):
+        np.save(folder / f"{name}.npy", getattr(light, name).numpy())
+    np.save(folder / "indptr.npy", indptr.numpy())
     sizes = {path.stem: {"bytes": path.stat().st_size} for path in folder.glob("*.npy")}
     facts = {"format": 1, "undirected": True, "arrays": sizes}
     (folder / FACTS).write_text(json.dumps(facts), "utf-8")
     return folder
-
-
-def _save(folder: Path, **arrays: Tensor) -> None:
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array.numpy())
