@@ -21,6 +21,7 @@ from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.graphs.validation import (
     UNLABELLED,
+    check_count,
     check_edges,
     check_features,
     check_labels,
@@ -81,6 +82,7 @@ class Graph(Shown):
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
+        check_count(nodes)
         assert self.indptr.dtype in (torch.int32, torch.int64)
         assert self.indices.dtype == torch.int32
         if self.features.shape[0] != nodes:
