@@ -4,7 +4,7 @@ from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.doors import NamedGraph, as_graph, named_graph
 from evergraph.datasets.generated.synthetic import Synthetic
-from evergraph.datasets.generated.twins import ProductsTwin, RedditTwin
+from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin
 from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
 from evergraph.datasets.ogb import Arxiv, Products
@@ -28,6 +28,7 @@ __all__ = [
     "Facts",
     "Joined",
     "NamedGraph",
+    "PapersTwin",
     "Photo",
     "Products",
     "ProductsTwin",

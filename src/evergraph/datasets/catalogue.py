@@ -33,6 +33,7 @@ class Facts:
     homophily: float | None = None
     terms: str | None = None
     paper: str | None = None
+    labelled: int | None = field(default=None, repr=False)  # twins are known by the others
     sha256: Mapping[str, str] = field(default_factory=dict)
 
 

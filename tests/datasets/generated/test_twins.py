@@ -187,7 +187,8 @@ def test_progress_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, logger="evergraph"):
         RedditTwin(scale=0.002, features=4).load(tmp_path)
     assert "drawing reddit-twin: 466 nodes" in caplog.text
-    assert "100 % of all edges are drawn" in caplog.text
+    for stage in ("drawing features", "drawing edges", "sorting edges"):
+        assert f"{stage}: 100 %, after 0 s" in caplog.text
 
 
 @pytest.mark.parametrize(
