@@ -7,7 +7,7 @@ from evergraph.datasets.generated.synthetic import Synthetic
 from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin
 from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
-from evergraph.datasets.ogb import Arxiv, Products
+from evergraph.datasets.ogb import Arxiv, Papers, Products
 from evergraph.datasets.published import (
     CoauthorCS,
     CoauthorPhysics,
@@ -28,6 +28,7 @@ __all__ = [
     "Facts",
     "Joined",
     "NamedGraph",
+    "Papers",
     "PapersTwin",
     "Photo",
     "Products",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.errors import DataError
 from evergraph.core.mapped import page_out
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.generated.block_model import StreamedBlockModel
@@ -27,8 +25,9 @@ from evergraph.datasets.generated.twin_sketch import (
 )
 from evergraph.datasets.importing.pace import Pace
 from evergraph.datasets.importing.sorter import EdgeSorter
+from evergraph.datasets.kept_folder import kept_graph
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
+from evergraph.graphs.graph_folder import GraphFolderWriter
 
 log = logging.getLogger(__name__)
 
@@ -127,16 +126,7 @@ class Twin(Dataset):
 
     def load(self, cache: Path) -> Graph:
         """Return the graph; it is drawn and kept under ``cache`` if it is not there yet."""
-        folder = self.folder(cache)
-        if is_graph_folder(folder):
-            try:
-                return open_graph_folder(folder)
-            except DataError as error:
-                log.warning("%s is drawn again: %s", self.name, error)
-                shutil.rmtree(folder)
-        sketch = sketch_twin(self.facts, scale=self.scale, seed=self.seed)
-        self._draw_aside(sketch, folder)
-        return open_graph_folder(folder)
+        return kept_graph(self.folder(cache), self._draw)
 
     def folder(self, cache: Path) -> Path:
         """Return where the graph is kept."""
@@ -144,23 +134,8 @@ class Twin(Dataset):
         digest = hashlib.sha256(known.encode()).hexdigest()[:8]
         return cache / self.name / f"{self.scale:g}-{self.width}-{self.seed}-{digest}"
 
-    def _draw_aside(self, sketch: TwinSketch, folder: Path) -> None:
-        """Draw into a folder of this process's own, and give it its name when it is whole."""
-        import psutil
-
-        for left in folder.parent.glob(f".{folder.name}-*"):
-            if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-                shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
-        writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
-        try:
-            self._write(sketch, writer)
-            if not is_graph_folder(folder):  # else another process was faster
-                shutil.rmtree(folder, ignore_errors=True)
-                writer.folder.replace(folder)
-        finally:
-            writer.discard()
-
-    def _write(self, sketch: TwinSketch, writer: GraphFolderWriter) -> None:
+    def _draw(self, writer: GraphFolderWriter) -> None:
+        sketch = sketch_twin(self.facts, scale=self.scale, seed=self.seed)
         log.info("drawing %s: %d nodes, %d edges", self.name, len(sketch.labels), sketch.edges)
         share, classes = self.facts.share_labelled, self.facts.original.classes
         write_labels(shown_labels(sketch.labels, share, classes), writer)
