@@ -20,15 +20,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import RESULTS, Table, in_own_process, megabytes, peak_of, report, share
 
+from evergraph.core.mapped import put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import parse_size
 from evergraph.datasets import PapersTwin, default_cache
 from evergraph.datasets.generated.twin_sketch import twin_facts
-from evergraph.graphs.graph_folder import is_graph_folder
+from evergraph.experiments.runner import run
+from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 from evergraph.topology import SGC, EmbeddingCache
 
 SCALES = (0.003, 0.01, 0.03)
@@ -50,6 +54,12 @@ class Case:
     def twin(self) -> PapersTwin:
         """The dataset."""
         return PapersTwin(scale=self.scale, features=self.features)
+
+    @property
+    def embedded(self) -> Path:
+        """Where the embeddings of its labelled nodes are kept."""
+        folder = self.twin.folder(self.cache)
+        return folder.with_name(f"{folder.name}-embedded")
 
 
 @dataclass(frozen=True)
@@ -100,13 +110,28 @@ def generate(case: Case) -> int:
 
 
 def embed(case: Case) -> int:
-    """Embed all nodes by two hops."""
+    """Embed all nodes by two hops; keep those that have a class, as a graph without edges."""
     graph = case.twin.load(case.cache)
-    EmbeddingCache(SGC(hops=HOPS), resources=Resources(memory=case.limit))(graph)
+    embeddings = EmbeddingCache(SGC(hops=HOPS), resources=Resources(memory=case.limit))(graph)
+    labelled = (graph.labels >= 0).nonzero().flatten()
+    writer = GraphFolderWriter(case.embedded)
+    writer.create("indptr", (len(labelled) + 1,), torch.int32)
+    writer.create("indices", (0,), torch.int32)
+    put(writer.create("labels", (len(labelled),), torch.int64), 0, graph.labels[labelled])
+    features = writer.create("features", (len(labelled), embeddings.shape[1]), torch.float32)
+    put(features, 0, embeddings[labelled])
+    writer.finish(undirected=True)
     return graph.num_edges
 
 
-STAGES: dict[str, Callable[[Case], int]] = {"generate": generate, "embed": embed}
+def learn(case: Case) -> int:
+    """Learn the stream of tasks by ``auto`` from the embeddings that were kept."""
+    graph = open_graph_folder(case.embedded)
+    run(graph, "auto", resources=Resources(memory=case.limit), progress=False, keep=False)
+    return case.twin.load(case.cache).num_edges
+
+
+STAGES: dict[str, Callable[[Case], int]] = {"generate": generate, "embed": embed, "learn": learn}
 
 
 def _disk() -> tuple[int, int]:
