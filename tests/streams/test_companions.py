@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+import logging
 
-from evergraph.graphs import Graph, Targets
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.graphs import UNLABELLED, Graph, Targets, rows
 from evergraph.graphs.relations import NodeTypes
-from evergraph.streams import GraphStream
+from evergraph.streams import GraphStream, companions
 from evergraph.streams.companions import with_companions
 
 
@@ -61,3 +67,61 @@ def test_nodes_with_targets_stay_where_they_are() -> None:
     kept = [set(along.open(task).ids.tolist()) for task in (0, 1)]
     assert [ids - {24} for ids in kept] == own
     assert [24 in ids for ids in kept] == [0 in ids for ids in own]
+
+
+def over_all_edges(graph: Graph, owner: Tensor) -> Tensor:
+    """Return the task of each node, from all edges at once."""
+    never = len(owner) + 1
+    free = graph.labels == UNLABELLED
+    one, other = graph.edge_rows(), graph.indices.long()
+    when = owner.where(owner >= 0, never)
+    for _ in range(companions.ROUNDS):
+        near = when.clone()
+        near.scatter_reduce_(0, one, when[other], "amin")
+        near.scatter_reduce_(0, other, when[one], "amin")
+        when = torch.where(free, near, when)
+    return when.where(when < never, -1)
+
+
+NODES = 12
+nodes = st.integers(0, NODES - 1)
+
+
+@given(
+    ends=st.lists(st.tuples(nodes, nodes), max_size=40),
+    labels=st.lists(st.integers(-1, 3), min_size=NODES, max_size=NODES),
+    undirected=st.booleans(),
+    block=st.sampled_from([1, 20, 100]),
+)
+def test_blocks_of_rows_do_not_show(
+    ends: list[tuple[int, int]], labels: list[int], undirected: bool, block: int
+) -> None:
+    graph = Graph.from_edges(
+        torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T,
+        features=torch.eye(NODES),
+        labels=torch.tensor(labels),
+        undirected=undirected,
+    )
+    owner = torch.where(graph.labels == 3, -1, graph.labels)  # class 3 is dropped
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "BLOCK_ENTRIES", block)
+        patch.setattr(companions, "_ROWS", 5)
+        found = with_companions(graph, owner)
+    assert torch.equal(found, over_all_edges(graph, owner))
+
+
+@pytest.mark.parametrize(("labelled", "way"), [(12, "leave-out"), (11, "along")])
+def test_where_most_nodes_have_no_class_they_come_along_and_it_is_said(
+    labelled: int, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = Graph.from_edges(
+        torch.tensor([[0], [20]]),
+        features=torch.eye(24),
+        labels=torch.where(torch.arange(24) < labelled, torch.arange(24) % 2, UNLABELLED),
+    )
+    assert GraphStream(graph).unlabelled == way
+    said = "54.2 % of the nodes have no class and come along with the first task"
+    assert (said in caplog.text) == (way == "along")
+    caplog.clear()
+    GraphStream(graph, unlabelled="leave-out")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

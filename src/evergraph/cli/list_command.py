@@ -50,6 +50,7 @@ _UNKNOWN: dict[str, Any] = {
     "homophily": None,
     "terms": None,
     "paper": None,
+    "labelled": None,
     "sha256": {},
 }
 

@@ -4,10 +4,10 @@ from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.doors import NamedGraph, as_graph, named_graph
 from evergraph.datasets.generated.synthetic import Synthetic
-from evergraph.datasets.generated.twins import ProductsTwin, RedditTwin
+from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin
 from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
-from evergraph.datasets.ogb import Arxiv, Products
+from evergraph.datasets.ogb import Arxiv, Papers, Products
 from evergraph.datasets.published import (
     CoauthorCS,
     CoauthorPhysics,
@@ -28,6 +28,8 @@ __all__ = [
     "Facts",
     "Joined",
     "NamedGraph",
+    "Papers",
+    "PapersTwin",
     "Photo",
     "Products",
     "ProductsTwin",

@@ -24,6 +24,13 @@ class Dataset(ABC):
     def load(self, cache: Path) -> Graph:
         """Return the graph, keeping anything fetched or computed under ``cache``."""
 
+    def load_both_ways(self, cache: Path) -> Graph:
+        """Return the graph as published, or with every edge both ways where it is kept like that.
+
+        Worth overriding where it is too large to be symmetrised in memory.
+        """
+        return self.load(cache)
+
     def load_outline(self, cache: Path) -> Graph:
         """Return the graph with features as wide as they are, whose values may be anything.
 

@@ -10,6 +10,7 @@ from importlib import resources
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import read_facts
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,6 +34,7 @@ class Facts:
     homophily: float | None = None
     terms: str | None = None
     paper: str | None = None
+    labelled: int | None = field(default=None, repr=False)  # twins are known by the others
     sha256: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -62,9 +64,15 @@ def _disagreements(facts: Facts, graph: Graph) -> Iterator[str]:
     edges = facts.edges if facts.kept_edges is None else facts.kept_edges
     for fact, expected, found in (
         ("nodes", facts.nodes, graph.num_nodes),
-        ("edges", edges, graph.num_edges),
+        ("edges", edges, _listed_edges(graph)),
         ("features", facts.features, graph.num_features),
         ("classes", facts.classes, graph.num_classes),
     ):
         if expected != found:
             yield f"{fact} should be {expected:,} but are {found:,}"
+
+
+def _listed_edges(graph: Graph) -> int:
+    """Return how many edges are listed: a folder may say it, in which doubles are gone."""
+    about = {} if graph.folder is None else read_facts(graph.folder)["about"]
+    return int(about.get("listed_edges", graph.num_edges))

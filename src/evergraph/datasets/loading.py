@@ -102,7 +102,9 @@ def load_named(
 ) -> Graph:
     """Return a registered dataset, held to the catalogue's facts where it has its usual form."""
     dataset = datasets.make(name, **parameters)
-    graph = dataset.load(default_cache() if cache is None else cache)
+    cache = default_cache() if cache is None else cache
+    both_ways = undirected and not directions  # these want to know which way each edge runs
+    graph = dataset.load_both_ways(cache) if both_ways else dataset.load(cache)
     facts = catalogue().get(dataset.name)
     if not parameters:
         check_facts(dataset.name, graph)

@@ -1,6 +1,7 @@
 """Graphs of the Open Graph Benchmark, fetched by ogb's downloader and read by its CSV reader.
 
-ogb's own dataset class is left alone: it keeps a pickle and asks questions on standard input.
+ogb's own dataset class is left alone: it keeps a pickle and asks questions on standard input. Its
+reader of binary files holds all of them in memory: that one is ours, too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,19 @@ import torch
 
 from evergraph.core.extras import require
 from evergraph.datasets.base import datasets
-from evergraph.datasets.download import present
+from evergraph.datasets.download import (
+    FAILURES,
+    not_fetched,
+    not_readable,
+    present,
+    record,
+    verify,
+)
+from evergraph.datasets.kept_folder import kept_graph
+from evergraph.datasets.ogb_binary import write_binary_raw
 from evergraph.datasets.published import Published
 from evergraph.graphs import Graph
+from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +78,62 @@ class Products(OgbDataset):
         "products/raw/node-feat.csv.gz",
         "products/raw/node-label.csv.gz",
     )
+
+
+@datasets.register
+class Papers(OgbDataset):
+    """Citations between 111M papers of all fields, 1.5M of which have one of 172 (Hu 2020).
+
+    The raw files are read once, in about 1.5 GB of memory, into a graph folder that stays on disk:
+    ``both-ways``, or ``as-listed``, citing to cited, where a run is told ``--directed``. Both have
+    their features in common. Once a folder is there the raw files are not needed any more.
+    """
+
+    name = "papers"
+    ogb_name = "ogbn-papers100M"
+    raw_files = ("papers100M-bin/raw/data.npz", "papers100M-bin/raw/node-label.npz")
+    folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")
+
+    def load(self, cache: Path) -> Graph:
+        """Return the graph as published."""
+        return self._kept(cache / self.name, undirected=False)
+
+    def load_both_ways(self, cache: Path) -> Graph:
+        """Return the graph with every edge both ways."""
+        return self._kept(cache / self.name, undirected=True)
+
+    def load_outline(self, cache: Path) -> Graph:
+        """Return the graph as a run sees it: published as it is, it would be sorted once more."""
+        return self.load_both_ways(cache)
+
+    def _kept(self, root: Path, *, undirected: bool) -> Graph:
+        folder, other = root / self.folders[undirected], root / self.folders[not undirected]
+
+        def write(writer: GraphFolderWriter) -> None:
+            self._provide(root)
+            like = other if is_graph_folder(other) else None
+            try:
+                write_binary_raw(self._raw(root), writer, undirected=undirected, like=like)
+            except FAILURES as error:
+                raise not_readable(self.name, root, error) from error
+            record(root, self.raw_files)
+
+        return kept_graph(folder, write)
+
+    def _raw(self, root: Path) -> Path:
+        return (root / self.raw_files[0]).parent
+
+    def _provide(self, root: Path) -> None:
+        """Make sure that the raw files are there, and are those that were there before."""
+        if not present(root, self.raw_files):
+            with self._fetching(root) as aside, redirect_stdout(sys.stderr):
+                try:
+                    fetch_archive(ogb_master(self.ogb_name)["url"], aside)
+                except FAILURES as error:
+                    raise not_fetched(
+                        self.name, self._source(), root, self.raw_files, error
+                    ) from error
+        verify(root, self.raw_files, self._pinned())
 
 
 def ogb_master(name: str) -> dict[str, str]:

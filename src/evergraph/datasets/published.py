@@ -6,7 +6,8 @@ import logging
 import shutil
 import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,17 +58,23 @@ class Published(Dataset):
         return self._keep(root, self._read_raw(root, root))
 
     def _first_load(self, root: Path) -> Graph:
+        with self._fetching(root) as aside:
+            graph = self._read_raw(aside, root)
+        return self._keep(root, graph)
+
+    @contextmanager
+    def _fetching(self, root: Path) -> Iterator[Path]:
+        """Yield a folder for raw files, which are moved to where they belong if they are sound."""
         log.info("fetching dataset %s into %s", self.name, root)
         try:
             root.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{self.name}-") as folder:
                 aside = Path(folder)
-                graph = self._read_raw(aside, root)
+                yield aside
                 verify(aside, self.raw_files, self._pinned())
                 self._move_in(aside, root)
         except OSError as error:
             raise not_fetched(self.name, self._source(), root, self.raw_files, error) from error
-        return self._keep(root, graph)
 
     def _read_raw(self, folder: Path, root: Path) -> Graph:
         """Read the raw files under ``folder``; they belong, or will belong, under ``root``."""

@@ -7,11 +7,37 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.csr import row_entries
+from evergraph.graphs.rows import RowSweep
 
 Unlabelled = Literal["leave-out", "along"]
 UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
 ROUNDS = 2  # how many unlabelled nodes in a row lead from a task to one that comes with it
+_NEVER = 2**31 - 1
+_ROWS = 1 << 20  # looked at before others are cut into blocks
+MOST = 0.5  # of all nodes: where more than these have no class, a graph without them is another one
+
+
+def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
+    """Return what is done with nodes of no class unless it is said, and say so where they are many.
+
+    They come along where nodes are of several types, and where most nodes have no class.
+
+    classified: whether a node has a class or targets.  bool [nodes]
+    """
+    if graph.types is not None:
+        return "along"
+    without = 1 - int(classified.sum()) / max(len(classified), 1)
+    if without <= MOST or not len(classified):
+        return "leave-out"
+    say(
+        "stream.unlabelled",
+        f"{100 * without:.1f} % of the nodes have no class and come along with the first task that "
+        "has a neighbour of them: 'leave-out' leaves them out",
+    )
+    return "along"
 
 
 def with_companions(graph: Graph, owner: Tensor) -> Tensor:
@@ -19,6 +45,7 @@ def with_companions(graph: Graph, owner: Tensor) -> Tensor:
 
     A node without a class, such as the author of classified papers, comes with the earliest task
     that has a neighbour of it, or a neighbour's neighbour by way of another node without a class.
+    Edges are looked at some at a time, so that it takes about 12 bytes a node at any size.
 
     owner: the task of each node, -1 for nodes of none.  int64 [nodes] -> int64 [nodes]
 
@@ -27,13 +54,33 @@ def with_companions(graph: Graph, owner: Tensor) -> Tensor:
     >>> with_companions(star, torch.tensor([-1, 1, 0, -1, -1]))
     tensor([ 0,  1,  0, -1, -1])
     """
-    never = len(owner) + 1
     free = graph.labels.cpu() == UNLABELLED
-    rows, columns = graph.edge_rows().cpu(), graph.indices.cpu().long()
-    when = owner.where(owner >= 0, never)
+    sweep = RowSweep.of(graph.to("cpu"))
+    when = owner.int().masked_fill_(owner < 0, _NEVER)
     for _ in range(ROUNDS):
-        near = when.clone()
-        for one, other in ((rows, columns), (columns, rows)):
-            near.scatter_reduce_(0, one, when[other], "amin")
-        when = torch.where(free, near, when)
-    return when.where(when < never, -1)
+        when = torch.where(free, _earliest_around(sweep, when, both=not graph.undirected), when)
+    return when.masked_fill_(when == _NEVER, -1).long()
+
+
+def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
+    """Return the least value of each node and its neighbours.  [nodes] -> [nodes]
+
+    both: whether neighbours are also those in whose rows it stands.
+    """
+    indptr, indices = sweep.plain
+    near = when.clone()
+
+    def look(rows: Tensor) -> Tensor:
+        owners, entries = row_entries(indptr, rows)
+        columns = indices.index_select(0, entries).long()
+        around = when[rows].scatter_reduce_(0, owners, when[columns], "amin")
+        if both:
+            near.scatter_reduce_(0, columns, when[rows][owners], "amin")
+        return around
+
+    for start in range(0, len(when), _ROWS):
+        rows = torch.arange(start, min(start + _ROWS, len(when)))
+        for part, around in sweep.blocks(rows, look):
+            here = near[start + part.start : start + part.stop]
+            torch.minimum(here, around, out=here)
+    return near

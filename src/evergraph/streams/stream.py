@@ -17,7 +17,12 @@ from evergraph.core.resources import Resources
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams.class_order import ClassOrder
-from evergraph.streams.companions import UNLABELLED_WAYS, Unlabelled, with_companions
+from evergraph.streams.companions import (
+    UNLABELLED_WAYS,
+    Unlabelled,
+    fitting_way,
+    with_companions,
+)
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.target_streams import (
     new_targets,
@@ -84,8 +89,8 @@ class GraphStream(Shown):
         split: shares of training, validation and test nodes in every class.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
-            with the first task that has a neighbour of them, see ``with_companions``; along where
-            nodes are of several types, unless given.
+            with the first task that has a neighbour of them, see ``with_companions``. Unless given,
+            along where nodes are of several types or most of them have no class.
         known_labels: which graphs to test on show the dataset's labels of the training nodes in
             them, for methods that look at labels nearby: the ``global`` one, ``everywhere``, or
             ``nowhere``. A task's graph always shows them; no graph shows another label.
@@ -127,8 +132,9 @@ class GraphStream(Shown):
         whole = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
+        labels = stand_in_labels(whole)
         if unlabelled is None:
-            unlabelled = "leave-out" if whole.types is None else "along"
+            unlabelled = fitting_way(whole, labels != UNLABELLED)
         check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
         self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
@@ -140,7 +146,6 @@ class GraphStream(Shown):
             self._label_space = target_space(whole.targets)
         check_way(by, tasks=tasks, blur=blur, setting=setting)
         self.edges = edges
-        labels = stand_in_labels(whole)
         shown = whole if whole.targets is None else whole.with_labels(labels)
         arrival = arrange(
             shown,

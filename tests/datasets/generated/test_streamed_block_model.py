@@ -126,3 +126,9 @@ def test_log_normal_sizes_are_log_normal() -> None:
     quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))
     assert quartiles[1] - quartiles[0] == pytest.approx(quartiles[2] - quartiles[1], rel=1e-3)
     assert log_normal_sizes(10, 5.0, 5.0).tolist() == [5.0] * 10
+
+
+def test_groups_without_nodes_change_nothing() -> None:
+    groups, weights = np.array([2, 2, 4]), np.array([1.0, 3.0, 2.0])
+    left, _ = StubMatching(groups, weights).draw(6, generator=np.random.default_rng(0))
+    assert sorted(left.tolist()) == [0, 1, 1, 1, 2, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,19 @@ def test_another_process_goes_on_after_any_range(tmp_path: Path) -> None:
         )
         assert again.finish(writer, begin=reached[-1]) == len(expected[1])
         assert arrays(folder / "graph") == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives parts of files back")
+def test_the_disk_has_back_what_is_merged(tmp_path: Path) -> None:
+    runs = KeyRuns(tmp_path)
+    runs.write(np.arange(1 << 18), np.ones(1 << 18, np.float32))
+    files = [tmp_path / "000000.keys", tmp_path / "000000.weights"]
+    whole = [file.stat().st_blocks for file in files]
+    first, *_, last = runs.ranges(0, 1 << 18, room=1 << 16)
+    runs.free(first)
+    assert all(file.stat().st_blocks < was for file, was in zip(files, whole, strict=True))
+    assert runs.read(last)[-1] == (1 << 18) - 1
+    assert runs.read(first).max() == 0
 
 
 def test_runs_that_nobody_counted_are_removed(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ class BlockModel:
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _STEPS = 1 << 20  # of a random shift: coarse enough that a sum with a whole number is exact
+_BLOCK = 1 << 20  # nodes looked at at a time
 
 
 class StubMatching:
@@ -124,8 +125,10 @@ class StubMatching:
     shuffle and needs no search in a table. Doubles and self-loops do occur.
 
     Args:
-        groups: the group of each node, 0, 1, ...  int64 [nodes]
+        groups: the group of each node, 0, 1, ...  integer [nodes]
         weights: at least 0.  float64 [nodes]
+
+    Beside these it holds 12 bytes a node.
 
     >>> pairs = StubMatching(np.array([0, 1, 1, 0]), np.array([1.0, 1.0, 1.0, 0.0]))
     >>> left, right = pairs.draw(6, generator=np.random.default_rng(0))
@@ -135,12 +138,13 @@ class StubMatching:
     [0.5, 0.0, 0.0]
     """
 
-    def __init__(self, groups: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+    def __init__(self, groups: NDArray[np.integer], weights: NDArray[np.float64]) -> None:
         self.groups = groups
         self.weights = weights
         self.totals = np.bincount(groups, weights)  # [groups]
         self.order = np.argsort(groups, kind="stable").astype(np.int32)  # group by group
-        self._ends = np.cumsum(np.bincount(groups))  # where each group ends in that order
+        ends = np.cumsum(np.bincount(groups))  # where each group ends in that order
+        self._members = [*map(slice, (0, *ends[:-1]), ends)]
         self._shares = self._shares_so_far()
 
     @property
@@ -172,22 +176,32 @@ class StubMatching:
 
     def _stubs(self, stops: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int32]:
         """Return nodes as often as the weights say, up to ``stops`` in each group."""
-        starts = np.concatenate([[0], stops[:-1]])
-        sizes = np.diff(self._ends, prepend=0)
-        # Shares end at exactly 1, so that a group's last node ends at exactly its stop.
-        places = self._shares * np.repeat(stops - starts, sizes) + np.repeat(starts, sizes)
-        counts = np.diff(np.floor(places + _shift(generator)).astype(np.int64), prepend=0)
-        return np.repeat(self.order, counts)
+        shift = _shift(generator)
+        found: NDArray[np.int32] = np.empty(stops[-1], np.int32)
+        filled = 0
+        for members, start, stop in zip(self._members, (0, *stops[:-1]), stops, strict=True):
+            for first in range(members.start, members.stop, _BLOCK):
+                some = slice(first, min(first + _BLOCK, members.stop))
+                # Shares end at exactly 1, so that a group's last node ends at exactly its stop.
+                places = self._shares[some] * (stop - start) + start
+                ends = np.floor(places + shift).astype(np.int64)
+                counts = np.diff(ends, prepend=filled)
+                found[filled : ends[-1]] = np.repeat(self.order[some], counts)
+                filled = int(ends[-1])
+        return found
 
     def _shares_so_far(self) -> NDArray[np.float64]:
         """Return each node's and its forerunners' share of the group's weight.  [nodes]"""
-        summed = np.cumsum(self.weights[self.order])
-        before = np.concatenate([[0.0], summed])[np.concatenate([[0], self._ends[:-1]])]
-        sizes = np.diff(self._ends, prepend=0)
-        whole = np.repeat(summed[self._ends - 1] - before, sizes)
-        part = summed - np.repeat(before, sizes)
-        shares: NDArray[np.float64] = np.ones_like(part)
-        np.divide(part, whole, out=shares, where=whole > 0)
+        shares = self.weights[self.order]
+        np.cumsum(shares, out=shares)
+        stops = [members.stop for members in self._members]
+        last = [0.0, *(shares[stop - 1] if stop else 0.0 for stop in stops)]
+        for members, before, after in zip(self._members, last[:-1], last[1:], strict=True):
+            shares[members] -= before
+            if after > before:
+                shares[members] /= after - before
+            else:
+                shares[members] = 1.0
         return shares
 
 
@@ -195,7 +209,7 @@ def _shift(generator: np.random.Generator) -> float:
     return float(generator.integers(_STEPS)) / _STEPS
 
 
-BATCH = 1 << 22  # pairs
+BATCH = 1 << 22  # pairs, or half as many as nodes: every batch is a pass over them
 SAMPLE = 1 << 18  # pairs
 _CLOSE = 1e-4
 
@@ -208,7 +222,7 @@ class StreamedBlockModel:
     its expected number of edges is Σ 1 - exp(-λ_uv), which falls behind Σ λ_uv where hubs meet.
 
     Args:
-        blocks: the block of each node, 0, 1, ...  int64 [nodes]
+        blocks: the block of each node, 0, 1, ...  integer [nodes]
         within: a, the neighbours a node looks for in its block.  float64 [nodes]
         among: b, those it looks for everywhere.  float64 [nodes]
         generator: where draws come from.
@@ -225,7 +239,7 @@ class StreamedBlockModel:
 
     def __init__(
         self,
-        blocks: NDArray[np.int64],
+        blocks: NDArray[np.integer],
         within: NDArray[np.float64],
         among: NDArray[np.float64],
         *,
@@ -235,7 +249,7 @@ class StreamedBlockModel:
         self.among = StubMatching(np.zeros_like(blocks), among)
         self.generator = generator
 
-    def plan(self, edges: int, homophily: float, *, labels: NDArray[np.int64]) -> tuple[int, int]:
+    def plan(self, edges: int, homophily: float, *, labels: NDArray[np.integer]) -> tuple[int, int]:
         """Return how many pairs to draw within blocks and among all, doubles included.
 
         s and t are chosen so that, once doubles and self-loops are dropped, there are about so
@@ -259,19 +273,20 @@ class StreamedBlockModel:
 
     def draw(self, within: int, among: int) -> Iterator[Pairs]:
         """Yield so many pairs of both kinds, in batches, doubles and self-loops included."""
-        batches = max(1, -(-(within + among) // BATCH))
+        size = max(BATCH, len(self.among.weights) // 2)
+        batches = max(1, -(-(within + among) // size))
         for number in range(batches):
             for matching, count in ((self.within, within), (self.among, among)):
                 size = (number + 1) * count // batches - number * count // batches
                 if size:
                     yield matching.draw(size, generator=self.generator)
 
-    def _sample_within(self, labels: NDArray[np.int64]) -> _Sample:
+    def _sample_within(self, labels: NDArray[np.integer]) -> _Sample:
         """Sample the pairs of nodes of one block."""
         left, right = self.within.draw(SAMPLE, generator=self.generator)
         return self._sample(left, right, left != right, self.within, labels)
 
-    def _sample_among(self, labels: NDArray[np.int64]) -> _Sample:
+    def _sample_among(self, labels: NDArray[np.integer]) -> _Sample:
         """Sample the pairs of nodes of two blocks."""
         left, right = self.among.draw(SAMPLE, generator=self.generator)
         blocks = self.within.groups
@@ -283,7 +298,7 @@ class StreamedBlockModel:
         right: NDArray[np.int32],
         counts: NDArray[np.bool_],
         drawn_by: StubMatching,
-        labels: NDArray[np.int64],
+        labels: NDArray[np.integer],
     ) -> _Sample:
         left, right = left[counts], right[counts]
         within, among = self.within.expected(left, right), self.among.expected(left, right)

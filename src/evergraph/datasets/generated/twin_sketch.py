@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets.catalogue import Facts, catalogue
 from evergraph.datasets.generated.synthetic import geometric_sizes, log_normal_sizes
+from evergraph.graphs import UNLABELLED
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,6 +27,8 @@ else:
 FILL = 0.25
 HOME_SHARE = 0.5
 HUB_SHARE = 0.25
+# Nodes of every class that show their label at the least: to train, to validate and to test on.
+LEAST_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,34 @@ class TwinFacts:
     smallest_class: int
     astray: float
     noise: float
+    homophily: float | None = field(default=None, repr=False)
 
     @property
     def original(self) -> Facts:
         """What is published about the original."""
         return catalogue()[self.of]
+
+    @property
+    def wanted_homophily(self) -> float:
+        """The share of edges within classes: the original's where it is published."""
+        found = self.homophily if self.homophily is not None else self.original.homophily
+        assert found is not None, self.of
+        return found
+
+    @property
+    def share_labelled(self) -> float:
+        """The share of nodes that show their label."""
+        original = self.original
+        return 1.0 if original.labelled is None else original.labelled / original.nodes
+
+    @property
+    def identity(self) -> str:
+        """All that a twin's drawing depends on.
+
+        Facts that came later count where they are known, so that twins drawn before are found.
+        """
+        later = (self.homophily, self.original.labelled)
+        return " ".join(map(str, (self, self.original, *(x for x in later if x is not None))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +76,18 @@ class TwinSketch:
     """A graph before its edges are drawn.
 
     Attributes:
-        labels: int64 [nodes].
-        homes: the class that a node lives among, mostly its own.  int64 [nodes]
+        labels: the class of each node, shown or not.  int16 [nodes]
+        homes: the class that a node lives among, mostly its own.  int16 [nodes]
         within: neighbours each node looks for at home.  float64 [nodes]
         among: neighbours it looks for everywhere.  float64 [nodes]
         edges: how many pairs of nodes shall be joined.
         homophily: the share of them within classes.
+
+    At 10^8 nodes every array counts: classes are of two bytes, and all of it takes 20 a node.
     """
 
-    labels: NDArray[np.int64]
-    homes: NDArray[np.int64]
+    labels: NDArray[np.int16]
+    homes: NDArray[np.int16]
     within: NDArray[np.float64]
     among: NDArray[np.float64]
     edges: int
@@ -85,23 +113,40 @@ def sketch_twin(facts: TwinFacts, *, scale: float, seed: int) -> TwinSketch:
     ``HOME_SHARE`` of the nodes there, and for the rest everywhere. That share is homophily, were
     nobody astray. Neither class nor degree can be told from a node's number.
     """
-    homophily = facts.original.homophily
-    assert homophily is not None, facts.of
+    homophily = facts.wanted_homophily
     generator = numpy_generator(seed, "nodes")
     sizes = generator.permutation(twin_class_sizes(facts, scale))
-    labels = generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    labels = generator.permutation(np.repeat(np.arange(len(sizes), dtype=np.int16), sizes))
     homes = _homes(labels, facts.astray, generator)
     edges = twin_edges(facts, scale, sizes)
     largest = min(facts.largest_degree, HUB_SHARE * len(labels))
-    degrees = generator.permutation(log_normal_sizes(len(labels), 2 * edges / len(labels), largest))
+    degrees = log_normal_sizes(len(labels), 2 * edges / len(labels), largest)
+    generator.shuffle(degrees)
     share = min(homophily / (1 - facts.astray) ** 2, 1.0)  # both ends must be where they belong
-    within = np.minimum(share * degrees, HOME_SHARE * (sizes[homes] - 1))
-    return TwinSketch(labels, homes, within, degrees - within, edges, homophily)
+    within = np.minimum(share * degrees, (HOME_SHARE * (sizes - 1))[homes])
+    degrees -= within
+    return TwinSketch(labels, homes, within, degrees, edges, homophily)
+
+
+def shown_labels(labels: NDArray[np.int16], share: float, classes: int) -> NDArray[np.int16]:
+    """Hide all but an evenly spread share of every class.  [nodes] -> [nodes]
+
+    >>> shown_labels(np.array([0, 1, 0, 0, 0, 0, 0, 0], np.int16), 0.5, 2).tolist()
+    [0, 1, -1, 0, -1, 0, -1, 0]
+    """
+    if share == 1.0:
+        return labels
+    shown = np.full_like(labels, UNLABELLED)
+    for label in range(classes):
+        nodes = np.flatnonzero(labels == label)
+        count = min(max(LEAST_SHOWN, round(share * len(nodes))), len(nodes))
+        shown[nodes[(np.arange(count) * 2 + 1) * len(nodes) // (2 * count)]] = label
+    return shown
 
 
 def _homes(
-    labels: NDArray[np.int64], astray: float, generator: np.random.Generator
-) -> NDArray[np.int64]:
+    labels: NDArray[np.int16], astray: float, generator: np.random.Generator
+) -> NDArray[np.int16]:
     """Let a share of all nodes change places among each other, so that sizes stay.  [nodes]"""
     homes = labels.copy()
     moved = generator.permutation(len(labels))[: round(astray * len(labels))]
@@ -125,8 +170,9 @@ def twin_edges(facts: TwinFacts, scale: float, sizes: NDArray[np.int64]) -> int:
     """Return how many pairs shall be joined: fewer than asked for where classes are too small."""
     original = facts.original
     entries = original.edges if original.kept_edges is None else original.kept_edges
-    room = FILL * float((sizes * (sizes - 1) // 2).sum()) / (original.homophily or 1.0)
-    return round(min(scale * entries / 2, room))
+    pairs = entries if original.directed else entries / 2
+    room = FILL * float((sizes * (sizes - 1) // 2).sum()) / facts.wanted_homophily
+    return round(min(scale * pairs, room))
 
 
 def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.core.mapped import disk_is_enough, map_array
+from evergraph.core.mapped import disk_is_enough, free_before, map_array, page_out
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.graphs.csr import pointer_type
@@ -126,6 +126,16 @@ class KeyRuns:
         ]
         return np.concatenate([np.empty(0, np.float32), *parts])
 
+    def free(self, where: KeyRange) -> None:
+        """Give the disk back what runs hold of a range and of those before it, done with for good.
+
+        Keys that are gone read as 0: runs stay sorted, and another process can go on behind them.
+        """
+        for path, (_, last) in zip(self.paths, where.spans, strict=True):
+            free_before(path, _KEY_BYTES * last)
+            if (weights := path.with_suffix(_WEIGHTS_SUFFIX)).exists():
+                free_before(weights, _WEIGHT_BYTES * last)
+
     def discard(self) -> None:
         """Remove all runs."""
         for path in self.paths:
@@ -178,14 +188,16 @@ class RowPointers:
         self._path = writer.folder / "indptr.npy"
         if fresh:
             writer.create("indptr", (nodes + 1,), pointer_type(entries))
-        self._values: NDArray[np.integer] = map_array(self._path, writable=True).numpy()
+        self._values = map_array(self._path, writable=True)
 
     def write(self, keys: Keys, begin: int, stop: int, *, before: int) -> None:
         """Write where every row begins whose first key is above ``begin`` and at most ``stop``."""
         first, last = (begin >> 32) + 1, (stop >> 32) + 1
         for start in range(first, last, _POINTERS):
             rows = np.arange(start, min(start + _POINTERS, last))
-            self._values[start : start + len(rows)] = before + np.searchsorted(keys, rows << 32)
+            values = self._values[start : start + len(rows)]
+            values.numpy()[:] = before + np.searchsorted(keys, rows << 32)
+            page_out(values)
 
     def sync(self) -> None:
         """Return once the disk has what was written."""
@@ -325,6 +337,7 @@ class EdgeSorter:
                         array.sync()
                     pointers.sync()
                     on_range(done)
+                self.runs.free(each)
             for array in arrays:
                 array.finish()
         finally:
