@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def interpolated(points: Sequence[tuple[float, float]], at: float) -> float:
     """
     if at <= points[0][0]:
         return points[0][1]
-    for (low, first), (high, second) in zip(points, points[1:], strict=False):
+    for (low, first), (high, second) in pairwise(points):
         if at <= high:
             share = math.log(at / low) / math.log(high / low)
             return first + share * (second - first)

@@ -14,12 +14,11 @@ from evergraph.experiments.planning.steps import Step
 from evergraph.graphs.kernels.row_ranges import MAPPED_ENTRIES
 from evergraph.topology.column_blocks import block_count, reserve_of
 
+EMBEDDING = "embed: "  # what the names of its steps begin with
 
-class DoesNotFit(Exception):
-    """A graph that cannot be embedded within the memory that there is.
 
-    Not an error of a user: a plan tells it as a result.
-    """
+class DoesNotFit(Exception):  # noqa: N818  (no error of anybody's)
+    """A graph cannot be embedded within the memory that there is: a result of a plan."""
 
     def __init__(self, what: str, needed: float, there: float) -> None:
         super().__init__(what)
@@ -90,9 +89,7 @@ def embed_here(
         left = holding.left - (int(result) if stays else 0)
         if one + reserve > left:
             raise DoesNotFit("a single column of the features", one + reserve, left)
-        blocks = block_count(
-            columns, one=int(one), left=left, reserve=reserve, at_once=1, least=1
-        )
+        blocks = block_count(columns, one=int(one), left=left, reserve=reserve, at_once=1, least=1)
         holding.take(name, result)
         work = one * -(-columns // blocks)
         holding.work(work + min(reserve, 4 * MAPPED_ENTRIES * constants.cores + RESIDENT / 4))
@@ -110,9 +107,7 @@ def embed_here(
     return steps
 
 
-def file_rate(
-    size: float, holding: Holding, machines: Machines, constants: Constants
-) -> float:
+def file_rate(size: float, holding: Holding, machines: Machines, constants: Constants) -> float:
     """Return how many bytes of files are read or written a second.
 
     Files that fit in what memory is left stay in the system's cache; others come from the disk.

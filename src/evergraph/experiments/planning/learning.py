@@ -129,9 +129,7 @@ class Learning:
         return self.width * (self.dims + classes)
 
 
-def learning_of(
-    method: str, *, features: int, hops: int = 2, width: int | None = None
-) -> Learning:
+def learning_of(method: str, *, features: int, hops: int = 2, width: int | None = None) -> Learning:
     """Return what a method does on a graph with so many features.
 
     hops: of ``analytic`` and ``tem``; ``auto`` has its own. width: the method's own unless given.

@@ -20,6 +20,7 @@ class Machines:
         memory: of each, in bytes.
         link: what the network of each carries, in bytes a second.
         limit: what ``--memory-limit`` will say; None for the default of a run.
+        threads: of each of Ray's workers; Ray has one worker for every so many cores.
         disk: what its disk reads and writes, in bytes a second; as measured unless given.
     """
 
@@ -28,7 +29,13 @@ class Machines:
     memory: int
     link: float
     limit: int | None = None
+    threads: int = 1
     disk: float | None = None
+
+    @property
+    def workers(self) -> int:
+        """How many of Ray's workers each machine has."""
+        return max(self.cores // self.threads, 1)
 
 
 def parse_rate(text: str) -> float:

@@ -1,11 +1,11 @@
-"""A whole stream, task after task: what is cut, embedded, counted and tested, in the order it is."""
+"""A whole stream: what is cut, embedded, counted and tested, in the order in which it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from evergraph.core.mapped import MANY, RESIDENT
+from evergraph.core.mapped import RESIDENT
 from evergraph.experiments.planning.constants import Constants, interpolated
 from evergraph.experiments.planning.encoding import Size, file_rate
 from evergraph.experiments.planning.graph_facts import GraphFacts
@@ -15,11 +15,15 @@ from evergraph.experiments.planning.machine import Machines
 from evergraph.experiments.planning.steps import Step
 from evergraph.experiments.planning.tasks import Cut, TaskCuts, task_cuts
 from evergraph.graphs.induced import BLOCK_ENTRIES
+from evergraph.memory.gathered_statistics import BLOCK_ROWS
+from evergraph.nn.expansion import BLOCK_VALUES
 
 # Bytes of arrays as long as nodes are: owners, labels, places and parts of a stream.
 NODE_BYTES = 90
 # Bytes that are made of each entry while a block of them is looked at.
 ENTRY_BYTES = 45
+# Of features while they are expanded and multiplied: some blocks of ``BLOCK_VALUES``, one in use.
+EXPANDED_BYTES = 6 * 4 * BLOCK_VALUES
 
 Embed = Callable[[str, Size, Smoothing, Holding, Machines, Constants], list[Step]]
 
@@ -60,7 +64,7 @@ class Stream:
         found += self._learn(task, holding)
         holding.hold(f"{own} exam", self._kept_exam(task.own, holding))
         found += self._cut("grown", task.seen, holding)
-        holding.drop(*[name for name in self._names("seen")])
+        holding.drop(*self._names("seen"))
         for old, new in zip(self._names("grown"), self._names("seen"), strict=True):
             holding.rename(old, new)
         found += self._embed("seen", task.seen, holding)
@@ -83,7 +87,10 @@ class Stream:
         holding.work(looking)
         taken = holding.take(f"{name} features", features)
         pages = min(self.facts.feature_bytes, RESIDENT) if self.facts.mapped else 0
-        holding.work(pages if cut.nodes > MANY or taken else 2 * pages)
+        if holding.limit is None:  # else they are let go before anything is embedded
+            holding.hold("pages", pages)
+        else:
+            holding.work(pages)
         seconds = c.cut_ns * looked_at / c.speedup(c.cut_speedup, self.machines.cores)
         seconds += c.row_byte_ns * features
         steps = [Step("cut tasks", "here", seconds * 1e-9, memory=holding.peak)]
@@ -108,8 +115,7 @@ class Stream:
     def _learn(self, task: TaskCuts, holding: Holding) -> list[Step]:
         learning, c = self.learning, self.constants
         holding.hold("learner", learning.kept_bytes(task.classes))
-        taken = 4 * learning.dims * task.own.training
-        holding.work(taken + 3 * (1 << 24) * 4)
+        holding.work(self._taken(task.own.training, holding) + EXPANDED_BYTES)
         if learning.epochs:
             nodes = task.own.training + learning.stored * task.classes
             batches = learning.epochs * -(-nodes // max(learning.batch, 1))
@@ -118,7 +124,9 @@ class Stream:
             return [Step("train", "here", seconds, memory=holding.peak)]
         flops = task.own.training * learning.training_flops(task.classes)
         flops += task.own.validation * learning.validation_flops()
-        counted = Step("count statistics", "everywhere", self._products(flops, c.counting))
+        workers = self.machines.count if task.own.training > BLOCK_ROWS else 1
+        counting = self._products(flops, c.counting) / workers
+        counted = Step("count statistics", "everywhere" if workers > 1 else "here", counting)
         holding.work(learning.solving_bytes(task.classes))
         solving = learning.solve_flops(task.classes) / (c.solving * 1e9)
         solving /= c.speedup(c.product_speedup, self.machines.cores)
@@ -131,9 +139,14 @@ class Stream:
         if learning.exam_bytes(task.seen.tested // (index + 1)):  # features of own graphs are kept
             asked = task.seen.tested + task.own.tested
         flops = asked * learning.answer_flops(task.classes)
-        holding.work(4 * learning.dims * task.seen.tested)
+        holding.work(self._taken(task.seen.tested, holding) + EXPANDED_BYTES)
         seconds = self._products(flops, c.answering) + (index + 2) * c.exam_s
         return [Step("test", "here", seconds, memory=holding.peak)]
+
+    def _taken(self, nodes: int, holding: Holding) -> float:
+        """Return the bytes of the embeddings of some nodes, 0 where they go to a file."""
+        size = 4.0 * self.learning.dims * nodes
+        return size if holding.stays(size) else 0.0
 
     def _products(self, flops: float, rates: tuple[tuple[float, float], ...]) -> float:
         c = self.constants
