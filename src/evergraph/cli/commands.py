@@ -17,6 +17,7 @@ COMMANDS = (
     "run",
     "bench",
     "info",
+    "plan",
     "import",
     "split",
     "embed",

@@ -67,9 +67,7 @@ class Resources:
 
     def fits(self, size: int) -> bool:
         """Whether an array of so many bytes may stay in memory."""
-        left = self.left
-        to_work_in = 0 if self.memory is None else int(WORK_SHARE * self.memory)
-        return size <= ARRAY_SHARE * left and left - size >= to_work_in
+        return stays_in_memory(size, left=self.left, limit=self.memory)
 
     def array(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return room for an array: in memory if it fits, else mapped in a file of its own.
@@ -92,3 +90,13 @@ class Resources:
                 f"{purpose} takes {shown(size)} at the least, but only {shown(self.left)} of "
                 f"memory {'are free' if self.memory is None else 'are left within the limit'}"
             )
+
+
+def stays_in_memory(size: int, *, left: int, limit: int | None) -> bool:
+    """Whether an array of so many bytes stays in memory where so many are left of a limit.
+
+    >>> stays_in_memory(20, left=100, limit=None), stays_in_memory(20, left=100, limit=180)
+    (True, False)
+    """
+    to_work_in = 0 if limit is None else int(WORK_SHARE * limit)
+    return size <= ARRAY_SHARE * left and left - size >= to_work_in

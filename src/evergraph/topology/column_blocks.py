@@ -59,7 +59,7 @@ def encode_within(
     device, graph = torch.device(device), topology.inputs(graph)
     resources.tidy()
     whole = _size(topology, graph, graph.num_features, device)
-    fits = whole + _reserve(graph) <= resources.left_on(device)
+    fits = whole + reserve_of(graph.entry_bytes) <= resources.left_on(device)
     if by is None and fits and not _worth_sharing(graph, resources):
         return topology.smooth(graph.to(device))
     if (by or _cut(topology, graph, resources)) == "nodes":
@@ -185,8 +185,26 @@ def _size(
     return graph.num_nodes * columns * (4 * topology.arrays + scaled)
 
 
-def _reserve(graph: Graph) -> int:
-    return min(RESERVE, LEAST_RESERVE + graph.entry_bytes)
+def reserve_of(entry_bytes: int) -> int:
+    """Return what is kept free beside the columns, given the bytes of the adjacency's entries.
+
+    >>> reserve_of(1 << 20) >> 20, reserve_of(1 << 40) >> 20
+    (33, 320)
+    """
+    return min(RESERVE, LEAST_RESERVE + entry_bytes)
+
+
+def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: float, least: int) -> int:
+    """Return into how many blocks columns are cut: as few as memory allows.
+
+    wide: columns; one: bytes that one of them takes; left: bytes that may be taken by the
+    ``at_once`` blocks held at a time, each with a reserve; least: how many blocks there are to be.
+
+    >>> block_count(100, one=10, left=350, reserve=50, at_once=1, least=1)  # 30 at a time
+    4
+    """
+    widest = int(left / at_once - reserve) // one
+    return max(-(-wide // max(widest, 1)), min(least, wide))
 
 
 def _column_blocks(
@@ -206,11 +224,11 @@ def _column_blocks(
     wide, device = graph.num_features, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
     one = _size(topology, graph, 1, device)
-    smallest = int((one + _reserve(graph)) * at_once)
+    reserve = reserve_of(graph.entry_bytes)
+    smallest = int((one + reserve) * at_once)
     resources.check(held + smallest, "encoding a single column of the features")
     left = resources.left_on(device) - (held if device.type == "cpu" else 0)
-    widest = int(left / at_once - _reserve(graph)) // one
-    count = max(-(-wide // max(widest, 1)), min(least, wide))
+    count = block_count(wide, one=one, left=left, reserve=reserve, at_once=at_once, least=least)
     ends = [wide * block // count for block in range(count + 1)]
     return list(pairwise(ends))
 
