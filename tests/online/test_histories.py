@@ -181,11 +181,9 @@ def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, history, da
     one, twin = learner(history, *given), learner(history, *given)
     for delta in history.deltas:
         mine, theirs = one.apply(delta), twin.apply(delta)
-        assert (mine.seq, mine.classes, mine.predicted) == (
-            theirs.seq,
-            theirs.classes,
-            theirs.predicted,
-        )
+        assert mine.seq == theirs.seq
+        assert mine.classes == theirs.classes
+        assert mine.predicted == theirs.predicted
         if data.draw(st.booleans()):
             twin = repacked(twin)
     twin, rows = repacked(twin), list(history.end.rows)
@@ -193,10 +191,8 @@ def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, history, da
     assert [array for array in twin.knowledge.arrays() if len(array) > len(rows)] == []
     assert twin.knowledge.names == one.knowledge.names
     assert twin.status().labelled == one.status().labelled
-    if rows:
-        vectors, packed = (each.frozen().taken(rows)[2] for each in (one, twin))
-        torch.testing.assert_close(packed, vectors, atol=1e-5, rtol=0)
-        scores, packed = (
-            (each.predict_proba(rows)[1] for each in (one, twin)) if one.classes else (0, 0)
-        )
+    vectors, packed = (each.frozen().taken(rows)[2] for each in (one, twin))
+    torch.testing.assert_close(packed, vectors, atol=1e-5, rtol=0)
+    if one.status().labelled:
+        scores, packed = (each.predict_proba(rows)[1] for each in (one, twin))
         torch.testing.assert_close(packed, scores, atol=1e-5, rtol=0)

@@ -10,14 +10,14 @@ before, and nothing that was learned changes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evergraph.online.pieces import PIECE, Pieces
+from evergraph.online.pieces import PIECE, Pieces, split
 
 Arrays = dict[str, Tensor | Pieces]
 
@@ -82,13 +82,12 @@ class Packing:
 
     def renumbered(self, indices: Tensor | Pieces) -> Pieces:
         """Return positions by their new numbers, some at a time."""
-        whole = isinstance(indices, Tensor)
-        parts = (lambda: iter([indices])) if whole else indices.make  # type: ignore[union-attr]
-        return Pieces(
-            tuple(indices.shape),
-            indices.dtype,
-            lambda: (self.places[part.long()].to(indices.dtype) for part in parts()),
-        )
+        dtype = indices.dtype
+
+        def made() -> Iterator[Tensor]:
+            return (self.places[part.long()].to(dtype) for part in split(indices))
+
+        return Pieces(tuple(indices.shape), dtype, made)
 
 
 @dataclass(frozen=True, eq=False)
