@@ -63,9 +63,53 @@ def test_what_is_copied_is_there_and_nothing_else_is_sent() -> None:
     assert not is_sent("src/evergraph/__pycache__/x.pyc")
 
 
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """Return what is said of each stage, those in front that it begins with included."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    said: list[tuple[str, str]] = []
+    for name, rest in instructions():
+        if name == "FROM":
+            source, _, stage = rest.partition(" AS ")
+            said = found[stage] = [*found.get(source, [])]
+        said.append((name, rest))
+    return found
+
+
+def test_there_are_a_service_and_a_machine_of_a_cluster() -> None:
+    assert [*stages()][-1] == "serve"  # what is built where no target is named
+    installed = {
+        stage: re.findall(r"\.\[([\w,]+)\]", " ".join(rest for _, rest in said))
+        for stage, said in stages().items()
+    }
+    assert installed["build-serve"] == ["serve,tables"]
+    assert installed["build-cluster"] == ["cluster,tables"]
+    for stage in ("serve", "cluster"):
+        (copied,) = (rest for _, rest in stages()[stage] if rest.startswith("--from="))
+        assert copied.startswith(f"--from=build-{stage} ")
+    cluster = dict(stages()["cluster"])
+    assert int(cluster["USER"].split(":")[0]) > 0
+    assert "ENTRYPOINT" not in cluster  # Ray says what is run
+    assert "RAY_AUTH_MODE=token" in cluster["ENV"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "torch"), [("cpu", "torch==2.13.0+cpu"), ("cuda", "torch==2.13.0"), ("gpu", None)]
+)
+def test_the_variant_says_which_torch_is_installed(variant: str, torch: str | None) -> None:
+    (line,) = (rest for name, rest in instructions() if name == "RUN" and "$VARIANT" in rest)
+    shell = line.replace("/opt/evergraph/bin/pip", "echo")
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=ROOT, env={"VARIANT": variant}, capture_output=True, text=True
+    )
+    if torch is None:
+        assert done.returncode == 2
+        assert done.stderr == "VARIANT must be cpu or cuda, not 'gpu'\n"
+    else:
+        assert done.stdout.split()[-1] == torch
+
+
 def test_it_runs_as_somebody_without_rights_and_stops_as_it_should() -> None:
-    names = [name for name, _ in instructions()]
-    assert names.count("FROM") == 2
+    names = [name for name, _ in stages()["serve"]]
     user = last("USER")
     assert int(user.split(":")[0]) > 0
     assert names.index("USER") < names.index("ENTRYPOINT")

@@ -16,6 +16,7 @@ from evergraph.online import held_back, solving
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.pieces import whole
 
 
 class Ledger:
@@ -160,3 +161,38 @@ def test_what_is_left_decides(learner, history):
     )
     order = [names.index(name) for name in plain_names]
     torch.testing.assert_close(scores[:, order], plain_scores, atol=1e-5, rtol=0)
+
+
+def repacked(one: OnlineLearner) -> OnlineLearner:
+    """Return a learner without places of forgotten nodes, the same one where there are none."""
+    found = one.packed()
+    if found is None:
+        return one
+    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
+    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
+    other.restore(arrays, json.loads(json.dumps(found.about)))
+    return other
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=fixed)
+@given(history=histories(), data=st.data())
+def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, history, data):
+    given = data.draw(st.sampled_from([0.0, 0.3])), data.draw(st.sampled_from([1, 3]))
+    one, twin = learner(history, *given), learner(history, *given)
+    for delta in history.deltas:
+        mine, theirs = one.apply(delta), twin.apply(delta)
+        assert mine.seq == theirs.seq
+        assert mine.classes == theirs.classes
+        assert mine.predicted == theirs.predicted
+        if data.draw(st.booleans()):
+            twin = repacked(twin)
+    twin, rows = repacked(twin), list(history.end.rows)
+    assert twin.every_id() == one.every_id()
+    assert [array for array in twin.knowledge.arrays() if len(array) > len(rows)] == []
+    assert twin.knowledge.names == one.knowledge.names
+    assert twin.status().labelled == one.status().labelled
+    vectors, packed = (each.frozen().taken(rows)[2] for each in (one, twin))
+    torch.testing.assert_close(packed, vectors, atol=1e-5, rtol=0)
+    if one.status().labelled:
+        scores, packed = (each.predict_proba(rows)[1] for each in (one, twin))
+        torch.testing.assert_close(packed, scores, atol=1e-5, rtol=0)

@@ -55,7 +55,8 @@ SENT = """
 import json, resource, sys
 from evergraph.core.errors import EvergraphError
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.http import parse, status_of
+from evergraph.server.http import status_of
+from evergraph.server.json_body import parse
 from evergraph.server.json_delta import quick_delta
 from evergraph.server.payloads import DeltaBody, PredictionsBody
 import psutil

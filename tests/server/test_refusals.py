@@ -364,3 +364,57 @@ def test_more_new_classes_than_a_change_may_bring_are_413(client):
     assert "brings 3: was a column of ids sent as labels?" in refused.json()["error"]
     assert client.get("/v1/status").json()["seq"] == 1
     assert client.post("/v1/deltas", json=many | {"labels": ["p", "q", "x"]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("predictions", '{"ids": ["a"], "ids": ["b"]}'),
+        ("predictions", r'{"ids": ["a"], "\u0069ds": ["b"]}'),
+        ("predictions", r'{"ids": ["a\":b"], "ids"  : ["c:d"]}'),
+        ("deltas", '{"nodes": ["n"], "features": [[1, 2]], "nodes": ["m"]}'),
+        ("upsert", '{"edges": [["a", "c"]], "edges": [["a", "b"]]}'),
+        ("upsert", '{"rows": [{"id": "n", "p": 1, "q": 2, "p": 3}]}'),
+        ("labels", '{"labels": [["c", "x"]], "labels": [["c", "y"]]}'),
+        ("forget", '{"ids": ["a"], "ids": ["b"]}'),
+        ("compact", '{"now": true, "now": false}'),
+    ],
+)
+def test_a_key_that_comes_twice_is_refused(
+    lasting: TestClient, fingerprint: Any, path: str, body: str
+) -> None:
+    before = fingerprint(lasting)
+    answer = lasting.post(f"/v1/{path}", content=body, headers=JSON)
+    refused(answer, 400, " must come once in an object, and comes twice")
+    assert fingerprint(lasting) == before
+
+
+def test_a_colon_in_a_text_is_no_key(client: TestClient) -> None:
+    odd = {"nodes": ['a":"a', "b\\"], "features": [[1, 0], [0, 1]], "labels": ["p:q", None]}
+    assert client.post("/v1/deltas", json=odd).status_code == 200
+    asked = client.post("/v1/predictions", json={"ids": ['a":"a', "b\\"]})
+    assert asked.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "said"),
+    [
+        ("GET", "/v1/ids", "limt=3", "there is no parameter 'limt' here: did you mean 'limit'"),
+        ("GET", "/v1/ids", "x=3", "there is no parameter 'x' here: it takes start, limit, after"),
+        ("GET", "/v1/ids", "start=1&start=2", "parameter 'start' must come once, and comes twice"),
+        ("GET", "/v1/predictions/a", "integr=1", "did you mean 'integer'"),
+        ("POST", "/v1/predictions", "aftr=1", "did you mean 'after'"),
+        ("POST", "/v1/deltas", "key=a", "there is no parameter 'key' here: it takes none"),
+        ("POST", "/v1/compact", "now=true", "it takes none"),
+        ("GET", "/v1/journal", "afer=0", "did you mean 'after'"),
+        ("GET", "/v1/status", "verbose", "it takes none"),
+        ("GET", "/metrics", "name=up", "it takes none"),
+        ("GET", "/healthz", "full=1", "it takes none"),
+        ("GET", "/readyz", "full=1", "it takes none"),
+        ("GET", "/", "x=1", "it takes none"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_refused(
+    lasting: TestClient, method: str, path: str, query: str, said: str
+) -> None:
+    refused(lasting.request(method, f"{path}?{query}", json={"ids": ["a"]}), 400, said)

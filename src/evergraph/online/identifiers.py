@@ -106,6 +106,7 @@ class IdTable:
         self._positions: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
         self._slots = NumberSlots()
+        self.base = 0  # how many positions were given out before the last packing, see ``page``
         self.gone = GoneNames()  # the last link of what was removed
 
     def __len__(self) -> int:
@@ -118,9 +119,11 @@ class IdTable:
         return iter(self._positions)
 
     def page(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
-        """Return some names from a position on, and the position after them, None at the end.
+        """Return some names from a place on, and the place after them, None at the end.
 
-        Who goes on there later meets each name once, whatever came and went meanwhile.
+        Who goes on there later meets each name once, whatever came and went meanwhile. Where names
+        have been given other positions since (see ``Packing``), one must begin again with 0: places
+        told then are ``base`` and more, and those told before are less.
 
         >>> table = IdTable()
         >>> table.add(["a", "b", "c"])
@@ -128,9 +131,14 @@ class IdTable:
         >>> table.page(0, 2), table.page(2, 2)
         ((['a'], 2), (['c'], None))
         """
-        end = start + limit
-        found = [value for value in self._ids[start:end] if value is not None]
-        return found, end if end < len(self._ids) else None
+        if 0 < start < self.base:
+            raise DataError(
+                f"start must be 0, since nodes have other places than when {start} was told"
+            )
+        first = max(start - self.base, 0)
+        end = first + limit
+        found = [value for value in self._ids[first:end] if value is not None]
+        return found, self.base + end if end < len(self._ids) else None
 
     @property
     def next(self) -> int:

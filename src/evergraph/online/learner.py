@@ -35,6 +35,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
+from evergraph.online.packing import PackedState, Packing, packed
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Tallies
 from evergraph.online.published import Published
@@ -500,9 +501,26 @@ class OnlineLearner(Asked):
                 kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
             return kept
 
+    def packed(self) -> PackedState | None:
+        """Return the same learner without places of forgotten nodes, None where there are none.
+
+        Whoever restores it knows and predicts the same.
+        """
+        with self._writing:
+            if self._knowledge is None or self._ids.next == len(self._ids):
+                return None
+            packing = Packing.of(self._knowledge.graph.alive)
+            found = packed(self.pieces(), packing)
+            head = self.head.packed(self.head.state(), packing)
+            found |= {f"head.{name}": value for name, value in head.items()}
+            about = self.about() | {"base": self._ids.base + self._ids.next}
+            return PackedState(found, about, places=self._ids.next - len(self._ids))
+
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
         kept = {"seq": self._seq, "solved": self._solved}
+        if self._ids.base:
+            kept["base"] = self._ids.base
         kept["num_features"] = self.status().features
         related = self._knowledge is not None and self._knowledge.relations is not None
         return kept | {"related": True} if related else kept
@@ -519,6 +537,7 @@ class OnlineLearner(Asked):
                 self._map()
                 self._knowledge.restore(state)
             self._view.turn(lambda: self._restored(state), ())
+            self._ids.base = int(about.get("base", 0))
             self._share()
 
     def _warn_of_threads(self, before: int | None) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from evergraph.core.versions import own_version
 from evergraph.server.following import Following, JournalSteps
@@ -18,6 +18,7 @@ from evergraph.server.http import answer_failures
 from evergraph.server.leader import Leader, LeaderSteps
 from evergraph.server.limits import Limits
 from evergraph.server.metrics import Metrics, Observed
+from evergraph.server.parameters import only_known
 from evergraph.server.passing import WRITERS, WRITES, Passing, Target
 from evergraph.server.predicting import Predicting
 from evergraph.server.readiness import readiness_routes
@@ -104,6 +105,7 @@ def create_app(
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # they would lead to whatever Host says
+        dependencies=[Depends(only_known)],
         lifespan=lifespan,
     )
     app.state.following, app.state.stopping = following, service.stopping

@@ -10,7 +10,8 @@ from evergraph.online.delta import Delta
 from evergraph.online.delta_parts import check_weights
 from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.http import ARROW, RefusedError, parse
+from evergraph.server.http import ARROW, RefusedError
+from evergraph.server.json_body import parse
 from evergraph.server.json_delta import quick_delta
 from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody, PredictionsBody, UpsertBody
 

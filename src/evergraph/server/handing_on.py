@@ -85,7 +85,7 @@ def _answers(kind: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
     said: dict[int | str, dict[str, Any]] = {
         200: {"content": {kind: {"schema": schema}}, "description": "Done."}
     }
-    for status in (401, 403, 429, 503, *refusals):
+    for status in (400, 401, 403, 429, 503, *refusals):
         said[status] = {"model": ErrorReply, "description": MEANINGS[status]}
     return said
 

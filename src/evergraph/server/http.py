@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
@@ -143,9 +142,6 @@ async def _http(request: Request, error: Any) -> JSONResponse:
     return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
 
 
-Model = TypeVar("Model", bound=BaseModel)
-
-
 def media_type(request: Request, *allowed: str) -> str:
     """Return what the body is said to be.
 
@@ -213,26 +209,6 @@ async def _in_time(request: Request, seconds: float, limits: Limits) -> Message:
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
     return message
-
-
-def parse(model: type[Model], body: bytes) -> Model:
-    """Read JSON as ``model``; what does not fit is said in one sentence."""
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise RefusedError(422, sentence_of(error)) from None
-
-
-def sentence_of(error: ValidationError) -> str:
-    """Return the first thing wrong: where, and what was expected."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
-    loc, said = errors[0]["loc"], errors[0]["msg"]
-    # Behind the field's name stand numbers, and for ids which of their two kinds was tried.
-    place = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
-    if any(isinstance(part, str) for part in loc[1:]):
-        said = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
-    said = said[:1].lower() + said[1:]
-    return f"{loc[0] if loc else 'body'}{place}: {said}"[:500]
 
 
 T = TypeVar("T")

@@ -23,6 +23,7 @@ from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.edge_columns import Column, EdgeColumns, as_numbers, chunks
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import RefusedError
+from evergraph.server.json_body import refuse_twice
 
 MOST_FIELDS = 10_000  # of an object, and labels of a node: more of them are a mistake
 LISTS = (
@@ -53,12 +54,14 @@ def quick_delta(body: bytes, *, keyed: bool) -> Delta | None:
     try:
         with _uncollected():
             said = orjson.loads(body)
-            return _delta(said, keyed)
+            found = _delta(said, keyed)
     except _UnsureError:
         _check_sizes(said)
         return None
     except orjson.JSONDecodeError:
         return None
+    refuse_twice(body, len(said))
+    return found
 
 
 def _check_sizes(said: Any) -> None:

@@ -24,6 +24,7 @@ from evergraph.core.extras import installed
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW, Answer
 from evergraph.server.http import JSON, RefusedError, failure, media_type, read_body
+from evergraph.server.parameters import check_parameters
 from evergraph.server.schema import told
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def after_in(query: bytes) -> int:
     >>> after_in(b"after=12"), after_in(b"")
     (12, 0)
     """
+    check_parameters(query, ["after"])
     text = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("after", ["0"])[-1]
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LARGEST:
         return int(text)

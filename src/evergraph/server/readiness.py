@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse
 
 from evergraph.server.paths import without_paths
+from evergraph.server.schema import MEANINGS, ErrorReply
 
 if TYPE_CHECKING:
     from evergraph.server.leader import Leader
@@ -55,6 +56,7 @@ def readiness_routes(service: Service, leader: Leader | None = None) -> APIRoute
     router = APIRouter(tags=["ask"])
     described: dict[int | str, dict[str, Any]] = {
         200: {"model": ReadyReply, "description": "Ready."},
+        400: {"model": ErrorReply, "description": MEANINGS[400]},
         503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
     }
 

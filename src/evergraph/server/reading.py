@@ -189,7 +189,7 @@ async def tell(pool: Pool, what: Callable[[], Any]) -> Response:
 
 METRICS: dict[int | str, dict[str, Any]] = {
     status: {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
-    for status in (401, 403, 429)
+    for status in (400, 401, 403, 429)
 }
 
 

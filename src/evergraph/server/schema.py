@@ -262,7 +262,7 @@ def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
 
 
 MEANINGS = {
-    400: "The request ended early.",
+    400: "It ended early, or names a parameter or a key that is not known or comes twice.",
     401: "No token, or a wrong one.",
     403: "The token may not do this.",
     404: "A node or an edge that is not known.",
@@ -300,6 +300,6 @@ def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
 def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of an answer and of what may be refused."""
     said: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
-    for status in refusals:
+    for status in (400, *refusals):
         said[status] = {"model": ErrorReply, "description": MEANINGS[status]}
     return said

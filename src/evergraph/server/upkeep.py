@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse
 
 from evergraph.online.folder.purge import Purged
 from evergraph.server.audit import audit
-from evergraph.server.http import JSON, RefusedError, in_thread, media_type, parse, read_body
+from evergraph.server.http import JSON, RefusedError, in_thread, media_type, read_body
+from evergraph.server.json_body import parse
 from evergraph.server.payloads import Payload
 from evergraph.server.schema import accepts, answers, described
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ from evergraph.online.folder.journal_checkup import check_journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.pieces import whole
 
 NUMBER = 987_654_321_012_345
 ROW = torch.tensor([[0.12345679, 7.654321, -3.1415927]])
@@ -71,7 +73,16 @@ def found_in(path: Path) -> set[str]:
 
 def bits(folder: LearnerFolder) -> dict[str, bytes]:
     state = {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
-    return state | {"about": repr(folder.learner.about()).encode()}
+    return state | {"about": json.dumps(folder.learner.about(), sort_keys=True).encode()}
+
+
+def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
+    """Return the bits of a folder's learner without places of forgotten nodes."""
+    found = folder.learner.packed()
+    if found is None:
+        return bits(folder)
+    state = {name: value.numpy().tobytes() for name, value in whole(found.arrays).items()}
+    return state | {"about": json.dumps(found.about, sort_keys=True).encode()}
 
 
 def more(folder: LearnerFolder) -> None:
@@ -114,16 +125,19 @@ def test_a_purge_changes_nothing_that_is_known(tmp_path):
     with opened(tmp_path / "one") as folder, opened(tmp_path / "other") as other:
         fill(folder)
         fill(other)
-        folder.purge(keys=True)
-        assert bits(folder) == bits(other)
+        assert folder.purge(keys=True).places == 2
+        assert bits(folder) == packed_bits(other)
         with opened(tmp_path / "one", readonly=True) as reader:
-            assert bits(reader) == bits(other)
+            assert bits(reader) == bits(folder)
         for each in (folder, other):
             more(each)
-        assert bits(folder) == bits(other)
+        kept = bits(folder)
         assert folder.status().keys == 0
-    with opened(tmp_path / "one") as folder, opened(tmp_path / "other") as other:
-        assert bits(folder) == bits(other)
+        asked = (folder.learner.predict_proba("abz"), other.learner.predict_proba("abz"))
+        assert asked[0][0] == asked[1][0]
+        torch.testing.assert_close(asked[0][1], asked[1][1], atol=1e-5, rtol=0)
+    with opened(tmp_path / "one") as folder:
+        assert bits(folder) == kept
 
 
 def test_keys_that_stay_are_known_with_their_results_and_others_count_as_new(tmp_path):
@@ -141,11 +155,17 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
     """A copy at every step is what a process leaves that is killed there."""
     copies: list[Path] = []
 
-    def copying(call):
+    def copy() -> None:
+        copies.append(tmp_path / f"copy-{len(copies)}")
+        shutil.copytree(tmp_path / "learner", copies[-1])
+
+    def copying(call, *, after=False):
         def done(*args, **kwargs):
-            copies.append(tmp_path / f"copy-{len(copies)}")
-            shutil.copytree(tmp_path / "learner", copies[-1])
-            return call(*args, **kwargs)
+            copy()
+            found = call(*args, **kwargs)
+            if after:
+                copy()
+            return found
 
         return done
 
@@ -158,8 +178,10 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
         fill(folder)
         folder.submit(Delta(nodes="u", features=ROW / 3, edges=(("u", "a"),)))
         before = bits(folder)
+        folder.compact()  # which a snapshot with fewer places replaces
         for owner, name in steps:
-            monkeypatch.setattr(owner, name, copying(getattr(owner, name)))
+            after = name == "remove_snapshot"  # and before another has its name
+            monkeypatch.setattr(owner, name, copying(getattr(owner, name), after=after))
         monkeypatch.setattr(
             "evergraph.online.folder.journal.rewrite",
             copying(__import__("evergraph.online.folder.sqlite_file", fromlist=["_"]).rewrite),
@@ -168,13 +190,13 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
         after = bits(folder)
         monkeypatch.undo()
     assert len(copies) >= 7
-    for copy in copies:
-        with opened(copy) as folder:
-            assert bits(folder) in ([before, after] if names else [before])
+    for place in copies:
+        with opened(place) as folder:
+            assert bits(folder) in [before, after]
             more(folder)
-            kept = bits(folder)
             assert folder.purge().seq == folder.seq
-        with opened(copy) as folder:
+            kept = bits(folder)
+        with opened(place) as folder:
             assert bits(folder) == kept
 
 
@@ -296,3 +318,79 @@ def test_a_process_that_is_killed_while_it_purges_loses_nothing(tmp_path):
 
 def checked(path: Path) -> list[str]:
     return list(check_journal(path / JOURNAL_FILE))
+
+
+def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):
+    """Under come and go a folder that is purged stays as large as what lives in it."""
+    sizes, memory, renewed = [], [], []
+    with opened(tmp_path / "flat") as folder:
+        folder.on_renewed = lambda: renewed.append(folder.seq)
+        for turn in range(6):
+            come_and_go(folder, turn)
+            done = folder.purge(keys=True)
+            assert done.places == (20 if turn else 0)
+            assert done.seq == folder.seq == turn + 1  # nobody who follows has to begin anew
+            graph = folder.learner.knowledge.graph
+            assert graph.num_nodes == len(folder.learner.every_id()) == 20
+            memory.append(folder.learner.status().memory)
+            sizes.append(sum(kept_bytes(tmp_path / "flat" / f"snapshot-{done.seq}")))
+        assert len(renewed) == 5
+    assert len(set(memory[1:])) == 1
+    assert len(set(sizes[1:])) == 1
+    with opened(tmp_path / "grows") as folder:
+        for turn in range(6):
+            come_and_go(folder, turn)
+        assert folder.learner.knowledge.graph.num_nodes == 120
+
+
+def kept_bytes(path: Path) -> list[int]:
+    """Return how large the arrays of a snapshot are, records of how it went over time left out."""
+    found = snapshot.read_snapshot(path).state
+    return [v.nbytes for name, v in found.items() if not name.startswith(("prequential", "alarms"))]
+
+
+def come_and_go(folder: LearnerFolder, turn: int) -> None:
+    """Twenty nodes come, and those of the turn before go."""
+    ids = [f"{turn:02}.{place:02}" for place in range(20)]
+    features = torch.randn(20, 3, generator=torch.Generator().manual_seed(turn))
+    folder.submit(
+        Delta(
+            nodes=ids,
+            features=features,
+            labels=[("x", "y", None)[place % 3] for place in range(20)],
+            edges=[(ids[place], ids[place - 1]) for place in range(20)],
+            forgotten=[f"{turn - 1:02}.{place:02}" for place in range(20)] if turn else (),
+        )
+    )
+
+
+def test_a_reader_lets_places_go_with_the_writer(tmp_path):
+    with opened(tmp_path) as folder:
+        fill(folder)
+        with opened(tmp_path, readonly=True) as reader:
+            folder.purge()
+            assert reader.refresh() == 0
+            assert bits(reader) == bits(folder)
+            before = reader.learner
+            more(folder)
+            reader.refresh()
+            assert bits(reader) == bits(folder)
+            folder.compact()
+            assert reader.refresh() == 0
+            assert reader.learner is before
+
+
+def test_a_folder_with_nothing_but_the_snapshot_of_now_is_packed_after_the_next_delta(tmp_path):
+    """As one that has begun with a leader's snapshot: replacing it could leave nothing."""
+    from evergraph.online.folder.following import begin_with_snapshot
+
+    with opened(tmp_path / "leader") as folder:
+        fill(folder)
+        parameters = folder.learner.parameters
+    begin_with_snapshot(tmp_path / "follows", tmp_path / "leader" / "snapshot-3", parameters)
+    with opened(tmp_path / "follows") as folder:
+        assert folder.purge().places == 0
+        assert folder.learner.knowledge.graph.num_nodes == 4
+        more(folder)
+        assert folder.purge().places == 2
+        assert folder.learner.knowledge.graph.num_nodes == 3

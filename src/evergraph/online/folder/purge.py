@@ -36,11 +36,13 @@ class Purged:
         seq: the number of the snapshot that is left.
         bytes_before: how large the folder was.
         bytes_after: how large it is now.
+        places: how many places of forgotten nodes are gone, from memory too.
     """
 
     seq: int
     bytes_before: int
     bytes_after: int
+    places: int = 0
 
 
 def folder_bytes(folder: Path) -> int:

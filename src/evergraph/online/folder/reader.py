@@ -11,7 +11,7 @@ from evergraph.core.errors import DataError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, open_journal
 from evergraph.online.folder.recovery import Recovered, UnappliedError, recover, replay
 from evergraph.online.folder.replaying import Progress
-from evergraph.online.folder.snapshot import snapshots_in, taken_at
+from evergraph.online.folder.snapshot import read_about, snapshots_in, taken_at
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
 
@@ -51,6 +51,7 @@ class FolderReader:
     def _take(self, found: Recovered) -> None:
         self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
         self._seconds = found.seconds
+        self._first = self._journal.first()
         self._short = found.seq < self._journal.last()
         if self.on_renewed is not None:
             self.on_renewed()
@@ -84,7 +85,8 @@ class FolderReader:
             before, version = self.seq, self._journal.version()
             if version == self._seen and not self._is_late():
                 return 0
-            if self._is_set_aside() or not self._replay() or self._is_set_aside():
+            other = self._is_set_aside() or not self._replay() or self._is_set_aside()
+            if other or self._is_packed():
                 self._take(self._recovered())
             self._seen = version  # what came since it was asked for is seen the next time
             return max(self.seq - before, 0)
@@ -102,6 +104,18 @@ class FolderReader:
             return False
         self._seconds += time.thread_time() - began
         return True
+
+    def _is_packed(self) -> bool:
+        """Whether the writer has let places of forgotten nodes go since: then they go here too."""
+        first = self._journal.first()
+        if first == self._first:  # else deltas were dropped, as they are then
+            return False
+        self._first, newest = first, self._newest()
+        try:
+            there = read_about(self.path / f"snapshot-{newest}") if newest else {}
+        except DataError:  # it has just been replaced: it is looked at again when deltas go
+            return False
+        return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))
 
     def _is_late(self) -> bool:
         """Whether what could not be applied here has been acknowledged since."""

@@ -171,21 +171,36 @@ def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -
 
 def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
     """Restore the newest snapshot that is whole; return its number, 0 if there is none."""
-    wrong = ""
-    for seq, path in snapshots_in(folder):
-        try:
-            snapshot = read_snapshot(path)
-        except DataError as error:
-            wrong = wrong or f" ({error})"
-            logger.warning("%s: going back to the snapshot before", error)
-            continue
-        learner.restore(snapshot.state, snapshot.about)
-        return seq
-    if journal.first() > 1:
+    damaged: list[DataError] = []
+    seq = restore_newest(folder, learner, damaged=damaged)
+    for error in damaged:
+        logger.warning("%s: going back to the snapshot before", error)
+    if not seq and journal.first() > 1:
+        wrong = f" ({damaged[0]})" if damaged else ""
         raise DataError(
             f"{folder}: there is no whole snapshot{wrong}, and the journal begins with delta "
             f"{journal.first()}: put the folder back from a backup"
         )
+    return seq
+
+
+def restore_newest(
+    folder: Path, learner: StateMachine, *, before: int | None = None, damaged: list[DataError]
+) -> int:
+    """Restore the newest whole snapshot; return its number, 0 where there is none.
+
+    before: a delta that it must not hold; damaged: is given what is wrong with newer ones.
+    """
+    for seq, path in snapshots_in(folder):
+        if before is not None and seq >= before:
+            continue
+        try:
+            snapshot = read_snapshot(path)
+        except DataError as error:
+            damaged.append(error)
+            continue
+        learner.restore(snapshot.state, snapshot.about)
+        return seq
     return 0
 
 

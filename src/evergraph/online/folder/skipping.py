@@ -11,9 +11,9 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import BEFORE, FolderLock, open_journal, stored_parameters
-from evergraph.online.folder.recovery import UnappliedError, apply_entries
+from evergraph.online.folder.recovery import UnappliedError, apply_entries, restore_newest
 from evergraph.online.folder.set_aside import NOTHING, SetAside, set_aside_in
-from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot, snapshots_in, sync
+from evergraph.online.folder.snapshot import remove_snapshot, snapshots_in, sync
 from evergraph.online.folder.state_machine import StateMachine
 
 
@@ -100,21 +100,14 @@ def _check_there(journal: Journal, seqs: Collection[int]) -> None:
 
 def _restored(folder: Path, learner: StateMachine, journal: Journal, seq: int) -> int:
     """Restore the newest whole snapshot from before a delta; return its number, 0 for none."""
-    for number, path in snapshots_in(folder):
-        if number >= seq:
-            continue
-        try:
-            snapshot = read_snapshot(path)
-        except DataError:  # whoever opens the folder says so
-            continue
-        learner.restore(snapshot.state, snapshot.about)
-        return number
-    if journal.first() > 1:
+    # Of damaged ones whoever opens the folder tells.
+    number = restore_newest(folder, learner, before=seq, damaged=[])
+    if not number and journal.first() > 1:
         raise DataError(
             f"{folder}: delta {seq} cannot be left out, since no snapshot from before it is there "
             f"and the journal begins with delta {journal.first()}: forget its nodes instead"
         )
-    return 0
+    return number
 
 
 def _without(entry: JournalEntry, seqs: Collection[int]) -> JournalEntry:

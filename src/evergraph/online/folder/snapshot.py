@@ -135,7 +135,9 @@ def _write_files(written: WrittenAside) -> None:
 
 
 def _publish(aside: Path, path: Path) -> Path:
-    if path.exists():  # a damaged one: a recovery went past it and came back to its delta
+    # A damaged one, which a recovery went past to come back to its delta; or one with places of
+    # forgotten nodes, where a recovery that finds neither begins with the one before.
+    if path.exists():
         remove_snapshot(path)
     aside.rename(path)
     sync(path.parent)
@@ -248,6 +250,10 @@ class SnapshotShelf:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
+    def has_before(self, seq: int) -> bool:
+        """Whether there is a good snapshot that a recovery could begin with instead of one."""
+        return any(number < seq for number in self._good)
+
     def keep(self, seq: int) -> None:
         """Take one snapshot for the only good one: the others have been removed."""
         self._good = [seq]
@@ -263,7 +269,8 @@ class SnapshotShelf:
     def publish(self, written: WrittenAside) -> None:
         """Wait until the disk has a snapshot, then remove all but the last two good ones."""
         publish(written)
-        self._good = [*self._good, written.seq][-KEPT:]
+        others = [number for number in self._good if number != written.seq]
+        self._good = [*others, written.seq][-KEPT:]
         for number, path in snapshots_in(self.folder):
             if number not in self._good:
                 remove_snapshot(path)

@@ -10,6 +10,7 @@ from torch import Tensor
 from evergraph.online.alarms import Alarm
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
+from evergraph.online.packing import PackedState
 
 
 class StateMachine(Protocol):
@@ -54,6 +55,10 @@ class StateMachine(Protocol):
 
     def about(self) -> dict[str, Any]:
         """Return the rest of the state, as JSON can hold it."""
+        ...
+
+    def packed(self) -> PackedState | None:
+        """Return the same learner without places of forgotten nodes; None where there are none."""
         ...
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ from evergraph.online.folder.snapshot import (
 )
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
+from evergraph.online.packing import PackedState
 from evergraph.online.pieces import pieces_of
 
 logger = logging.getLogger(__name__)
@@ -185,12 +186,12 @@ class WritableFolder:
     def purge(self, *, keys: bool, names: bool) -> Purged:
         """Leave one snapshot of what is known now, and nothing older; see ``LearnerFolder``.
 
-        Deltas wait until it is done.
+        Deltas wait until it is done. Where it has fewer places, the learner is read back from it.
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
             before = folder_bytes(self.path)
-            self._snapshot_for_good(self.learner.unused_names() if names else {})
+            places = self._snapshot_for_good(self.learner.unused_names() if names else {})
             if self.seq:  # else there is nothing
                 keep_only(self.path, self.seq)
                 self._shelf.keep(self.seq)
@@ -199,22 +200,42 @@ class WritableFolder:
             self._acknowledged.note(self.seq)
             self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
             self.snapshot_error = None
-            return Purged(self.seq, before, folder_bytes(self.path))
+            if places:
+                self._renew_learner()
+            return Purged(self.seq, before, folder_bytes(self.path), places)
 
-    def _snapshot_for_good(self, names: Mapping[Label, Label]) -> None:
-        """Take a snapshot unless there is a whole one of now; names: of classes, to be replaced."""
-        if not names:
-            if self.seq and not is_whole(self.path, self.seq):
-                self._shelf.publish(self._written())
-            return
+    def _snapshot_for_good(self, names: Mapping[Label, Label]) -> int:
+        """Take a snapshot unless there is a whole one of now that has no place to spare.
+
+        names: of classes, to be replaced. Return how many places of forgotten nodes have gone.
+        """
+        if names:
+            return self._snapshot_renamed(names)
+        there = not self.seq or is_whole(self.path, self.seq)
+        packed = self.learner.packed() if self.seq and self._can_replace(there) else None
+        if packed is not None or not there:
+            self._shelf.publish(self._written(packed))
+        return 0 if packed is None else packed.places
+
+    def _can_replace(self, there: bool) -> bool:
+        """Whether a process that is killed while it replaces the snapshot of now leaves another.
+
+        there: whether there is one of now. A folder that holds nothing else, as one that has just
+        begun to follow, is packed with the first purge after a delta.
+        """
+        return not there or self._shelf.has_before(self.seq) or self._journal.first() == 1
+
+    def _snapshot_renamed(self, names: Mapping[Label, Label]) -> int:
         self.learner.rename(names, seq=self.seq + 1)
         self.seq += 1
         try:
-            self._shelf.publish(self._written(**{RENAMED: self.seq}))
+            packed = self.learner.packed()
+            self._shelf.publish(self._written(packed, **{RENAMED: self.seq}))
         except BaseException:  # the journal knows nothing of it
             self.seq -= 1
             self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
             raise
+        return 0 if packed is None else packed.places
 
     def _snapshot(self) -> None:
         with self.lock:
@@ -230,12 +251,17 @@ class WritableFolder:
             self._compactor.count(counted.bytes, deltas=counted.deltas, seconds=counted.seconds)
             raise
 
-    def _written(self, **more: int) -> WrittenAside:
-        """Write the state aside as it is, a piece at a time: it is not held twice."""
+    def _written(self, packed: PackedState | None = None, **more: int) -> WrittenAside:
+        """Write the state aside, a piece at a time: it is not held twice.
+
+        packed: what to write in its place.
+        """
         self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
         threads = getattr(self.learner, "threads", None)  # no part of the state, but it shows in it
-        about = json.dumps(self.learner.about() | {"threads": threads} | more).encode()
-        return self._shelf.write(self.seq, pieces_of(self.learner), about)
+        told = self.learner.about() if packed is None else packed.about
+        arrays = pieces_of(self.learner) if packed is None else packed.arrays
+        about = json.dumps(told | {"threads": threads} | more).encode()
+        return self._shelf.write(self.seq, arrays, about)
 
     def _drop(self) -> None:
         more = True

@@ -15,6 +15,7 @@ from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.graphs import Graph
 from evergraph.online.delta import Label
+from evergraph.online.packing import Packing
 from evergraph.topology import SGC, TopologyEncoder
 
 
@@ -212,6 +213,13 @@ class OnlineHead(ABC):
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
         """Return all that later deltas and scores depend on."""
+
+    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
+        """Return what ``state`` returned once nodes have other positions.
+
+        Heads that keep positions, or a row for each, renumber them here; most keep neither.
+        """
+        return state
 
     @abstractmethod
     def restore(self, state: dict[str, Tensor]) -> None:

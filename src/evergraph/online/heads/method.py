@@ -16,6 +16,7 @@ from evergraph.methods import BackboneLearner, methods
 from evergraph.nn import Backbone, backbones
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.whole_task import task_of
+from evergraph.online.packing import Packing
 from evergraph.topology import TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
@@ -174,6 +175,11 @@ class MethodHead(OnlineHead):
             kept["learned"] = torch.tensor(self._learner.label_space_.num_classes)
             kept |= {f"fit.{name}": value for name, value in self._learner.state().items()}
         return kept
+
+    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
+        """Return the same once nodes have other positions."""
+        ids, table = packing.places[state["ids"]], packing.padded(state["table"])
+        return state | {"ids": ids, "table": table if len(state["table"]) else state["table"]}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""

@@ -17,6 +17,7 @@ from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.whole_task import task_of
+from evergraph.online.packing import Packing
 from evergraph.topology import Identity, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
@@ -170,6 +171,11 @@ class ReplayHead(OnlineHead):
     def _learned(self) -> int:
         """How many classes the MLP has, which may be fewer than there is room for."""
         return 0 if self.tem.label_space_ is None else self.tem.label_space_.num_classes
+
+    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
+        """Return the same once nodes have other positions: stored ones are known by theirs."""
+        named = ("tem.memory.nodes", "tem.memory.coverage.coverers")
+        return state | {name: packing.places[state[name]] for name in named if name in state}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""

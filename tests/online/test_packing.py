@@ -1,0 +1,144 @@
+"""Places of forgotten nodes go, and all else stays as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from evergraph.core.errors import DataError
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, ReplayHead, TargetHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.packing import Packing, packed
+from evergraph.online.pieces import whole
+
+
+def repacked(one: OnlineLearner) -> OnlineLearner:
+    found = one.packed()
+    assert found is not None
+    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
+    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
+    other.restore(arrays, json.loads(json.dumps(found.about)))
+    return other
+
+
+def path() -> OnlineLearner:
+    """a - b - c - d in places 0 to 3, of which b has been forgotten: a, and c - d are left."""
+    learner = OnlineLearner(head=AnalyticHead(width=16), scaling="none")
+    learner.apply(
+        Delta(
+            nodes="abcd",
+            features=torch.tensor([[1.0], [2.0], [4.0], [8.0]]),
+            labels=("x", "y", "x", None),
+            edges=(("a", "b"), ("b", "c"), ("c", "d")),
+        )
+    )
+    learner.apply(Delta(forgotten=("b",)))
+    return learner
+
+
+def test_on_a_path_of_four_the_second_place_goes():
+    found = path().packed()
+    arrays = whole(found.arrays)
+    assert found.places == 1
+    assert arrays["graph.features"].flatten().tolist() == [1.0, 4.0, 8.0]
+    assert arrays["graph.alive"].tolist() == [True] * 3
+    assert arrays["graph.indptr"].tolist() == [0, 0, 1, 2]
+    assert arrays["graph.indices"].tolist() == [2, 1]  # c and d, which were 2 and 3
+    assert arrays["labels.numbers"].tolist() == [0, 0, -1]
+    assert arrays["counted.slots"].tolist() == [1, 2, 0]
+    assert len(arrays["counted.rows"]) == 2
+    assert bytes(arrays["ids.bytes"].numpy()) == b"acd"
+    assert arrays["embeddings.state_2"].flatten().tolist() == pytest.approx([1.0, 6.0, 6.0])
+
+
+def test_a_learner_that_forgot_nobody_has_nothing_to_pack():
+    learner = OnlineLearner(head=AnalyticHead(width=16))
+    assert learner.packed() is None
+    learner.apply(Delta(nodes="a", features=torch.ones(1, 2)))
+    assert learner.packed() is None
+
+
+def test_a_learner_that_forgot_everybody_can_begin_again():
+    learner = path()
+    learner.apply(Delta(forgotten=("a", "c", "d")))
+    other = repacked(learner)
+    assert other.every_id() == []
+    assert other.status().features == 1
+    for each in (learner, other):
+        each.apply(Delta(nodes="ef", features=torch.tensor([[1.0], [3.0]]), labels="xy"))
+    assert other.predict(["e", "f"]) == learner.predict(["e", "f"])
+    assert other.knowledge.graph.num_nodes == 2
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        AnalyticHead(width=32),
+        FusedHead(width=32),
+        ReplayHead(width=8, epochs=2),
+        MethodHead(epochs=2),
+        TargetHead(kind="labels", width=32),
+    ],
+    ids=lambda head: head.name,
+)
+@pytest.mark.parametrize("related", [False, True], ids=["plain", "relations"])
+def test_every_head_says_the_same_afterwards_and_after_more(head, related):
+    if related and head.name != "auto":
+        pytest.skip("it takes no relations")
+    learner = OnlineLearner(head=head, undirected=not related)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(3):
+        learner.apply(crowd(step, generator, related=related, kind=head.kind))
+        if step < 2:
+            learner.apply(Delta(forgotten=[f"{step}.{place}" for place in range(8)]))
+    other, ids = repacked(learner), learner.every_id()
+    assert other.every_id() == ids
+    assert other.knowledge.graph.num_nodes == 20
+    assert torch.equal(other.embed(ids), learner.embed(ids))
+    assert torch.equal(other.predict_proba(ids)[1], learner.predict_proba(ids)[1])
+    delta = crowd(3, generator, related=related, kind=head.kind)
+    for each in (learner, other):
+        each.apply(delta)
+        each.apply(Delta(forgotten=("0.9", "3.1")))
+    ids = learner.every_id()
+    close = 1e-2 if head.name in ("replay", "method") else 1e-5  # which train: last digits grow
+    assert (other.predict_proba(ids)[1] - learner.predict_proba(ids)[1]).abs().max() < close
+    assert other.history()["curve"] == learner.history()["curve"]
+
+
+def crowd(step: int, generator: torch.Generator, *, related: bool, kind: str) -> Delta:
+    """Twelve nodes in a ring with chords."""
+    ids = [f"{step}.{place}" for place in range(12)]
+    labels = ["x", "y", None] if kind == "class" else [("x", "z"), ("y",), None]
+    edges = [(ids[place], ids[(5 * place + 1) % 12]) for place in range(12)]
+    return Delta(
+        nodes=ids,
+        features=torch.rand(12, 4, generator=generator),
+        labels=[labels[place % 3] for place in range(12)],
+        edges=edges,
+        relations=[("cites", "follows")[place % 2] for place in range(12)] if related else (),
+        types=[("paper", "author")[place % 2] for place in range(12)] if related else (),
+    )
+
+
+def test_who_lists_ids_meanwhile_must_begin_again():
+    learner = path()
+    assert learner.ids_from(0, 2) == (["a"], 2)
+    other = repacked(learner)
+    with pytest.raises(DataError, match="start must be 0, since nodes have other places"):
+        other.ids_from(2, 2)
+    assert other.ids_from(0, 2) == (["a", "c"], 6)
+    assert other.ids_from(6, 2) == (["d"], None)
+    other.apply(Delta(forgotten=("a",)))
+    third = repacked(other)
+    with pytest.raises(DataError, match="when 6 was told"):
+        third.ids_from(6, 2)
+    assert third.ids_from(0, 1) == (["c"], 8)
+
+
+def test_an_array_that_nobody_has_told_of_is_a_mistake():
+    with pytest.raises(AssertionError, match=r"graph\.colours must be told"):
+        packed({"graph.colours": torch.zeros(3)}, Packing.of(torch.ones(3, dtype=torch.bool)))
