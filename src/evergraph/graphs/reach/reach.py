@@ -67,19 +67,29 @@ def ball_blocks(
     """
     wanted = nodes.cpu().numpy()
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
-    adjacency = _stepped_through(graph, nodes, hops, resources or Resources())
+    rows = _stepped_through(graph, nodes, hops, float(walks.sum()), resources or Resources())
+    adjacency = pattern(RowSweep.of(graph), rows)
     for block in cut(walks, block_walks):
         yield block, _balls(wanted[block], adjacency, hops)
 
 
 def _stepped_through(
-    graph: Graph, nodes: Tensor, hops: int, resources: Resources
-) -> scipy.sparse.csr_matrix:
-    """Return the rows of nodes that a walk may take a step from; others are empty."""
+    graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
+) -> Tensor:
+    """Return the nodes that a walk may take a step from; all where finding them does not pay.
+
+    walks: how many there are in all.  -> int64 [rows]
+    """
+    if walks >= graph.num_edges and resources.fits(_pattern_bytes(graph.num_edges)):
+        return torch.arange(graph.num_nodes)
     rows = covered_nodes(graph, nodes, hops=max(hops - 1, 0)).nonzero().flatten()
     entries = int(graph.degrees[rows.to(graph.device)].sum())
-    resources.check(PATTERN_BYTES[pointer_type(entries)] * entries, "reach by sparse products")
-    return pattern(RowSweep.of(graph), rows)
+    resources.check(_pattern_bytes(entries), "exact reach by sparse products")
+    return rows
+
+
+def _pattern_bytes(entries: int) -> int:
+    return PATTERN_BYTES[pointer_type(entries)] * entries
 
 
 def _balls(
