@@ -29,7 +29,7 @@ from evergraph.topology import SGC
 ROWS: tuple[RowType, ...] = ("float32", "float16", "bfloat16")
 FILES = ("amazon_computers", "actor", "coauthor_cs")
 HOPS = 2
-SEEDS = (0, 1)
+SEEDS: tuple[int, ...] = (0, 1)
 # How each method is told what rows to take.
 METHODS: dict[str, Callable[[str], dict[str, Any]]] = {
     "auto": lambda rows: {"backbone": {"name": "view-features", "rows": rows}},
@@ -98,7 +98,8 @@ def tables(options: Options) -> list[Table]:
     if options.quick:
         seeds = SEEDS[:1]
         given = {"training": {"epochs": 2}}
-    accuracies, embeddings = [], []
+    accuracies: list[list[str]] = []
+    embeddings: list[list[str]] = []
     for name, graph in graphs(quick=options.quick):
         embeddings.append(embedding_row(name, graph))
         accuracies += accuracy_rows(name, graph, given, seeds)
