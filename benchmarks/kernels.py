@@ -31,6 +31,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, normalised, smoother, walk
 from evergraph.graphs.kernels import Kernel, room
 from evergraph.graphs.kernels.choice import NUMBA_PAYS_FROM, numba_works
+from evergraph.graphs.kernels.held_rows import ROW_TYPES
 
 HOPS = 2
 AGREE = 1e-4
@@ -49,6 +50,12 @@ WIDTHS = {
     "synthetic-300000": (64, 128),
     "coauthor-cs": (128,),
     TWIN: (32, 100),
+}
+# Where rows in half numbers are measured: a twin's name is followed by its scale.
+HELD = {
+    "arxiv structure": (32, 128, 256, 602),
+    f"{TWIN} 0.1": (32, 100, 128, 256, 602),
+    f"{TWIN} 0.3": (32, 100, 128, 256),
 }
 QUICK: dict[str, tuple[int, ...]] = {"synthetic-5000": (16, 64), "computers": (128,)}
 EDGE = (500, 5_000, 20_000, 50_000, 100_000, 200_000)
@@ -80,8 +87,9 @@ class Row:
 
 def load(name: str) -> Graph | None:
     """Return a graph in memory, or None where its file is absent."""
-    if name == TWIN:
-        graph = evergraph.load(TWIN)
+    twin, _, scale = name.partition(" ")
+    if twin == TWIN:
+        graph = evergraph.load(TWIN, scale=float(scale or 1))
         arrays = (in_memory(graph.indptr), in_memory(graph.indices))
         return Graph(*arrays, torch.ones(graph.num_nodes, 1), graph.labels, undirected=True)
     case = CASES[name]
@@ -353,6 +361,43 @@ def weighted_table(widths: dict[str, int], *, rounds: int) -> Table:
     )  # fmt: skip
 
 
+def held_row(name: str, graph: Graph, width: int, *, rounds: int) -> list[str]:
+    """Measure one hop by numba with every kind of rows, beside how fast memory is copied."""
+    features = random_features(graph, width)
+    found: dict[str, Callable[[], object]] = {}
+    for held in ROW_TYPES:
+        operator = smoother(graph, kernel="numba", held=held)
+        operator.product(features)  # what is compiled is compiled then
+        found[held] = partial(operator.product, features)
+    copied = room(len(features), like=features)
+    found["copy"] = partial(copied.copy_, features)
+    taken = interleaved(found, rounds=rounds, limit=30.0, clock=time.process_time)
+    gathered = 4 * width * (graph.num_edges + graph.num_nodes)
+    return [
+        name, str(width), ms(taken["float32"]), times(taken["float32"] / taken["float16"]),
+        times(taken["float32"] / taken["bfloat16"]), f"{gathered / taken['float32'] / 1e9:.1f}",
+        f"{2 * features.nbytes / taken['copy'] / 1e9:.1f}",
+    ]  # fmt: skip
+
+
+def held_table(widths: dict[str, tuple[int, ...]], *, rounds: int) -> Table:
+    """Return whether rows in half numbers are summed faster."""
+    rows = []
+    for name, wanted in widths.items() if numba_works() else ():
+        graph = load(name)
+        if graph is not None:
+            rows += [held_row(name, graph, width, rounds=rounds) for width in wanted]
+    return Table(
+        f"Rows in half numbers: one hop by numba, CPU seconds of {torch.get_num_threads()} threads",
+        ("graph", "width", "float32 (ms)", "float16", "bfloat16", "float32 gathers (GB/s)",
+         "copy (GB/s)"),
+        rows,
+        ("float16, bfloat16: times as fast; rounding the rows first is counted.",
+         "gathers: bytes of neighbours' rows in a second of one core, caches included; copy: bytes "
+         "read and written in a second when features are copied in their order."),
+    )  # fmt: skip
+
+
 def tables(options: Options) -> list[Table]:
     """Measure everything."""
     widths, rounds = (QUICK, 3) if options.quick else (WIDTHS, 9)
@@ -368,6 +413,7 @@ def tables(options: Options) -> list[Table]:
     found.append(edge_table(rounds=rounds, sizes=EDGE[:2] if options.quick else EDGE))
     widest = {name: wanted[-1] for name, wanted in widths.items()}
     found.append(weighted_table(widest, rounds=rounds))
+    found.append(held_table(QUICK if options.quick else HELD, rounds=rounds))
     found.append(order_table(widest, rounds=min(rounds, 5)))
     return found
 

@@ -490,3 +490,36 @@ def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
     assert found.seq == found.snapshot + found.deltas
     assert found.snapshot == 1
     assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
+
+
+def test_half_rows_learns_with_every_kind_of_rows(load, monkeypatch):
+    bench = load("half_rows")
+    told: list[str] = []
+
+    def learned(graph, values, seed):
+        told.append(values.get("topology", values.get("backbone"))["rows"])
+        return {"local": 90.0 + len(told), "global": 80.0}
+
+    monkeypatch.setattr(bench, "accuracy", learned)
+    graph = Graph.from_edges(
+        torch.tensor([[0, 1], [1, 2]]),
+        features=torch.rand(3, 4),
+        labels=torch.tensor([0, 1, 0]),
+        undirected=True,
+    )
+    rows = list(bench.accuracy_rows("tiny", graph, {}, (0,)))
+    assert told == [*bench.ROWS, *bench.ROWS]
+    assert rows[0] == ["tiny", "auto", "local", "91.00", "+1.000", "1.000", "+2.000", "2.000"]
+    name, *_, mean, largest = bench.embedding_row("tiny", graph)
+    assert name == "tiny"
+    assert 0 < float(mean) <= float(largest) < 2**-7
+
+
+def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
+    bench = load("gpu_papers")
+    generator = torch.Generator(bench.device()).manual_seed(0)
+    adjacency = bench.drawn_graph(1e-5, generator)
+    features = bench.drawn_features(len(adjacency.left), generator)
+    hop = adjacency.product(features)
+    assert bench.largest_difference(adjacency, features, hop) < 2**-10
+    assert bench.largest_difference(adjacency, features, hop + 1) > 0.1

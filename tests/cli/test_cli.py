@@ -95,7 +95,9 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
     assert config["stream"]["setting"] == "task-il"
     assert config["stream"]["edges"] == "all"
     assert config["stream"]["classes_per_task"] == 3
-    assert config["topology"] == {"name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True}
+    assert config["topology"] == {
+        "name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True, "rows": "float32",
+    }  # fmt: skip
     assert config["memory"] == {"budget": 0.02, "sampler": {"name": "degree"}}
     assert config["training"]["epochs"] == 1  # an option wins over the preset
     assert config["training"]["batch_size"] == "full"

@@ -45,7 +45,7 @@ def test_toml_round_trip() -> None:
 
 def test_resolving_spells_out_every_default() -> None:
     values = resolved(RunConfig.of({"method": "tem"})).to_dict()
-    assert values["topology"] == {"name": "sgc", "hops": 2, "self_loops": True}
+    assert values["topology"] == {"name": "sgc", "hops": 2, "self_loops": True, "rows": "float32"}
     assert values["method"]["weighting"] == "class-balanced"
     assert values["method"]["store"] == "after"
 

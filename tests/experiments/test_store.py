@@ -296,3 +296,14 @@ def test_a_seed_counts_once() -> None:
     for make in (lambda: RunConfig(seeds=(0, 1, 0)), lambda: RunConfig.of({"seeds": [0, 1, 0]})):
         with pytest.raises(ConfigurationError, match=r"^seeds must differ, not have 0 twice$"):
             make()
+
+
+def test_a_run_from_before_rows_could_be_chosen_goes_on(tmp_path: Path) -> None:
+    config = resolved(small())
+    ResultStore(tmp_path).open(config, resume=False)
+    path = tmp_path / "config.toml"
+    path.write_text(path.read_text("utf-8").replace('rows = "float32"\n', ""), "utf-8")
+    ResultStore(tmp_path).open(config, resume=True)
+    other = resolved(small(topology={"name": "sgc", "rows": "float16"}))
+    with pytest.raises(ResultsError, match=r"topology.rows is None there and 'float16' here"):
+        ResultStore(tmp_path).open(other, resume=True)

@@ -10,6 +10,9 @@ from evergraph.core.resolver import Resolver
 
 T = TypeVar("T")
 
+# What a live learner has no choice of, see ``LiveEmbeddings``: older folders do not name it either.
+FIXED = ("rows",)
+
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
     """Return a component's name and the parameters that it stores under their own names.
@@ -18,7 +21,7 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
     >>> described(topologies, SGC(hops=3))
     {'name': 'sgc', 'hops': 3, 'self_loops': True}
     """
-    names = resolver.parameters(component.name)
+    names = [name for name in resolver.parameters(component.name) if name not in FIXED]
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))
     return kept
