@@ -84,7 +84,12 @@ graphs = st.builds(
     undirected=st.booleans(),
     weighted=st.booleans(),
 )
-encoders = st.builds(topologies.make, st.sampled_from(HOPS), self_loops=st.booleans())
+half = st.builds(
+    topologies.make,
+    st.sampled_from(["sgc", "s2gc", "appnp", "ppr", "mixhop"]),
+    rows=st.sampled_from(["float16", "bfloat16"]),
+)
+encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=st.booleans())
 
 
 @given(graphs, encoders, st.integers(1, 6), st.integers(1, 2))
@@ -100,7 +105,7 @@ def test_parts_give_the_bits_of_the_whole(
     assert torch.equal(found, encode_within(topology, graph, resources=MANY))
 
 
-@settings(deadline=None, max_examples=12)  # a disk takes its time
+@settings(deadline=None, max_examples=6)  # a disk takes its time
 @given(graphs, encoders, st.integers(1, 6), st.sampled_from(["all", "labelled"]))
 def test_a_split_graph_gives_a_split_graph(
     graph: Graph, topology: TopologyEncoder, parts: int, nodes: Nodes

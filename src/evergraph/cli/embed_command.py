@@ -32,6 +32,9 @@ def embed_command(
     nodes: str = typer.Option(
         "all", help="all, or labelled: only nodes that have labels, and no edges."
     ),
+    rows: str = typer.Option(
+        "float32", help="What is summed and sent: float32, float16 or bfloat16."
+    ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
     ),
@@ -57,6 +60,7 @@ def embed_command(
     """
     resources = resources_of(memory_limit, None, engine, address)
     chosen = _parameters(settings) | {"name": topology, "hops": hops}
+    chosen |= {} if rows == "float32" else {"rows": rows}  # of which some f_topo know nothing
     try:
         report = _embed(dataset, out, chosen, nodes, directed, overwrite, plugins, resources)
     except KeyboardInterrupt:

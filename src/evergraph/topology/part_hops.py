@@ -19,6 +19,7 @@ from evergraph.topology.part_step import (
     Step,
     count_products,
     first_state,
+    message,
     next_state,
     part_scalings,
 )
@@ -148,7 +149,16 @@ class PartBlock:
 
     def shared(self) -> dict[str, Any]:
         """Return what the next hop is given: among others, the state of all nodes."""
-        topology, message = self.hops.topology.from_column(self.columns[0]), None
+        topology, whole = self.hops.topology.from_column(self.columns[0]), None
         if self.hops.products:
-            message = together(self.states[-1], self.hops.resources.engine)
-        return self.hops.given | {"topology": topology, "message": message}
+            whole = together(self._messages(), self.hops.resources.engine)
+        return self.hops.given | {"topology": topology, "message": whole}
+
+    def _messages(self) -> Sequence[Held]:
+        """Return the last states as they are summed: where that is in half numbers, sent so."""
+        rows, graph = self.hops.topology.rows, self.hops.graph
+        if rows == "float32":
+            return self.states[-1]
+        shared = {"rows": rows, "scales": self.hops.given["scales"]}
+        engine = self.hops.resources.engine
+        return list(engine.hold(message, self.steps, shared=shared, near=graph.near))
