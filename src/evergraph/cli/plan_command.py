@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def plan_command(
     dataset: str | None = typer.Argument(
-        None, help="A dataset's name, or a graph folder, split or whole; nothing is downloaded."
+        None,
+        help="A dataset's name, or a graph folder, split or whole; nothing is downloaded "
+        "(default: the sizes below).",
     ),
     machines: int = typer.Option(1, help="How many machines."),
     memory: str | None = typer.Option(
@@ -45,10 +47,12 @@ def plan_command(
     ),
     classes_per_task: int = typer.Option(2, help="New classes per task."),
     scale: float = typer.Option(1.0, help="Of a twin, as for a run."),
-    nodes: float | None = typer.Option(None, help="Nodes, where there is no dataset yet."),
-    edges: float | None = typer.Option(None, help="Adjacency entries: an edge counts twice."),
-    features: int | None = typer.Option(None, help="Features of a node."),
-    classes: int | None = typer.Option(None, help="Classes."),
+    nodes: float | None = typer.Option(None, help="How many nodes (default: the dataset's)."),
+    edges: float | None = typer.Option(
+        None, help="Adjacency entries; an edge counts twice (default: the dataset's)."
+    ),
+    features: int | None = typer.Option(None, help="How many features (default: the dataset's)."),
+    classes: int | None = typer.Option(None, help="How many classes (default: the dataset's)."),
     labelled: float | None = typer.Option(None, help="Nodes with a class (default: all)."),
     measure: bool = typer.Option(
         False, "--measure", help="Measure this machine first, and keep what was found."

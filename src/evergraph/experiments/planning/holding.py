@@ -24,7 +24,7 @@ class Holding:
     (True, False)
     >>> holding.work(30)
     >>> holding.peak, holding.on_disk
-    (55, 60)
+    (55.0, 60)
     """
 
     def __init__(self, *, base: float, memory: float, limit: float | None) -> None:

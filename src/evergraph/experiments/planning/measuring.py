@@ -38,6 +38,7 @@ GATHERED = (1 << 21, 1 << 25, 1 << 27, 1 << 29)  # bytes
 WIDTHS = (16, 128)  # columns
 ENTRIES = 1_500_000
 DEGREE = 25
+CUT_DEGREE = 12
 SPREAD = 1.3  # deviation of the logarithm of how often a node is a neighbour: hubs are met often
 COUNTED = ((256, 16_384), (1024, 4_096), (3072, 1_024))  # width, rows
 DIMS, CLASSES = 100, 32
@@ -163,10 +164,10 @@ def _popular(nodes: int, entries: int) -> Tensor:
 
 def cut_cost(cores: int) -> tuple[float, float]:
     """Return nanoseconds an entry that is looked at, and the gain of all cores."""
-    nodes = 4 * ENTRIES // DEGREE // 2
+    nodes, degree = 4 * ENTRIES // CUT_DEGREE, CUT_DEGREE
     graph = Graph(
-        pointers_of(torch.full((nodes,), 2 * DEGREE)),
-        _popular(nodes, 2 * DEGREE * nodes),
+        pointers_of(torch.full((nodes,), degree)),
+        _popular(nodes, degree * nodes),
         torch.zeros(nodes, 1),
         torch.zeros(nodes, dtype=torch.int64),
     )
@@ -175,7 +176,7 @@ def cut_cost(cores: int) -> tuple[float, float]:
     def work() -> object:
         return graph.subgraph(some)
 
-    return 1e9 * least_seconds(work) / (2 * DEGREE * len(some)), threads_gain(work, cores)
+    return 1e9 * least_seconds(work) / (degree * len(some)), threads_gain(work, cores)
 
 
 def row_cost(folder: Path) -> float:

@@ -19,8 +19,8 @@ FILE_BYTES = 1 << 28
 PUT_BYTES = 1 << 27
 # A run of next to nothing, with all that is loaded on the way: its bytes and its seconds.
 _CHILD = """
-import time
-import json, psutil, torch
+import json, tempfile, time
+import psutil, torch
 from evergraph.core.mapped import give_memory_back
 from evergraph.datasets import load
 from evergraph.experiments.runner import run
@@ -29,9 +29,10 @@ from evergraph.graphs import smoother
 torch.set_num_threads(1)
 graph = load("synthetic", nodes=200, classes=4, features=8)
 smoother(graph, kernel="numba" if numba_works() else "torch").product(graph.features)
-begun = time.process_time()
 narrow = {"name": "random-features", "width": 16}
-run(graph, "analytic", backbone=narrow, device="cpu", progress=False, keep=False)
+with tempfile.TemporaryDirectory() as out:
+    run(graph, "analytic", backbone=narrow, device="cpu", progress=False, out=out + "/run")
+begun = time.process_time()
 give_memory_back()
 print(json.dumps([psutil.Process().memory_info().rss, begun]))
 """

@@ -12,6 +12,7 @@ from evergraph.experiments.planning.graph_facts import GraphFacts
 from evergraph.experiments.planning.holding import Holding
 from evergraph.experiments.planning.learning import Learning, Smoothing
 from evergraph.experiments.planning.machine import Machines
+from evergraph.experiments.planning.sampling import sampling_seconds
 from evergraph.experiments.planning.steps import Step
 from evergraph.experiments.planning.tasks import Cut, TaskCuts, task_cuts
 from evergraph.graphs.induced import BLOCK_ENTRIES
@@ -121,7 +122,12 @@ class Stream:
             batches = learning.epochs * -(-nodes // max(learning.batch, 1))
             flops = nodes * learning.training_flops(task.classes)
             seconds = batches * c.step_s + self._products(flops, c.answering)
-            return [Step("train", "here", seconds, memory=holding.peak)]
+            hops = learning.smoothings[0].topology.hops
+            chosen = sampling_seconds(task.own, hops=hops, cores=self.machines.cores)
+            return [
+                Step("train", "here", seconds, memory=holding.peak),
+                Step("choose what is stored", "here", chosen),
+            ]
         flops = task.own.training * learning.training_flops(task.classes)
         flops += task.own.validation * learning.validation_flops()
         workers = self.machines.count if task.own.training > BLOCK_ROWS else 1

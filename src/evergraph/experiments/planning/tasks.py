@@ -64,7 +64,8 @@ def task_cuts(facts: GraphFacts, *, classes_per_task: int = 2) -> list[TaskCuts]
     """
     sizes = facts.class_sizes
     order = arrange_classes(torch.tensor(sizes))
-    cuts, met = [], []
+    cuts: list[TaskCuts] = []
+    met: list[int] = []
     for classes in group_classes(order, classes_per_task):
         met += classes
         own, seen = (_cut(facts, [sizes[c] for c in some]) for some in (classes, met))

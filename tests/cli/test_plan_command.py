@@ -1,0 +1,53 @@
+"""``evergraph plan`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+BIG = ("--nodes", "245e6", "--edges", "12.4e9", "--features", "100", "--classes", "47")
+FOUR = ("--machines", "4", "--memory", "128GB", "--link", "25Gbit", "--cores", "16")
+
+
+def test_a_plan_tells_every_way_and_marks_the_best(call: Any) -> None:
+    out, _ = call("plan", *BIG, *FOUR, "--job", "embed", "--method", "analytic")
+    assert "245,000,000 nodes, 12,400,000,000 entries" in out
+    assert "adjacency 51.6 GB, features 98.0 GB" in out
+    for way in ("one machine", "columns", "nodes", "rows"):
+        assert way in out
+    assert "(best)" in out
+    assert "Constants: " in out
+
+
+def test_a_plan_for_programs_is_one_object(call: Any) -> None:
+    told = json.loads(call("plan", "arxiv", "--memory", "16GB", "--cores", "4", "--json")[0])
+    [way] = told["ways"]
+    assert told["best"] == way["name"] == "one machine"
+    assert way["seconds"] > 0
+    assert way["misfit"] is None
+    assert told["facts"]["nodes"] == 169_343
+
+
+def test_what_does_not_fit_is_said_in_a_sentence(call: Any) -> None:
+    out, _ = call("plan", *BIG, "--memory", "2GB", "--cores", "4", "--method", "analytic")
+    assert "one machine does not fit: " in out
+    assert "it fits with" in out
+
+
+def test_unlabelled_nodes_are_pointed_out(call: Any) -> None:
+    out, _ = call("plan", *BIG, *FOUR, "--labelled", "1e6", "--method", "analytic")
+    assert "leaves out the 244,000,000 nodes without a class" in out
+
+
+def test_wrong_options_are_one_sentence(call: Any) -> None:
+    for arguments, sentence in (
+        ((), "a plan takes a dataset, or its sizes"),
+        (("--nodes", "10"), "--edges and --features and --classes are missing"),
+        (("arxiv", "--nodes", "10"), "leave one out"),
+        (("arxiv", "--link", "fast"), "25Gbit"),
+        (("arxiv", "--machines", "0"), "machines must be"),
+        (("arxiv", "--job", "dance"), "job"),
+        (("arxiv", "--method", "gem"), "method"),
+        ((*BIG[:1], "-3", *BIG[2:]), "nodes must be at least 1"),
+    ):
+        assert sentence in call("plan", *arguments, expect=2)[1], arguments
