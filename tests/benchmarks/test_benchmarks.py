@@ -490,3 +490,13 @@ def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
     assert found.seq == found.snapshot + found.deltas
     assert found.snapshot == 1
     assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
+
+
+def test_packing_leaves_as_much_as_lives(load, tmp_path):
+    packing = load("packing")
+    tiny = packing.Load(living=20, coming=10, turns=(2,))
+    deltas = [packing.delta(number, tiny) for number in range(3)]
+    assert [len(delta.forgotten) for delta in deltas] == [0, 0, 10]
+    came, before, after, *_ = packing.come_and_go(tmp_path, tiny, 3)
+    assert came == "80"  # so all but the living 20 have gone
+    assert int(after) <= int(before)
