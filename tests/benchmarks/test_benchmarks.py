@@ -523,3 +523,13 @@ def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
     hop = adjacency.product(features)
     assert bench.largest_difference(adjacency, features, hop) < 2**-10
     assert bench.largest_difference(adjacency, features, hop + 1) > 0.1
+
+
+def test_packing_leaves_as_much_as_lives(load, tmp_path):
+    packing = load("packing")
+    tiny = packing.Load(living=20, coming=10, turns=(2,))
+    deltas = [packing.delta(number, tiny) for number in range(3)]
+    assert [len(delta.forgotten) for delta in deltas] == [0, 0, 10]
+    came, before, after, *_ = packing.come_and_go(tmp_path, tiny, 3)
+    assert came == "80"  # so all but the living 20 have gone
+    assert int(after) <= int(before)

@@ -39,6 +39,7 @@ def test_compact_takes_a_snapshot_and_with_now_leaves_nothing_else(tmp_path: Pat
     assert sorted(path.name for path in folder.glob("snapshot-*")) == ["snapshot-2", "snapshot-4"]
     done = json.loads(called("compact", folder, "--now", "--keys", "--json"))
     assert done["seq"] == 4
+    assert done["places"] == 1
     assert [path.name for path in folder.glob("snapshot-*")] == ["snapshot-4"]
     for path in folder.rglob("*"):
         assert path.is_dir() or b"secret" not in path.read_bytes()

@@ -50,4 +50,5 @@ def compact_command(
         print_json(done)
         return
     before, after = (f"{done[name] / 1e6:,.1f} MB" for name in ("bytes_before", "bytes_after"))
-    say(f"snapshot {done['seq']}: {before} before, {after} now")
+    gone = f", {done['places']:,} places of forgotten nodes are gone" if done["places"] else ""
+    say(f"snapshot {done['seq']}: {before} before, {after} now{gone}")
