@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("triton") else ["src/evergraph/graphs/kernels/triton_sum.py"]
+collect_ignore_glob = [] if find_spec("triton") else ["src/evergraph/graphs/kernels/triton_*.py"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.kernels import Kernel, choice, streamed
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.held_rows import RowType, held_rows
 from graphs_to_draw import graph_of, path_pairs
 
 pytest.importorskip("triton")
@@ -140,6 +140,16 @@ def test_rows_are_held_as_asked_for(
             features.cuda(), add=add.cuda()[rows], scale=0.7, add_scale=0.3, out=out[rows]
         )
     assert out.equal(found)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_are_scaled_to_the_bits_of_torch(width: int, kind: torch.dtype) -> None:
+    features = random_features(11, width + 5).cuda()[:, :width]  # rows that lie apart
+    right = torch.rand(len(features)).cuda()
+    held = held_rows(features, right, kind)
+    assert held.dtype == kind
+    assert held.equal((features * right[:, None]).to(kind))
 
 
 def test_what_float16_cannot_hold_is_refused() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.graphs.kernels.choice import triton_works
 from evergraph.graphs.kernels.room import room
 from evergraph.graphs.kernels.row_ranges import spread
 
@@ -44,7 +45,7 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
         spread(lambda part: _round(features[part], right[part], held[part]), parts)
     else:
         held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
-        torch.mul(features, right[:, None], out=held)
+        _scale(features, right, held)
     if kind == torch.float16:
         _check_range(features, right, held)
     return held
@@ -57,6 +58,16 @@ def _round(features: Tensor, right: Tensor, held: Tensor) -> None:
         return
     with np.errstate(over="ignore"):  # what is too large is looked for once all is done
         held.numpy()[:] = scaled.numpy()  # ten times as fast as torch's own on some processors
+
+
+def _scale(features: Tensor, right: Tensor, held: Tensor) -> None:
+    """Fill ``held`` with R features, on a device."""
+    if not triton_works() or features.stride(1) != 1:
+        torch.mul(features, right[:, None], out=held)
+        return
+    from evergraph.graphs.kernels.triton_scale import scale_into
+
+    scale_into(features, right, held)
 
 
 def _length(dims: int, size: int) -> int:
