@@ -17,14 +17,17 @@ from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import DataError
 from evergraph.core.ray_transport import pack, unpack
 from evergraph.core.resources import Resources
+from evergraph.datasets.importing.sorter import EdgeSorter
 from evergraph.graphs import (
     Graph,
+    Relations,
     covered_nodes,
     estimate_reach_sizes,
     reach,
     reach_sizes,
     smoother,
 )
+from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_folder
 from evergraph.graphs.kernels import KERNELS
 from evergraph.graphs.kernels.numba_max import NumbaMax
@@ -38,6 +41,7 @@ from evergraph.memory.samplers.greedy_coverage import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.node_blocks import NodeBlocks, smooth_rows
+from evergraph.topology.relation_hops import _means
 from evergraph.topology.sgc import SGC
 from wide_folder import EACH, HEAVY, LIGHT, light_graph, wide_folder
 
@@ -163,10 +167,35 @@ def test_registers_of_the_last_rows(kernel: Any, wide: Graph) -> None:
     assert bool((found[0] > 0).sum(1).gt(4).all())
 
 
-def test_more_nodes_than_31_bits_number_are_refused() -> None:
+def test_means_along_relations_behind_two_to_the_31_entries(wide: Graph) -> None:
+    related = Relations(("edge",), wide.indptr, wide.indices, torch.empty(0, dtype=torch.int16))
+    starts, ends = wide.indptr[LIGHT], wide.indptr[LIGHT + 1]
+    found = _means(related, starts, ends, wide.features)
+    # On the ring a node lies between its neighbours: 3, in the middle of 2 and 4, has their mean.
+    assert found[3].tolist() == [1.0, 3.0]
+    assert found[0].tolist() == [1.0, 6.0]  # of 1 and 11
+
+
+def many(nodes: int) -> Graph:
+    """Return a graph of so many nodes that take no memory."""
     nothing = torch.zeros(1, dtype=torch.int32)
-    with pytest.raises(DataError, match=r"has 2,147,483,648 nodes: at most 2,147,483,647 are"):
-        Graph(nothing.expand(2**31 + 1), nothing[:0], torch.empty(0, 1), torch.empty(0))
+    features = torch.zeros(1, 1).expand(nodes, 1)
+    labels = torch.zeros(1, dtype=torch.int64).expand(nodes)
+    return Graph(nothing.expand(nodes + 1), nothing[:0], features, labels)
+
+
+def test_more_nodes_than_31_bits_number_are_refused(tmp_path: Path) -> None:
+    refused = "has 2,147,483,648 nodes: at most 2,147,483,647 are supported"
+    assert many(2**31 - 1).num_nodes == 2**31 - 1
+    with pytest.raises(DataError, match=refused):
+        many(2**31)
+    with pytest.raises(DataError, match=refused):
+        disjoint_union([many(2**30), many(2**30)])
+    with pytest.raises(DataError, match=refused):
+        EdgeSorter(tmp_path, nodes=2**31, undirected=True, memory=1 << 20)
+    nobody = torch.empty(2, 0, dtype=torch.int64)
+    with pytest.raises(DataError, match=refused):
+        Relations.of(nobody, nobody[0], ("edge",), nodes=2**31)
 
 
 @pytest.mark.slow
