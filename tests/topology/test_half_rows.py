@@ -20,6 +20,7 @@ from evergraph.graphs.csr import as_csr
 from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.nn import ViewFeatures
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, topologies
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.view_hops import ViewHops
@@ -156,6 +157,8 @@ def test_sparse_features_are_not_rounded_while_they_stay_sparse() -> None:
 def test_a_growing_graph_is_embedded_in_whole_numbers() -> None:
     with pytest.raises(ConfigurationError, match="rows must be 'float32' for embeddings of a grow"):
         LiveEmbeddings(SGC(rows="float16"), num_features=3)
+    with pytest.raises(ConfigurationError, match="not 'bfloat16'"):  # before the first node
+        OnlineLearner(topology=SGC(rows="bfloat16"))
 
 
 def test_a_configuration_says_which() -> None:

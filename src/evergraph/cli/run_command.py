@@ -84,7 +84,7 @@ def run_command(
     ),
     directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.alpha=0.2."
+        [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.rows=float16."
     ),
     preset: str | None = typer.Option(
         None, help="A preset's name, or a TOML file (default: none)."

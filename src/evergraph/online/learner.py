@@ -31,7 +31,7 @@ from evergraph.online.descriptions import described, made
 from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
@@ -119,6 +119,7 @@ class OnlineLearner(Asked):
                 ": head 'targets' learns 'labels' and 'numbers'"
             )
         self.topology = topology if topology is not None else self.head.default_topology()
+        check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed

@@ -29,7 +29,7 @@ ROWS = 16
 # The sum of so many columns fits into half of the machine's vector registers.
 WIDEST = 128 if _FEATURES.get("avx512f") else 64
 # Whether the machine widens float16 itself; of those that do not, none is younger than 2013.
-READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine() in ("aarch64", "arm64")
+READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("aarch64", "arm64")
 
 
 class Rows(NamedTuple):

@@ -136,6 +136,15 @@ class Surroundings:
             self._embeddings.restore(state["unscaled"])
 
 
+def check_whole_rows(topology: TopologyEncoder) -> None:
+    """Raise unless an f_topo sums rows of float32."""
+    if topology.rows != "float32":
+        raise ConfigurationError(
+            "rows must be 'float32' for embeddings of a growing graph, which are corrected to the "
+            f"last digit, not {topology.rows!r}"
+        )
+
+
 class LiveEmbeddings:
     """f_topo of every node of a growing graph, computed only where a change can be felt.
 
@@ -180,11 +189,7 @@ class LiveEmbeddings:
             raise ConfigurationError(
                 f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
             )
-        if topology.rows != "float32":
-            raise ConfigurationError(
-                "rows must be 'float32' for embeddings of a growing graph, which are corrected to "
-                f"the last digit, not {topology.rows!r}"
-            )
+        check_whole_rows(topology)
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
