@@ -31,15 +31,17 @@ Answer = Mapping[str, Any]
 Cell = tuple[str, int, str]  # kind, nodes, link
 
 
-def measured(driver: Driver, cluster: Namespaces) -> Iterator[tuple[Cell, Answer]]:
+def measured(
+    driver: Driver, cluster: Namespaces, kinds: Sequence[str], links: Sequence[str]
+) -> Iterator[tuple[Cell, Answer]]:
     """Yield what each kind of work took on each number of nodes with each link."""
     for count in range(1, NODES + 1):
         if count > 1:
             cluster.call("join")
         told(driver.ask("warm"), f"{count} nodes are warm")
-        for link in LINKS if count > 1 else LINKS[:1]:  # one node uses no link
+        for link in links if count > 1 else links[:1]:  # one node uses no link
             cluster.call("link", link)
-            for kind in KINDS:
+            for kind in kinds:
                 answer = told(driver.ask(kind), f"{count} nodes, {link}")
                 yield (kind, count, link), answer
 
@@ -121,13 +123,14 @@ def spilled(scale: float, local: Answer) -> list[str]:
 def tables(options: Options) -> Sequence[Table]:
     """Measure everything."""
     scale = SCALE[options.quick]
+    kinds, links = (KINDS[:-2], LINKS[:1]) if options.quick else (KINDS, LINKS)
     with (
         Namespaces(nodes=1, link=LINKS[0], **LIMITS) as cluster,
         Driver(cluster, str(scale)) as driver,
     ):
         driver.ask("local:warm")
-        local = {kind: told(driver.ask(f"local:{kind}"), "no Ray") for kind in KINDS}
-        cells = dict(measured(driver, cluster))
+        local = {kind: told(driver.ask(f"local:{kind}"), "no Ray") for kind in kinds}
+        cells = dict(measured(driver, cluster, kinds, links))
         fates = [
             slowed(cluster, driver, local["columns"]),
             killed(cluster, driver, local["estimated"]),

@@ -41,6 +41,7 @@ from evergraph.topology import SGC
 from evergraph.topology.column_blocks import Cut, encode_within
 
 HOPS = 2
+NAPS = 3
 LINKS = Path("/sys/class/net")
 
 
@@ -95,26 +96,41 @@ class Kinds:
         """A whole stream of the twin, by the closed form; its folder is one that all share."""
         values = {
             "dataset": {"name": "products-twin", "scale": self.scale}, "method": "analytic",
+            "backbone": {"name": "random-features", "width": 512},
         }  # fmt: skip
         found = run(RunConfig.of(values), resources=Resources(engine=engine))
-        return [torch.tensor(seed.matrix.values) for seed in found.seeds]
+        return [digits([seed.rows for seed in found.seeds])]
 
     def bench(self, engine: Engine) -> Iterable[Tensor]:
         """Six runs at once, in a folder that all machines share."""
         values = {
-            "seeds": 6, "methods": [{"name": "tem"}],
+            "seeds": 6, "methods": [{"name": "analytic"}],
             "datasets": [{"name": "synthetic", "nodes": 3000}],
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             opened = open_bench(BenchConfig.of(values), out=Path(folder, "out"))
             pool = RayPool(engine) if isinstance(engine, RayEngine) else None
             rows = run_bench(opened, workers=engine.workers, pool=pool)
-        return [torch.tensor(s.matrix.values) for row in rows for s in row.result.seeds]
+        failed = [row.failure for row in rows if row.failure is not None]
+        if failed:
+            raise RuntimeError(f"a run of the benchmark failed: {failed[0].error}")
+        learned = [row.result for row in rows if row.result is not None]
+        return [digits([result["accuracy_matrix"] for result in learned])]
+
+    def naps(self, engine: Engine) -> Iterable[Tensor]:
+        """Work that takes its time and makes arrays: for what happens in the middle of it."""
+        return engine.map(nap, range(8 * NAPS), shared={"array": torch.arange(1 << 18)})
 
     def warm(self, engine: Engine) -> Iterable[Tensor]:
         """Everything small, so that every worker has started and compiled what it needs."""
         list(engine.map(imported, range(8 * engine.workers)))
         return []
+
+
+def nap(item: int, array: Tensor) -> Tensor:
+    """Take a second, and return an array that stays in the store of the worker's machine."""
+    time.sleep(1.0)
+    return array + item
 
 
 def imported(item: int) -> None:
@@ -125,6 +141,11 @@ def imported(item: int) -> None:
     searched_sizes(small, some, hops=2, costs=search_costs(small, some, hops=2))
     estimate_reach_sizes(small, some, hops=2)
     time.sleep(0.5)
+
+
+def digits(accuracies: object) -> Tensor:
+    """Return every accuracy that was measured, as the bytes of its digits."""
+    return torch.frombuffer(bytearray(json.dumps(accuracies).encode()), dtype=torch.uint8)
 
 
 def digest(tensors: Iterable[Tensor]) -> str:
