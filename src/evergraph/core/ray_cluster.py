@@ -97,7 +97,6 @@ def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
             f"address must be 'auto' or host:port, not {address!r}: a machine joins as a node of "
             f"the cluster, with `ray start`, and not as a Ray client"
         )
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # what is amiss is said by us, once
     try:
         _check_reached(address)
         ray.init(address=address, **quiet)
