@@ -154,11 +154,14 @@ class RayEngine(Closing):
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         refs = [self._stored(value) for value in given.values()]
-        task = self.ray.remote(done).options(
-            num_cpus=self._cpus,
-            num_gpus=gpu_share(self.ray),
-            max_retries=RETRIES,
-            num_returns=parts,
+        task, options = (
+            self.ray.remote(done),
+            {
+                "num_cpus": self._cpus,
+                "num_gpus": gpu_share(self.ray),
+                "max_retries": RETRIES,
+                "num_returns": parts,
+            },
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[tuple[list[Any], Future[Any]]] = deque()
@@ -168,8 +171,8 @@ class RayEngine(Closing):
                 if len(waiting) == most:
                     yield waiting.popleft()
                 given_out = self._stored(item) if _lasts(item) else pack(item)
-                there = task if place is None else task.options(scheduling_strategy=at(place))
-                found = there.remote(*head, given_out, *refs)
+                there = {} if place is None else {"scheduling_strategy": at(place)}
+                found = task.options(**options, **there).remote(*head, given_out, *refs)
                 made = found if parts > 1 else [found]
                 waiting.append((made, made[-1].future()))
             while waiting:
