@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
@@ -60,12 +62,33 @@ def test_what_fits_one_block_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -
     assert engine.blocks == [(0, 4), (4, 8)]
 
 
-def test_one_worker_counts_here(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9))
+def test_one_process_counts_to_the_bit_what_several_do(rows: int, block: int, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
+    given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathered_statistics, "BLOCK_ROWS", block)
+        one, many = (
+            with_counted(
+                ClassStatistics(8), *given_rows, expand=expand, resources=Resources(engine=engine)
+            )
+            for engine in (LocalEngine(), Several())
+        )
+    assert all(torch.equal(one.state()[name], many.state()[name]) for name in one.state())
+
+
+def test_what_is_counted_in_float64_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Several()
-    engine.workers = 1
     monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 1)
-    assert counted(engine).counts_.tolist() == [3, 2, 1]
+    expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
+    tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
+    precise = with_counted(
+        ClassStatistics(1, precise=True), tiny, torch.zeros(2, dtype=torch.long), torch.ones(2),
+        expand=expand, resources=Resources(engine=engine),
+    )  # fmt: skip
     assert engine.blocks == []
+    assert float(precise.gram_) > 1.0
 
 
 def test_compressed_statistics_of_nothing_have_a_state() -> None:

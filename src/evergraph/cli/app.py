@@ -15,7 +15,7 @@ import typer
 from evergraph.cli.commands import Commands
 from evergraph.cli.output import never_fail, say
 from evergraph.cli.refusals import is_refusal, refusal
-from evergraph.core.errors import EXIT_CODE, EvergraphError
+from evergraph.core.errors import EXIT_CODE, ClusterError, EvergraphError
 
 LESSON = """\
 [bold]evergraph[/bold] classifies the nodes of a graph that grows, task after task.
@@ -70,6 +70,9 @@ def main() -> None:
         code = app(prog_name="evergraph", standalone_mode=False)
     except EvergraphError as error:
         say(f"error: {error}", err=True)
+        if isinstance(error, ClusterError):  # of which Ray would take leave for minutes
+            _forget_output()
+            os._exit(EXIT_CODE)
         sys.exit(EXIT_CODE)
     except OSError as error:  # stdout on a full disk, or a file that went away meanwhile
         where = "" if error.filename is None else f"{error.filename}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -58,9 +59,15 @@ def deaths(ray: ModuleType) -> tuple[type[BaseException], ...]:
 
 def stop(ray: ModuleType, refs: Iterable[object]) -> None:
     """Stop work that nobody waits for any more."""
-    if ray.is_initialized():
+    if ray.is_initialized() and answers(ray):
         for ref in refs:
             ray.cancel(ref, force=True)
+
+
+def end(ray: ModuleType) -> None:
+    """End Ray if it was started here, or leave the cluster if there still is one."""
+    if ray.is_initialized() and answers(ray):
+        ray.shutdown()
 
 
 def start(ray: ModuleType, address: str | None, workers: int | None, store: int | None) -> bool:
@@ -144,17 +151,37 @@ def check_answers(ray: ModuleType) -> None:
         )
 
 
+class Patience:
+    """Waits for a cluster as long as its first machine answers.
+
+    Asked for a moment's patience again and again, it looks every ``LOOK_SECONDS`` whether it does,
+    and raises when it has been silent ``PATIENCE`` times in a row.
+    """
+
+    def __init__(self, ray: ModuleType) -> None:
+        self.ray = ray
+        self._looked = time.monotonic()
+        self._silent = 0
+
+    def look(self) -> None:
+        """Look at the cluster, unless that was done a moment ago."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return
+        self._silent = 0 if answers(self.ray) else self._silent + 1
+        if self._silent >= PATIENCE:
+            check_answers(self.ray)
+        self._looked = time.monotonic()
+
+
 def awaited(ray: ModuleType, future: Future[Any]) -> Any:
     """Return a result as soon as it is there, or raise when it cannot come any more.
 
     One that takes long is waited for, however slow a link is: a wait that was broken off would
     begin to fetch it anew.
     """
-    silent = 0
+    patience = Patience(ray)
     while not wait([future], timeout=LOOK_SECONDS).done:
-        silent = 0 if answers(ray) else silent + 1
-        if silent == PATIENCE:
-            check_answers(ray)
+        patience.look()
     return future.result()
 
 

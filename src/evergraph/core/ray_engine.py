@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, is_dataclass
 from itertools import repeat
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from evergraph.core.checks import check_integer
@@ -25,6 +26,7 @@ from evergraph.core.ray_cluster import (
     cores,
     cpu_count,
     deaths,
+    end,
     first_line,
     gpu_share,
     import_ray,
@@ -79,7 +81,7 @@ class RayEngine(Closing):
         started = start(
             self.ray, address, None if workers is None else workers * (threads or 1), store
         )
-        self._finalizer = weakref.finalize(self, self.ray.shutdown if started else _nothing)
+        self._finalizer = weakref.finalize(self, end if started else _nothing, self.ray)
         self._cpus = 1 if threads is None else threads
         self._workers = workers
         share = max(cpu_count() // self.workers, 1) if address is None else 1
@@ -306,5 +308,5 @@ def _lasts(value: Any) -> bool:
     return bool(kind.__dataclass_params__.frozen and not kind.__dataclass_params__.eq)
 
 
-def _nothing() -> None:
+def _nothing(ray: ModuleType) -> None:
     pass

@@ -32,15 +32,15 @@ def with_counted(
     """Return statistics with more nodes counted in; those given may be changed.
 
     G = Σ_b G_b over blocks b of nodes, and likewise the sums: a worker expands a block's embeddings
-    and returns its statistics, which are merged in the order of the blocks. So the result does
-    not depend on how many workers there are, and equals to rounding what one process counts. One
-    block, one worker, embeddings on a GPU, or targets in place of classes: they are counted here.
+    and returns its statistics, which are merged in the order of the blocks. So the result is the
+    same to the last bit for any number of workers, one process too, if each has as many threads.
+    One block, embeddings on a GPU, statistics in float64, or targets in place of classes: they are
+    counted here.
 
     embeddings: [n, dims]; labels: int64 [n], or targets [n, targets]; weights: positive [n].
     """
-    shared = resources.engine.workers > 1 and embeddings.device.type == "cpu"
-    here = isinstance(statistics, TargetStatistics) or not shared or len(labels) <= BLOCK_ROWS
-    if here:
+    plain = isinstance(statistics, ClassStatistics) and not statistics.precise
+    if not plain or embeddings.device.type != "cpu" or len(labels) <= BLOCK_ROWS:
         statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
         return statistics
     assert isinstance(statistics, ClassStatistics)
@@ -88,8 +88,8 @@ def count_views(
     Every node is projected once for all views. sign: -1 counts out.
     """
     blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
-    shared = resources.engine.workers > 1 and rows.hops.device.type == "cpu"
-    if not shared or len(blocks) <= 1:
+    plain = rows.hops.device.type == "cpu" and not any(each.precise for each in statistics)
+    if not plain or len(blocks) <= 1:
         _count_views(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
     totals = [ClassStatistics(each.width) for each in statistics]

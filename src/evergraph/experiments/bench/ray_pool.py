@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.ray_cluster import RETRIES, deaths, first_line, gpu_share, stop
+from evergraph.core.ray_cluster import (
+    RETRIES,
+    Patience,
+    deaths,
+    first_line,
+    gpu_share,
+    stop,
+)
 from evergraph.core.ray_engine import RayEngine
 from evergraph.experiments.bench.pool import POLL_SECONDS, Event, Watch, ended
 from evergraph.experiments.bench.worker import Ending, Failure, Work, learn, prepare
@@ -34,6 +41,7 @@ class RayPool:
     ) -> None:
         """Do every piece of work, so many at once; one that fails does not stop the others."""
         waiting, running = deque(work), dict[Any, _Run]()
+        patience = Patience(self.engine.ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
@@ -41,6 +49,7 @@ class RayPool:
                     running[self._give_out(run.work)] = run
                     on_event(Event("started", run.work))
                 self._tell(running, on_event)
+                patience.look()
         finally:
             stop(self.engine.ray, list(running))
 
