@@ -181,6 +181,7 @@ class _Embedding:
         """Compute and write the columns that are left."""
         blocks = progress.blocks(self.graph.features, self.hops.widest())
         total = len(blocks) * len(self.graph.parts) * max(self.hops.products, 1)
+        self.on_progress("embed", 0, total)
         for done, reached in enumerate(self._advanced(progress, blocks), start=1):
             reached.save(self.out)
             self.on_progress("embed", done, total)
