@@ -187,8 +187,9 @@ class RayEngine(Closing):
         if near is None:
             yield from repeat(None, len(items))
             return
+        found = self._found(near)
         here, given = set(alive(self.ray)), Counter[str]()
-        for path, nodes in zip(near, self._found(near), strict=True):
+        for path, nodes in zip(near, found, strict=True):
             able = [node for node in nodes if node in here]
             if path is not None and not able:
                 raise DataError(
