@@ -183,7 +183,8 @@ class _Embedding:
         total = len(blocks) * len(self.graph.parts) * max(self.hops.products, 1)
         self.on_progress("embed", 0, total)
         for done, reached in enumerate(self._advanced(progress, blocks), start=1):
-            reached.save(self.out)
+            if reached is not progress:
+                progress = reached.save(self.out)
             self.on_progress("embed", done, total)
 
     def _advanced(
