@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from evergraph.core.engine import LocalEngine
 from evergraph.core.ray_transport import pack
 from evergraph.graphs import Graph, propagate, smoother
+from evergraph.graphs.graph_folder import GraphFolderWriter, arrays_of, open_graph_folder
 from evergraph.topology.node_blocks import BLOCKS_A_WORKER, node_blocks, smooth_rows
 from graphs_to_draw import graph_of, path_pairs
 
@@ -72,3 +75,19 @@ def test_the_result_goes_where_it_is_told_to() -> None:
     blocks = node_blocks(PATH, engine=LocalEngine())
     assert blocks.product(torch.eye(4), out=out) is out
     torch.testing.assert_close(out, smoother(PATH).matrix.to_dense())
+
+
+def test_of_a_graph_in_files_no_array_travels(tmp_path: Path) -> None:
+    # What a worker is given of a graph folder that it can open: paths, and pointers of its rows.
+    writer = GraphFolderWriter(tmp_path)
+    for name, array in arrays_of(LONG).items():
+        writer.copy(name, array)
+    writer.finish(undirected=True)
+    graph = open_graph_folder(tmp_path)
+    block = node_blocks(graph, engine=Several()).blocks[1]
+    sent = pack(block).values
+    assert sent["indices"].values["array"].path == tmp_path / "indices.npy"
+    assert len(sent["indptr"].values) == len(block.left) + 1 < 40
+    whole = pack({"graph": graph})["graph"].values
+    names = ("indptr", "indices", "features", "labels")
+    assert [whole[name].path.name for name in names] == [f"{name}.npy" for name in names]

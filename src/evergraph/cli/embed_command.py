@@ -54,9 +54,10 @@ def embed_command(
 
     The result is used like any other graph: evergraph run --dataset FOLDER. A split graph is
     worked on part by part where the parts are, and gives a split graph. Embeddings are made on
-    the whole graph: edges to nodes of later tasks count as well, as with run --edges all. With
-    --nodes labelled no edges are left, and a run sees what is in the embeddings alone. Stopped or
-    killed, it goes on when the same command is given again.
+    the whole graph: edges to nodes of later tasks count from the first task on, which a run that
+    embeds each task by itself does not see. With --nodes labelled no edges are left, and a run
+    sees what is in the embeddings alone. Stopped or killed, it goes on when the same command is
+    given again.
     """
     resources = resources_of(memory_limit, None, engine, address)
     chosen = _parameters(settings) | {"name": topology, "hops": hops}

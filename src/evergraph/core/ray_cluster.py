@@ -6,8 +6,9 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -204,25 +205,32 @@ def at(node: str) -> Any:
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     """Whether every machine can open a file, and it has one size there."""
-    size = ray.remote(_size)
-    asked = [
-        size.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
-    ]
-    return set(ray.get(asked)) == {path.stat().st_size}
+    return set(_answers(ray, _size, path).values()) == {path.stat().st_size}
 
 
 def where_paths_are(ray: ModuleType, paths: Sequence[Path]) -> dict[Path, list[str]]:
     """Return, for each file or folder, the machines on which it exists."""
-    nodes, exist = alive(ray), ray.remote(_exist)
-    asked = [
-        exist.options(num_cpus=0, scheduling_strategy=at(node)).remote(list(paths))
-        for node in nodes
-    ]
-    found = ray.get(asked)
+    found = _answers(ray, _exist, list(paths))
     return {
-        path: [node for node, there in zip(nodes, found, strict=True) if there[place]]
+        path: [node for node, there in found.items() if there[place]]
         for place, path in enumerate(paths)
     }
+
+
+def _answers(ray: ModuleType, question: Callable[..., Any], *given: Any) -> dict[str, Any]:
+    """Ask every machine something, and return what each says; one that dies over it says nothing.
+
+    Machines that are gone are known to be so only after a while.
+    """
+    task, found = ray.remote(question), {}
+    asked = {
+        node: task.options(num_cpus=0, scheduling_strategy=at(node)).remote(*given)
+        for node in alive(ray)
+    }
+    for node, ref in asked.items():
+        with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
+            found[node] = ray.get(ref)
+    return found
 
 
 def _exist(paths: Sequence[Path]) -> list[bool]:

@@ -16,7 +16,7 @@ from typing import Any
 from evergraph.core.checks import check_integer
 from evergraph.core.closing import Closing
 from evergraph.core.engine import Held, LocalEngine, Work
-from evergraph.core.errors import DataError, EvergraphError, ResourceError
+from evergraph.core.errors import ClusterError, DataError, EvergraphError, ResourceError
 from evergraph.core.plugins import file_plugins
 from evergraph.core.ray_cluster import (
     RETRIES,
@@ -122,7 +122,7 @@ class RayEngine(Closing):
         to none else.
         """
         for _, coming in self._given_out(_do, work, items, shared, near, 1):
-            yield self._result(coming)  # held by nobody here while the next is waited for
+            yield self._result(coming, near)  # held by nobody here while the next is waited for
 
     def hold(
         self,
@@ -135,7 +135,7 @@ class RayEngine(Closing):
         """Do what ``map`` does, but leave every result in the store of the machine that made it."""
         # Of the two parts of a result, what was made stays there; whether it went well comes here.
         for (made, _), coming in self._given_out(_do_apart, work, items, shared, near, 2):
-            self._result(coming)
+            self._result(coming, near)
             yield There(made)
 
     def _given_out(
@@ -156,12 +156,13 @@ class RayEngine(Closing):
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         refs = [self._stored(value) for value in given.values()]
-        task = self.ray.remote(done).options(
-            num_cpus=self._cpus,
-            num_gpus=gpu_share(self.ray),
-            max_retries=RETRIES,
-            num_returns=parts,
-        )
+        task = self.ray.remote(done)
+        options = {
+            "num_cpus": self._cpus,
+            "num_gpus": gpu_share(self.ray),
+            "max_retries": RETRIES,
+            "num_returns": parts,
+        }
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[tuple[list[Any], Future[Any]]] = deque()
         most = self._in_flight
@@ -170,8 +171,8 @@ class RayEngine(Closing):
                 if len(waiting) == most:
                     yield waiting.popleft()
                 given_out = self._stored(item) if _lasts(item) else pack(item)
-                there = task if place is None else task.options(scheduling_strategy=at(place))
-                found = there.remote(*head, given_out, *refs)
+                there = {} if place is None else {"scheduling_strategy": at(place)}
+                found = task.options(**options, **there).remote(*head, given_out, *refs)
                 made = found if parts > 1 else [found]
                 waiting.append((made, made[-1].future()))
             while waiting:
@@ -186,8 +187,9 @@ class RayEngine(Closing):
         if near is None:
             yield from repeat(None, len(items))
             return
+        found = self._found(near)
         here, given = set(alive(self.ray)), Counter[str]()
-        for path, nodes in zip(near, self._found(near), strict=True):
+        for path, nodes in zip(near, found, strict=True):
             able = [node for node in nodes if node in here]
             if path is not None and not able:
                 raise DataError(
@@ -208,6 +210,17 @@ class RayEngine(Closing):
             self._near.update(where_paths_are(self.ray, sorted(new)))
         return [[] if path is None else self._near[path.absolute()] for path in near]
 
+    def _check_there(self, near: Sequence[Path | None]) -> None:
+        """Raise if a machine is gone that had what is worked on."""
+        here = set(alive(self.ray))
+        for path, nodes in zip(near, self._found(near), strict=True):
+            if path is not None and not here.issuperset(nodes):
+                rest = "" if here & set(nodes) else "start it again or copy the folder to another, "
+                raise ClusterError(
+                    f"{path}: the machine that worked on it is gone: {rest}give the same command "
+                    "again to go on"
+                )
+
     def close(self) -> None:
         """End Ray if it was started here, or leave the cluster."""
         self._finalizer()
@@ -226,11 +239,12 @@ class RayEngine(Closing):
             self._put[value] = ref
         return ref
 
-    def _result(self, coming: Future[Any]) -> Any:
+    def _result(self, coming: Future[Any], near: Sequence[Path | None] | None) -> Any:
         """Wait for a result and return it; an error of ours is raised."""
         try:
             found = unpack(awaited(self.ray, coming))
-        except deaths(self.ray) as error:
+        except (self.ray.exceptions.TaskUnschedulableError, *deaths(self.ray)) as error:
+            self._check_there(near or ())
             raise ResourceError(
                 f"a piece of work ended the Ray worker that did it {RETRIES + 1} times, perhaps "
                 f"for lack of memory ({first_line(error)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, cast
 
 from evergraph.core.device import choose_device
@@ -32,6 +33,7 @@ from evergraph.nn.view_features import VIEWS
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology.embedding_layout import embedding_in
 from evergraph.topology.views import View
 from evergraph.training import Learner, Trainer
 
@@ -210,9 +212,29 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
         told.append(f"{tasks} tasks {'by time' if timed else 'in random order'}")
         cut = {"by": by, "tasks": tasks}
         config = config.model_copy(update={"stream": config.stream.model_copy(update=cut)})
+    config = _not_embedded_twice(graph, config)
     if told:
         nodes = "several labels" if kind == "labels" else "numbers to predict"
         say(config.dataset.name, f"its nodes have {nodes}: {', '.join(told)}")
+    return config
+
+
+def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
+    """Return a configuration that takes features which are embeddings already as they are.
+
+    Unless another f_topo than the default was asked for: then it is said what that does. Without
+    edges there is nothing to smooth.
+    """
+    made = embedding_in(Path(config.dataset.name))
+    if made is None or not graph.num_edges:
+        return config
+    name, hops = made["topology"]["name"], made["topology"].get("hops", 0)
+    known = f"its features are embeddings already, by {name} over {hops} hops"
+    if "topology" in parts_used(config) and config.topology == resolved(RunConfig()).topology:
+        say(config.dataset.name, f"{known}: topology identity in place of {config.topology.name}")
+        identity = _spelled_out(topologies, Component(name="identity"))
+        return config.model_copy(update={"topology": identity})
+    say(config.dataset.name, f"{known}: {config.method.name} smooths them once more")
     return config
 
 

@@ -17,7 +17,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import FACTS, is_graph_folder, read_facts
+from evergraph.graphs.graph_folder import FACTS, is_graph_folder
 from evergraph.graphs.split_folder import SPLIT, SplitFolder, is_split_folder
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.embedding_layout import (
@@ -25,6 +25,7 @@ from evergraph.topology.embedding_layout import (
     NODES,
     Nodes,
     Target,
+    embedding_in,
     finish,
     finish_part,
     is_laid_out,
@@ -85,17 +86,12 @@ def embed(
     graph = parted(source, workers=resources.engine.workers, name=name)
     hops = PartHops(graph, topology, resources)
     embedding = _Embedding(graph, hops, out.absolute(), nodes, on_progress or _nothing)
-    if (is_graph_folder(out) or is_split_folder(out)) and _about(out) == embedding.made:
+    if embedding_in(out) == embedding.made:
         return False
     _check_free(out, overwrite=overwrite)
     with one_at_a_time(out):
         embedding.run()
     return True
-
-
-def _about(out: Path) -> Any:
-    about = read_facts(out)["about"] if is_graph_folder(out) else SplitFolder.open(out).about
-    return about.get(EMBEDDING)
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
@@ -185,8 +181,10 @@ class _Embedding:
         """Compute and write the columns that are left."""
         blocks = progress.blocks(self.graph.features, self.hops.widest())
         total = len(blocks) * len(self.graph.parts) * max(self.hops.products, 1)
+        self.on_progress("embed", 0, total)
         for done, reached in enumerate(self._advanced(progress, blocks), start=1):
-            reached.save(self.out)
+            if reached is not progress:
+                progress = reached.save(self.out)
             self.on_progress("embed", done, total)
 
     def _advanced(

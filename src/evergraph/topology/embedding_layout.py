@@ -14,9 +14,15 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import GraphFolderWriter, arrays_of, names_in, read_facts
+from evergraph.graphs.graph_folder import (
+    GraphFolderWriter,
+    arrays_of,
+    is_graph_folder,
+    names_in,
+    read_facts,
+)
 from evergraph.graphs.row_parts import POINTED
-from evergraph.graphs.split_folder import PART, PartFacts, SplitFolder
+from evergraph.graphs.split_folder import PART, PartFacts, SplitFolder, is_split_folder
 from evergraph.topology.column_blocks import put_columns
 from evergraph.topology.part_step import Step, next_state
 from evergraph.topology.parted_graph import open_rows
@@ -24,6 +30,21 @@ from evergraph.topology.parted_graph import open_rows
 Nodes = Literal["all", "labelled"]
 NODES: tuple[Nodes, ...] = get_args(Nodes)
 EMBEDDING = "embedding"  # what ``about`` tells of embeddings: how they were made
+
+
+def embedding_in(folder: Path) -> dict[str, Any] | None:
+    """Return of what and how the features of a graph in a folder were embedded, None if not.
+
+    A path that holds no graph folder holds no embeddings.
+    """
+    if is_graph_folder(folder):
+        about = read_facts(folder)["about"]
+    elif is_split_folder(folder):
+        about = SplitFolder.open(folder).about
+    else:
+        return None
+    found: dict[str, Any] | None = about.get(EMBEDDING)
+    return found
 
 
 @dataclass(frozen=True)

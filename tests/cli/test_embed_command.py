@@ -1,0 +1,141 @@
+"""``evergraph split`` and ``evergraph embed`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from evergraph.core.resources import Resources
+from evergraph.datasets import load
+from evergraph.topology import topologies
+from evergraph.topology.column_blocks import encode_within
+from evergraph.topology.part_hops import PartHops
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> str:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "g.npz",
+        edge_index=draw.integers(60, size=(2, 150)),
+        x=draw.standard_normal((60, 5), dtype=np.float32),
+        y=np.where(np.arange(60) % 5 == 0, -1, np.arange(60) % 4),
+    )
+    return "g.npz"
+
+
+def embedded(source: str, **parameters: Any) -> torch.Tensor:
+    topology = topologies.make("sgc", **parameters)
+    return encode_within(topology, load(source), resources=Resources(memory=10**12))
+
+
+def test_split_then_embed_then_run(call: Any, graph_file: str) -> None:
+    told = json.loads(call("split", graph_file, "--parts", "2", "--out", "s", "--json")[0])
+    assert [part["part"] for part in told["parts"]] == ["part-00000", "part-00001"]
+    assert json.loads(call("info", "s", "--verify", "--json")[0])["nodes"] == 60
+    command = ("embed", "s", "--out", "e", "--nodes", "labelled")
+    assert "48 embeddings of width 5 in e" in call(*command)[0]
+    assert "which was there already" in call(*command)[0]
+    found, known = load("e"), load(graph_file).labels >= 0
+    assert torch.equal(found.features, embedded(graph_file)[known])
+    out, err = call("run", "--dataset", "e", "--method", "analytic", "--json")
+    assert "embeddings already" not in err  # without edges nothing is smoothed again
+    assert len(json.loads(out)["accuracy_matrix"][0]["local"]["plain"]) == 2  # tasks
+
+
+def test_embeddings_are_not_embedded_again_in_silence(call: Any, graph_file: str) -> None:
+    call("embed", graph_file, "--out", "e")
+    assert torch.equal(load("e").features, embedded(graph_file))
+    twice = ("run", "--dataset", "e", "--json", "--budget", "5", "--epochs", "1")
+    out, err = call(*twice, "--method", "tem")
+    told = "its features are embeddings already, by sgc over 2 hops"
+    assert f"e: {told}: topology identity in place of sgc" in err
+    assert json.loads(out)["config"]["topology"]["name"] == "identity"
+    out, err = call(*twice, "--method", "tem", "--topology", "ppr", "--out", "again")
+    assert f"e: {told}: tem smooths them once more" in err
+    assert json.loads(out)["config"]["topology"]["name"] == "ppr"
+
+
+def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
+    call("embed", graph_file, "--out", "a", "--hops", "1", "--rows", "bfloat16")
+    assert torch.equal(load("a").features, embedded(graph_file, hops=1, rows="bfloat16"))
+    call("embed", graph_file, "--out", "b", "--topology", "ppr", "--set", "topology.alpha=1.0")
+    assert torch.equal(load("b").features, load(graph_file).features)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("--topology", "reservoir"), "topology must be made of plain hops"),
+        (("--nodes", "few"), "unknown nodes 'few': choose one of all, labelled"),
+        (("--set", "stream.by=time"), "--set must begin with topology. here, not with 'stream'"),
+        (("--rows", "int8"), "unknown rows 'int8'"),
+        (("--memory-limit", "1KB"), "embedding a single column of the features takes"),
+    ],
+)
+def test_a_refusal_is_one_sentence(
+    call: Any, graph_file: str, typed: tuple[str, ...], said: str
+) -> None:
+    _, err = call("embed", graph_file, "--out", "e", *typed, expect=2)
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_directed_split_wants_to_be_called_so(call: Any, graph_file: str) -> None:
+    call("split", graph_file, "--parts", "2", "--out", "s", "--directed")
+    _, err = call("embed", "s", "--out", "e", expect=2)
+    assert "s: was split with edges running one way: give the command with --directed" in err
+    call("embed", "s", "--out", "e", "--directed")
+    _, err = call("split", graph_file, "--parts", "2", "--out", "s", expect=2)
+    assert "s: holds a split graph already: replace it with --overwrite" in err
+
+
+def test_interrupted_it_says_how_to_go_on(
+    call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: PartHops) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartHops, "widest", interrupted)
+        _, err = call("embed", graph_file, "--out", "e", expect=130)
+    assert "interrupted: give the same command again to go on" in err
+    call("embed", graph_file, "--out", "e")
+    assert torch.equal(load("e").features, embedded(graph_file))
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "g.npz",
+        edge_index=draw.integers(100_000, size=(2, 1_000_000)),
+        x=draw.standard_normal((100_000, 64), dtype=np.float32),
+        y=np.arange(100_000) % 4,
+    )
+    command = [sys.executable, "-m", "evergraph.cli.app", "embed", "g.npz", "--out", "e"]
+    one_column = "import evergraph.topology.part_hops as p; p.PartHops.widest = lambda s: 1"
+    (tmp_path / "narrow.py").write_text(one_column)
+    command += ["--plugin", "narrow.py"]
+    killed = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    progress = tmp_path / "e" / "embedding.json"
+    until = time.monotonic() + 120
+    while not progress.exists() or json.loads(progress.read_text())["columns"] < 3:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert json.loads(progress.read_text())["columns"] >= 3
+    subprocess.run(command[:-2], cwd=tmp_path, check=True)
+    found = load(tmp_path / "e").features
+    assert torch.equal(found, embedded(str(tmp_path / "g.npz")))
