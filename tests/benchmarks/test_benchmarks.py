@@ -490,3 +490,18 @@ def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
     assert found.seq == found.snapshot + found.deltas
     assert found.snapshot == 1
     assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
+
+
+def test_papers(load, here, tmp_path, monkeypatch):
+    bench = here(load("papers"))
+    monkeypatch.setitem(bench.STAGES, "learn", lambda case: 1)  # `auto` is tested elsewhere
+    cases = [bench.Case(0.0001, 4, 8 << 30, tmp_path)]
+    cost, projection = bench.tables(cases, tuple(bench.STAGES))
+    assert [cells[0] for cells in cost.rows] == ["generate", "embed", "learn"]
+    assert [cells[0] for cells in projection.rows] == ["generate", "embed", "learn"]
+    for table in (cost, projection):
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+    graph = bench.open_graph_folder(cases[0].embedded)
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (516, 0, 4)
+    again, _ = bench.tables(cases, tuple(bench.STAGES))
+    assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once

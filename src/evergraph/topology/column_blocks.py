@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 # from the disk. On a graph of 124M entries some 280 MB were seen; a small graph needs less.
 RESERVE = 5 << 26
 LEAST_RESERVE = 1 << 25
+# And of every node: where its row begins, its degree and what that makes of it.
+NODE_RESERVE = 24
 # Entries x columns that a hop multiplies; below, one process is done before others have begun.
 SHARED_FROM = 1 << 27
 
@@ -181,7 +183,7 @@ def _size(
 
 
 def _reserve(graph: Graph) -> int:
-    return min(RESERVE, LEAST_RESERVE + graph.entry_bytes)
+    return min(RESERVE, LEAST_RESERVE + graph.entry_bytes) + NODE_RESERVE * graph.num_nodes
 
 
 def _column_blocks(
