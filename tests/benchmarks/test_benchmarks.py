@@ -505,3 +505,17 @@ def test_papers(load, here, tmp_path, monkeypatch):
     assert (graph.num_nodes, graph.num_edges, graph.num_features) == (516, 0, 4)
     again, _ = bench.tables(cases, tuple(bench.STAGES))
     assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once
+
+
+def test_papers_projects_along_a_line(load):
+    bench = load("papers")
+
+    def cost(entries, seconds):
+        return bench.Cost("learn", None, entries, seconds, 0.0, 0, 0, 0)
+
+    def seconds(each):
+        return each.seconds
+
+    assert bench.projected([cost(10, 3.0)], 100, seconds) == 30.0
+    assert bench.projected([cost(10, 3.0), cost(20, 4.0)], 100, seconds) == 12.0  # 2 + n / 10
+    assert bench.projected([cost(10, 1.0), cost(20, 4.0)], 100, seconds) == 20.0  # from 0
