@@ -171,31 +171,44 @@ def cost_table(costs: Sequence[Cost]) -> Table:
     )  # fmt: skip
 
 
+def projected(costs: Sequence[Cost], entries: int, of: Callable[[Cost], float]) -> float:
+    """Return what so many entries would cost: a line through the smallest and the largest scale.
+
+    It begins at 0 where there is one scale, or where the line would begin below.
+    """
+    first, last = costs[0], costs[-1]
+    slope = of(last) / last.entries
+    if last.entries > first.entries:
+        slope = min(slope, (of(last) - of(first)) / (last.entries - first.entries))
+    return of(last) + max(slope, 0.0) * (entries - last.entries)
+
+
 def projection_table(costs: Sequence[Cost]) -> Table:
     """Return what every stage would take on the whole of papers100M."""
     original = twin_facts()["papers-twin"].original
     entries, width = 2 * original.edges, original.features
     rows = []
     for stage in dict.fromkeys(cost.stage for cost in costs):
-        last = max((c for c in costs if c.stage == stage), key=lambda cost: cost.entries)
-        wider = width / last.case.features if stage == "embed" else 1.0
-        factor = wider * entries / last.entries
+        found = sorted((c for c in costs if c.stage == stage), key=lambda cost: cost.entries)
+        wider = width / found[-1].case.features if stage == "embed" else 1.0
+        clocks: Sequence[Callable[[Cost], float]] = (lambda c: c.seconds, lambda c: c.cpu)
+        hours = [wider * projected(found, entries, of) / 3600 for of in clocks]
         rows.append(
             [
                 stage,
-                f"{last.case.scale:g}",
-                f"{factor:,.1f}",
-                f"{factor * last.seconds / 3600:,.2f}",
-                f"{factor * last.cpu / 3600:,.2f}",
+                ", ".join(f"{cost.case.scale:g}" for cost in found),
+                f"{entries / found[-1].entries:,.1f}",
+                f"{wider:g}",
+                *(f"{each:,.2f}" for each in hours),
             ]
         )
     return Table(
         f"Projection to {entries / 1e9:.2f} billion entries of {width} features",
-        ("stage", "from scale", "factor", "hours", "CPU hours"),
+        ("stage", "from scales", "times the entries", "times as wide", "hours", "CPU hours"),
         rows,
-        ("factor: by how many times there are more entries than at the largest scale measured, "
-         "times, for an embedding, by how much features are wider. The table of costs shows "
-         "whether an entry costs the same at every scale.",),
+        ("A line through the smallest and the largest scale, from 0 if there is one scale only; of "
+         "an embedding, times the width. A disk that holds the files but not in the system's cache "
+         "adds the time to read them: compare the bytes read.",),
     )  # fmt: skip
 
 

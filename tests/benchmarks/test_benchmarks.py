@@ -542,3 +542,32 @@ def test_split(load, here, monkeypatch):
     table = bench.embeddings(0.002, rounds=1)
     assert [cells[0] for cells in table.rows] == [bench.BASE, "embed"]
     assert all(len(cells) == len(table.columns) for cells in table.rows)
+
+
+def test_papers(load, here, tmp_path, monkeypatch):
+    bench = here(load("papers"))
+    monkeypatch.setitem(bench.STAGES, "learn", lambda case: 1)  # `auto` is tested elsewhere
+    cases = [bench.Case(0.0001, 4, 8 << 30, tmp_path)]
+    cost, projection = bench.tables(cases, tuple(bench.STAGES))
+    assert [cells[0] for cells in cost.rows] == ["generate", "embed", "learn"]
+    assert [cells[0] for cells in projection.rows] == ["generate", "embed", "learn"]
+    for table in (cost, projection):
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+    graph = bench.open_graph_folder(cases[0].embedded)
+    assert (graph.num_nodes, graph.num_edges, graph.num_features) == (516, 0, 4)
+    again, _ = bench.tables(cases, tuple(bench.STAGES))
+    assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once
+
+
+def test_papers_projects_along_a_line(load):
+    bench = load("papers")
+
+    def cost(entries, seconds):
+        return bench.Cost("learn", None, entries, seconds, 0.0, 0, 0, 0)
+
+    def seconds(each):
+        return each.seconds
+
+    assert bench.projected([cost(10, 3.0)], 100, seconds) == 30.0
+    assert bench.projected([cost(10, 3.0), cost(20, 4.0)], 100, seconds) == 12.0  # 2 + n / 10
+    assert bench.projected([cost(10, 1.0), cost(20, 4.0)], 100, seconds) == 20.0  # from 0

@@ -24,7 +24,8 @@ class Tight(Resources):
 
     @property
     def left(self) -> int:
-        return column_blocks.LEAST_RESERVE + 34_000  # adjacency 24,000, a column 7,200
+        reserve = column_blocks.LEAST_RESERVE + column_blocks.NODE_RESERVE * NODES
+        return reserve + 34_000  # adjacency 24,000, a column 7,200
 
     def fits(self, size: int) -> bool:
         return False

@@ -227,8 +227,8 @@ def test_within_a_memory_limit_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -
         return whole(columns, **shared)  # type: ignore[arg-type]
 
     monkeypatch.setattr(column_blocks, "encode_columns", watched)
-    monkeypatch.setattr(column_blocks, "LEAST_RESERVE", 0)
-    monkeypatch.setattr(column_blocks, "RESERVE", 0)
+    for reserve in ("RESERVE", "LEAST_RESERVE", "NODE_RESERVE"):
+        monkeypatch.setattr(column_blocks, reserve, 0)
     column = 4 * 50 * topology.arrays
     room = 4 * 50 * 2 * WIDTH + 3 * column
     monkeypatch.setattr(Resources, "left_on", lambda *_: room)

@@ -236,7 +236,9 @@ class Graph(Shown):
         """Return the same graph with every label and every target hidden."""
         if self.bare is not None:
             return self.bare
-        hidden = torch.full_like(self.labels, UNLABELLED)
+        nothing = torch.full_like(self.labels[:1], UNLABELLED)
+        # One value for all where the graph is in files, and may have more nodes than fit.
+        hidden = nothing.expand(self.num_nodes) if self.mapped else nothing.repeat(self.num_nodes)
         return replace(self, labels=hidden, bare=None, targets=None)
 
     def showing(self, labels: Tensor) -> Graph:

@@ -163,15 +163,15 @@ class GraphStream(Shown):
             if whole.targets is None
             else split_each(arrival, shares=split, seed=seed)
         )
-        self._owner = arrival.owner  # [all nodes]
-        if unlabelled == "along":
-            self._owner = with_companions(shown, self._owner)
-        self._labels = self._renumber(labels)  # [all nodes]
-        self._training_labels = self._hide_all_but_training(labels)  # [all nodes]
+        owner = arrival.owner if unlabelled != "along" else with_companions(shown, arrival.owner)
+        # Of every node of the dataset, of which there may be 10^8: in half the bytes.
+        self._owner = owner.int()
+        self._labels = self._renumber(labels).int()
+        self._training_labels = self._hide_all_but_training(labels).int()
         self._targets: Tensor | None = None  # [all nodes, targets]
         if whole.targets is not None:
             self._targets = whole.targets.values.cpu()
-            self._training_labels = torch.full_like(labels, UNLABELLED)
+            self._training_labels = torch.full_like(labels, UNLABELLED).int()
             self.tasks = new_targets(whole.targets, len(self.tasks))
         self._graph = whole.without_labels()
         if device is not None:
@@ -244,9 +244,9 @@ class GraphStream(Shown):
             label_space=self.label_space(index),
             ids=ids,
             train=self._members.places(train, index, upto=everything),
-            train_labels=self._labels[train],
+            train_labels=self._labels[train].long(),
             validation=self._members.places(validation, index, upto=everything),
-            validation_labels=self._labels[validation],
+            validation_labels=self._labels[validation].long(),
             own=self._members.places(own, index, upto=everything),
             class_sizes=self._sizes(own),
             met_sizes=self._sizes(self._members.nodes(index, upto=True)),
@@ -331,7 +331,7 @@ class GraphStream(Shown):
 
     def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
         graph = self._graph.subgraph(nodes, groups=groups, resources=self.resources)
-        return graph.showing(self._training_labels[nodes])
+        return graph.showing(self._training_labels[nodes].long())
 
     def _local_exam(self, index: int, part: str) -> Exam:
         if (index, part) not in self._local_exams:
@@ -345,7 +345,8 @@ class GraphStream(Shown):
         asked = self._members.part(part, index, upto=upto)
         places = self._members.places(asked, index, upto=upto)
         targets = self._targets_of(asked)
-        return Exam(graph, places, self._labels[asked], self._owner[asked], targets)
+        labels, tasks = self._labels[asked].long(), self._owner[asked].long()
+        return Exam(graph, places, labels, tasks, targets)
 
     def _hide_all_but_training(self, labels: Tensor) -> Tensor:
         shown = torch.full_like(labels, UNLABELLED)

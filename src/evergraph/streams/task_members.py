@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evergraph.streams.splits import PARTS, Split
+from evergraph.streams.splits import Split
 
 
 class TaskMembers:
@@ -17,7 +17,7 @@ class TaskMembers:
     the last answer for everything so far is kept.
 
     Args:
-        owner: the task of each node, -1 for nodes of none.  int64 [all nodes]
+        owner: the task of each node, -1 for nodes of none.  integer [all nodes]
         splits: of each task.
 
     >>> split = Split(torch.tensor([1]), torch.tensor([2]), torch.tensor([4]))
@@ -27,39 +27,32 @@ class TaskMembers:
     """
 
     def __init__(self, owner: Tensor, splits: Sequence[Split]) -> None:
-        tasks = int(owner.max()) + 1
-        counts = torch.bincount(owner + 1, minlength=tasks + 1)
-        self._own = owner.argsort(stable=True).split(counts.tolist())[1:]
+        here = (owner >= 0).nonzero().flatten()
+        tasks = owner[here]
+        counts = torch.bincount(tasks).tolist()
+        self._own = here[tasks.argsort(stable=True)].split(counts)
         self._owner = owner
         self._splits = splits
-        self._in_part = {part: self._marked(part) for part in PARTS}
-        self._upto: tuple[int, Tensor, Tensor] | None = None  # task, its nodes, everyone's place
+        self._upto: tuple[int, Tensor] | None = None  # task, nodes
 
     def nodes(self, index: int, *, upto: bool = False) -> Tensor:
         """Return the nodes of a task, or of every task up to it, ascending.  int64 [nodes]"""
-        return self._everything(index)[0] if upto else self._own[index]
+        return self._everything(index) if upto else self._own[index]
 
     def part(self, part: str, index: int, *, upto: bool = False) -> Tensor:
         """Return those for training, validation or test, ascending.  int64 [nodes]"""
         if not upto:
             nodes: Tensor = getattr(self._splits[index], part)
             return nodes
-        return (self._in_part[part] & (self._owner <= index)).nonzero().flatten()
+        every: Tensor = torch.cat([getattr(split, part) for split in self._splits[: index + 1]])
+        return every.sort().values
 
     def places(self, wanted: Tensor, index: int, *, upto: bool = False) -> Tensor:
         """Return where each of some nodes stands among ``nodes(index)``.  int64 [wanted]"""
-        if upto:
-            return self._everything(index)[1][wanted]
-        return torch.searchsorted(self._own[index], wanted)
+        return torch.searchsorted(self.nodes(index, upto=upto), wanted)
 
-    def _everything(self, index: int) -> tuple[Tensor, Tensor]:
+    def _everything(self, index: int) -> Tensor:
         if self._upto is None or self._upto[0] != index:
             seen = (self._owner >= 0) & (self._owner <= index)
-            self._upto = index, seen.nonzero().flatten(), seen.cumsum(0) - 1
-        return self._upto[1], self._upto[2]
-
-    def _marked(self, part: str) -> Tensor:
-        marked = torch.zeros(len(self._owner), dtype=torch.bool)
-        for split in self._splits:
-            marked[getattr(split, part)] = True
-        return marked
+            self._upto = index, seen.nonzero().flatten()
+        return self._upto[1]

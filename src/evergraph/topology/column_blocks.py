@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 # from the disk. On a graph of 124M entries some 280 MB were seen; a small graph needs less.
 RESERVE = 5 << 26
 LEAST_RESERVE = 1 << 25
+# And of every node: where its row begins, its degree and what that makes of it.
+NODE_RESERVE = 24
 # Entries x columns that a hop multiplies; below, one process is done before others have begun.
 SHARED_FROM = 1 << 27
 
@@ -59,7 +61,7 @@ def encode_within(
     device, graph = torch.device(device), topology.inputs(graph)
     resources.tidy()
     whole = _size(topology, graph, graph.num_features, device)
-    fits = whole + reserve_of(graph.entry_bytes) <= resources.left_on(device)
+    fits = whole + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
     if by is None and fits and not _worth_sharing(graph, resources):
         return topology.smooth(graph.to(device))
     if (by or _cut(topology, graph, resources)) == "nodes":
@@ -185,13 +187,13 @@ def _size(
     return graph.num_nodes * columns * (4 * topology.arrays + scaled)
 
 
-def reserve_of(entry_bytes: int) -> int:
+def reserve_of(entry_bytes: int, nodes: int) -> int:
     """Return what is kept free beside the columns, given the bytes of the adjacency's entries.
 
-    >>> reserve_of(1 << 20) >> 20, reserve_of(1 << 40) >> 20
-    (33, 320)
+    >>> reserve_of(1 << 20, 1000) >> 20, reserve_of(1 << 40, 1 << 27) >> 20
+    (33, 3392)
     """
-    return min(RESERVE, LEAST_RESERVE + entry_bytes)
+    return min(RESERVE, LEAST_RESERVE + entry_bytes) + NODE_RESERVE * nodes
 
 
 def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: float, least: int) -> int:
@@ -224,7 +226,7 @@ def _column_blocks(
     wide, device = graph.num_features, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
     one = _size(topology, graph, 1, device)
-    reserve = reserve_of(graph.entry_bytes)
+    reserve = reserve_of(graph.entry_bytes, graph.num_nodes)
     smallest = int((one + reserve) * at_once)
     resources.check(held + smallest, "encoding a single column of the features")
     left = resources.left_on(device) - (held if device.type == "cpu" else 0)

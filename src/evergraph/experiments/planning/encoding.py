@@ -78,7 +78,7 @@ def embed_here(
     topology, columns = smoothing.topology, smoothing.columns
     one = size.columns(topology.arrays)
     result = size.columns(columns * topology.parts)
-    reserve = reserve_of(4 * size.entries)
+    reserve = reserve_of(4 * size.entries, size.nodes)
     if columns * one + reserve <= holding.left:
         own = 1 if smoothing.of_features and not size.mapped else 0  # features are there already
         holding.work(size.columns(columns) * (topology.arrays - own))

@@ -37,7 +37,10 @@ def embed_by_columns(
     topology, columns = smoothing.topology, smoothing.columns
     workers, others = machines.count * machines.workers, machines.count - 1
     whole, one = size.adjacency + size.columns(columns), size.columns(topology.arrays)
-    result, reserve = size.columns(columns * topology.parts), reserve_of(4 * size.entries)
+    result, reserve = (
+        size.columns(columns * topology.parts),
+        reserve_of(4 * size.entries, size.nodes),
+    )
     left = holding.left - (int(result) if holding.stays(result) else 0)
     if (one + reserve) * workers > left:
         raise DoesNotFit(f"a column for each of {workers} workers", (one + reserve) * workers, left)
@@ -84,7 +87,7 @@ def embed_by_nodes(
         return embed_here(name, size, smoothing, holding, machines, constants)
     topology, columns = smoothing.topology, smoothing.columns
     workers, others = machines.count * machines.workers, machines.count - 1
-    one, reserve = size.columns(topology.arrays), reserve_of(4 * size.entries)
+    one, reserve = size.columns(topology.arrays), reserve_of(4 * size.entries, size.nodes)
     result = size.columns(columns * topology.parts)
     copies = 1 + 2 / topology.arrays
     left = holding.left - (int(result) if holding.stays(result) else 0)
