@@ -235,8 +235,10 @@ def test_a_stream_is_cut_embedded_counted_and_tested_task_by_task() -> None:
     assert seconds(steps, "embed: hops") == pytest.approx(1e-9 * 2 * 8 * (10_000 + 1000) * 2.5)
     # 600 training nodes: 2 x 8 x 1 + 1; 200 for validation: the same at width 1.
     assert seconds(steps, "count statistics") == pytest.approx(800 * 17 / 1e9)
-    # Exams: 2 after the first task, 3 after the second; own graphs' features are kept.
+    # Exams: 2 after the first task, 3 after the second; own graphs' features are kept, and of the
+    # first task's 100 nodes only the head is asked again.
     asked = (100 + 100) * learning.answer_flops(2) + (200 + 100) * learning.answer_flops(4)
+    asked += 100 * 2 * 1 * 4
     assert seconds(steps, "test") == pytest.approx(asked / 2e9 + 5 * 0.01)
 
 

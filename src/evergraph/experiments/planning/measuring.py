@@ -35,7 +35,7 @@ from evergraph.topology.rowwise import unit_rows
 
 OnStage = Callable[[str], None]
 GATHERED = (1 << 21, 1 << 25, 1 << 27, 1 << 29)  # bytes
-WIDTHS = (16, 128)  # columns
+WIDTHS = (20, 100)  # columns: rows that do not begin where lines of a cache do, as most
 ENTRIES = 1_500_000
 DEGREE = 25
 CUT_DEGREE = 12

@@ -141,10 +141,11 @@ class Stream:
     def _answer(self, index: int, task: TaskCuts, holding: Holding) -> list[Step]:
         """Return the tests after a task: of every task in its own graph, and of all in one."""
         learning, c = self.learning, self.constants
-        asked = task.seen.tested * 2
+        each, again = learning.answer_flops(task.classes), task.seen.tested
         if learning.exam_bytes(task.seen.tested // (index + 1)):  # features of own graphs are kept
-            asked = task.seen.tested + task.own.tested
-        flops = asked * learning.answer_flops(task.classes)
+            again = task.own.tested
+        flops = (task.seen.tested + again) * each
+        flops += (task.seen.tested - again) * 2.0 * learning.width * task.classes
         holding.work(self._taken(task.seen.tested, holding) + EXPANDED_BYTES)
         seconds = self._products(flops, c.answering) + (index + 2) * c.exam_s
         return [Step("test", "here", seconds, memory=holding.peak)]
