@@ -104,7 +104,16 @@ def test_an_embedding_that_does_not_fit_goes_to_disk_in_blocks_of_columns() -> N
     assert seconds(steps, "embed: hops") == pytest.approx(two)
     assert held.on_disk == 4e8
     assert 7e8 < held.peak < 1e9
-    assert seconds(steps, "embed: files") == pytest.approx((4e8 + 2 * 4e8) / 1e9)
+    assert seconds(steps, "embed: files") == pytest.approx((4e8 + 2 * 4e8) / 1e9)  # all cached
+
+
+def test_files_that_memory_cannot_cache_are_read_at_every_hop() -> None:
+    machine = Machines(1, 1, 10**9, 1e9, limit=10**9, disk=2e8)
+    held = holding(memory=1e9, limit=1e9)
+    steps = embed_here("all", replace(MILLION, mapped=True), SMOOTHED, held, machine, ROUND)
+    # Two blocks: features once and the adjacency twice for each, the result read and written.
+    moved = 2 * (4e8 + 2 * MILLION.adjacency) + 2 * 4e8
+    assert seconds(steps, "embed: files") == pytest.approx(moved / 2e8)
 
 
 def test_a_column_that_does_not_fit_is_told() -> None:
@@ -279,8 +288,8 @@ def test_what_does_not_fit_says_what_would_make_it_fit() -> None:
     small = plan(1e9)
     assert small.best is None
     assert small.ways[0].misfit is not None
-    assert "a single column of the features takes 1.7 GB" in small.ways[0].misfit
-    named = float(small.ways[0].misfit.rpartition("fits with ")[2].split(" GB")[0])
+    assert "1.7 GB of memory are needed for a single column of the features" in small.ways[0].misfit
+    named = float(small.ways[0].misfit.rpartition("fit with ")[2].split(" GB")[0])
     assert plan((named + 0.1) * 1e9).best is not None
     assert plan(0.8 * named * 1e9).best is None
 

@@ -98,12 +98,13 @@ def embed_here(
     steps = [Step("embed: hops", "here", seconds, memory=holding.peak)]
     values = size.nodes * columns * topology.parts
     steps.append(Step("embed: scale rows", "here", values * constants.value_ns * 1e-9))
-    moved = (blocks - 1) * size.columns(columns) if size.mapped else 0.0
-    if not holding.in_memory(name):
-        moved += result * (2 if blocks > 1 else 1)
-    if moved:
-        rate = file_rate(moved + size.adjacency, holding, machines, constants)
-        steps.append(Step("embed: files", "here", moved / rate, memory=holding.peak))
+    moved = 0.0 if holding.in_memory(name) else result * (2 if blocks > 1 else 1)
+    read = blocks * (size.columns(columns) + topology.hops * size.adjacency) if size.mapped else 0.0
+    rate = file_rate(size.adjacency + size.columns(columns) + moved, holding, machines, constants)
+    if rate == constants.cached_gbs * 1e9:  # what is mapped is then read where it is
+        read = (blocks - 1) * size.columns(columns) if size.mapped else 0.0
+    if moved + read:
+        steps.append(Step("embed: files", "here", (moved + read) / rate, memory=holding.peak))
     return steps
 
 

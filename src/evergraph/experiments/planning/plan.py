@@ -148,13 +148,15 @@ def _way(
         steps += stream.steps(holding)
     except DoesNotFit as misfit:
         reason = (
-            f"{misfit.what} takes {shown(misfit.needed)}, and {shown(max(misfit.there, 0))} of "
-            "memory are left"
+            f"{shown(misfit.needed)} of memory are needed for {misfit.what}, and "
+            f"{shown(max(misfit.there, 0))} are left"
         )
         return Way(name, misfit=reason)
     disk = holding.on_disk
     if holding.peak > used.memory:
-        reason = f"it takes {shown(holding.peak)} of memory, and a machine has {shown(used.memory)}"
+        reason = (
+            f"{shown(holding.peak)} of memory are needed, and a machine has {shown(used.memory)}"
+        )
         return Way(name, misfit=reason)
     return Way(name, added_up(steps), holding.peak, disk)
 
@@ -188,7 +190,7 @@ def _explained(way: Way, machines: Machines, look: Callable[[str, Machines], Way
     change = (
         "no memory would be enough"
         if more is None
-        else f"it fits with {shown(more)} of memory{_limited(machines)}"
+        else f"it would fit with {shown(more)} on each machine{_limited(machines)}"
     )
     if way.name != "one machine":
         grown = _least(
@@ -198,11 +200,11 @@ def _explained(way: Way, machines: Machines, look: Callable[[str, Machines], Way
             lambda count: replace(machines, count=count),
         )
         change += "" if grown is None else f", or on {grown} machines"
-    return replace(way, misfit=f"{way.misfit}: {change}")
+    return replace(way, misfit=f"{way.misfit}; {change}")
 
 
 def _limited(machines: Machines) -> str:
-    return "" if machines.limit is None else " and as high a limit"
+    return "" if machines.limit is None else ", and as high a limit"
 
 
 def _with_memory(machines: Machines) -> Callable[[int], Machines]:
