@@ -23,10 +23,15 @@ from evergraph.experiments.planning.constants import (
     read_constants,
     write_constants,
 )
-from evergraph.experiments.planning.encoding import DoesNotFit, Size, embed_here, hop_seconds
+from evergraph.experiments.planning.encoding import (
+    DoesNotFit,
+    Place,
+    embed_here,
+    hop_seconds,
+)
 from evergraph.experiments.planning.graph_facts import GraphFacts, facts_by_hand, facts_of, of_graph
 from evergraph.experiments.planning.holding import Holding
-from evergraph.experiments.planning.learning import Smoothing, learning_of
+from evergraph.experiments.planning.learning import Size, Smoothing, learning_of
 from evergraph.experiments.planning.machine import Machines, parse_rate
 from evergraph.experiments.planning.plan import make_plan
 from evergraph.experiments.planning.streaming import Stream
@@ -90,7 +95,7 @@ def test_hops_gather_every_entry_and_self_loop() -> None:
 
 def test_an_embedding_that_fits_holds_two_arrays_beside_the_features() -> None:
     held = holding()
-    embed_here("all", MILLION, SMOOTHED, held, ONE, ROUND)
+    embed_here("all", MILLION, SMOOTHED, Place(ONE, ROUND, held))
     assert held.peak == 1e8 + 2 * 4e8
     assert held.held == 1e8 + 4e8
     assert held.on_disk == 0
@@ -98,7 +103,7 @@ def test_an_embedding_that_fits_holds_two_arrays_beside_the_features() -> None:
 
 def test_an_embedding_that_does_not_fit_goes_to_disk_in_blocks_of_columns() -> None:
     held = holding(limit=1e9)
-    steps = embed_here("all", replace(MILLION, mapped=True), SMOOTHED, held, ONE, ROUND)
+    steps = embed_here("all", replace(MILLION, mapped=True), SMOOTHED, Place(ONE, ROUND, held))
     # 900 MB are left, 69.6 MB of them in reserve: 69 columns of 3 x 4 MB, so two blocks of 50.
     two = 2 * hop_seconds(MILLION, SMOOTHED, 50, ROUND, 1)
     assert seconds(steps, "embed: hops") == pytest.approx(two)
@@ -110,7 +115,7 @@ def test_an_embedding_that_does_not_fit_goes_to_disk_in_blocks_of_columns() -> N
 def test_files_that_memory_cannot_cache_are_read_at_every_hop() -> None:
     machine = Machines(1, 1, 10**9, 1e9, limit=10**9, disk=2e8)
     held = holding(memory=1e9, limit=1e9)
-    steps = embed_here("all", replace(MILLION, mapped=True), SMOOTHED, held, machine, ROUND)
+    steps = embed_here("all", replace(MILLION, mapped=True), SMOOTHED, Place(machine, ROUND, held))
     # Two blocks: features once and the adjacency twice for each, the result read and written.
     moved = 2 * (4e8 + 2 * MILLION.adjacency) + 2 * 4e8
     assert seconds(steps, "embed: files") == pytest.approx(moved / 2e8)
@@ -118,7 +123,7 @@ def test_files_that_memory_cannot_cache_are_read_at_every_hop() -> None:
 
 def test_a_column_that_does_not_fit_is_told() -> None:
     with pytest.raises(DoesNotFit, match="a single column"):
-        embed_here("all", MILLION, SMOOTHED, holding(limit=1.5e8), ONE, ROUND)
+        embed_here("all", MILLION, SMOOTHED, Place(ONE, ROUND, holding(limit=1.5e8)))
 
 
 class Fixed(Resources):
@@ -146,7 +151,7 @@ def test_blocks_are_as_many_as_the_code_cuts(left: int, wide: int) -> None:
     sizes: Any = Sizes(size.nodes, wide, 4 * size.entries)
     blocks = len(_column_blocks(SGC(), sizes, torch.empty(0), resources, at_once=1))
     flat = replace(ROUND, gather=(GatherCost(1, 20.0, 0.5),))
-    steps = embed_here("all", size, smoothing, held, ONE, flat)
+    steps = embed_here("all", size, smoothing, Place(ONE, flat, held))
     expected = blocks * hop_seconds(size, smoothing, wide / blocks, flat, 1)
     assert seconds(steps, "embed: hops") == pytest.approx(expected)
 
@@ -160,7 +165,7 @@ def test_arrays_stay_where_the_code_keeps_them(size: int, limit: int | None) -> 
 
 def test_columns_send_the_graph_to_all_and_nothing_between_hops() -> None:
     four = Machines(4, 4, 10**11, 1e9)
-    steps = embed_by_columns("all", MILLION, SMOOTHED, holding(1e11), four, ROUND)
+    steps = embed_by_columns("all", MILLION, SMOOTHED, Place(four, ROUND, holding(1e11)))
     graph = MILLION.adjacency + 4e8
     moved = {step.name: step.bytes_moved for step in steps if step.where == "link"}
     assert moved == {
@@ -169,15 +174,14 @@ def test_columns_send_the_graph_to_all_and_nothing_between_hops() -> None:
     }
     # 16 workers: 16 blocks of 6.25 columns, all at once.
     assert seconds(steps, "embed: hops") == hop_seconds(MILLION, SMOOTHED, 6.25, ROUND, 1)
-    wide = embed_by_columns(
-        "all", MILLION, SMOOTHED, holding(1e11), replace(four, threads=4), ROUND
-    )
+    wider = Place(replace(four, threads=4), ROUND, holding(1e11))
+    wide = embed_by_columns("all", MILLION, SMOOTHED, wider)
     assert seconds(wide, "embed: hops") == hop_seconds(MILLION, SMOOTHED, 25, ROUND, 4)
 
 
 def test_nodes_send_all_columns_at_every_hop() -> None:
     four = Machines(4, 4, 10**11, 1e9)
-    steps = embed_by_nodes("all", MILLION, SMOOTHED, holding(1e11), four, ROUND)
+    steps = embed_by_nodes("all", MILLION, SMOOTHED, Place(four, ROUND, holding(1e11)))
     moved = {step.name: step.bytes_moved for step in steps if step.where == "link"}
     assert moved == {
         "embed: rows to every machine": MILLION.adjacency / 4 * 3,
@@ -189,7 +193,7 @@ def test_nodes_send_all_columns_at_every_hop() -> None:
 
 def test_rows_are_exchanged_over_all_links_at_once() -> None:
     four = Machines(4, 4, 10**11, 1e9)
-    steps = embed_by_rows("all", MILLION, SMOOTHED, holding(1e11), four, ROUND)
+    steps = embed_by_rows("all", MILLION, SMOOTHED, Place(four, ROUND, holding(1e11)))
     # Three quarters of 400 MB come in at each of two hops, and as much goes out meanwhile.
     [step] = [step for step in steps if step.where == "link"]
     assert step.seconds == pytest.approx(0.6)
@@ -199,7 +203,8 @@ def test_rows_are_exchanged_over_all_links_at_once() -> None:
 def test_small_graphs_are_not_given_to_others() -> None:
     few = Size(100, 900)
     for way in (embed_by_columns, embed_by_nodes):
-        steps = way("all", few, SMOOTHED, holding(), Machines(4, 4, 10**11, 1e9), ROUND)
+        place = Place(Machines(4, 4, 10**11, 1e9), ROUND, holding())
+        steps = way("all", few, SMOOTHED, place)
         assert not any(step.bytes_moved for step in steps)
 
 

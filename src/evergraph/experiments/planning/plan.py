@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 from evergraph.core.checks import check_choice
 from evergraph.core.sizes import shown
 from evergraph.experiments.planning.constants import Constants
-from evergraph.experiments.planning.encoding import EMBEDDING, DoesNotFit, Size, embed_here
+from evergraph.experiments.planning.encoding import EMBEDDING, DoesNotFit, embed_here
 from evergraph.experiments.planning.graph_facts import GraphFacts
 from evergraph.experiments.planning.holding import Holding
-from evergraph.experiments.planning.learning import Learning
+from evergraph.experiments.planning.learning import Learning, Size
 from evergraph.experiments.planning.machine import Machines
 from evergraph.experiments.planning.steps import Step, added_up
 from evergraph.experiments.planning.streaming import Stream
@@ -169,8 +169,7 @@ def _embedded(stream: Stream, holding: Holding) -> list[Step]:
     size = Size(facts.nodes, facts.entries, mapped=facts.mapped)
     found: list[Step] = []
     for smoothing in learning.smoothings:
-        given = ("all", size, smoothing, holding, stream.machines, stream.constants)
-        found += stream.embed(*given)
+        found += stream.embed("all", size, smoothing, stream.place(holding))
         holding.drop("all")
     return found
 
