@@ -24,11 +24,12 @@ from benchmarks.measure import Options, Table, in_own_process, megabytes, run, t
 
 from evergraph.core.sizes import parse_size
 from evergraph.datasets import load
+from evergraph.experiments.planning.fitting import Way
 from evergraph.experiments.planning.graph_facts import facts_of
 from evergraph.experiments.planning.learning import learning_of
 from evergraph.experiments.planning.machine import Machines
 from evergraph.experiments.planning.measuring import measure
-from evergraph.experiments.planning.plan import Way, make_plan
+from evergraph.experiments.planning.plan import make_plan
 
 DATASET = "products-twin"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evergraph.core.checks import check_choice
+from evergraph.experiments.planning.graph_facts import adjacency_bytes
 from evergraph.memory import EmbeddingMemory
 from evergraph.methods.analytic import CHOICE_WIDTH, LADDER
 from evergraph.methods.auto import CHOICE_WIDTH as AUTO_CHOICE_WIDTH
@@ -22,6 +23,29 @@ REFINING = 12  # products with A until a factor in float32 has become as good as
 
 
 @dataclass(frozen=True)
+class Size:
+    """Of a graph that is embedded.
+
+    Attributes:
+        nodes, entries: how many; an edge is two entries.
+        mapped: whether its features lie in a file.
+    """
+
+    nodes: int
+    entries: int
+    mapped: bool = False
+
+    @property
+    def adjacency(self) -> int:
+        """Bytes of neighbours and row pointers."""
+        return adjacency_bytes(self.nodes, self.entries)
+
+    def columns(self, count: float) -> float:
+        """Bytes of so many float32 columns."""
+        return 4.0 * self.nodes * count
+
+
+@dataclass(frozen=True)
 class Smoothing:
     """Columns that are smoothed over a graph.
 
@@ -34,6 +58,14 @@ class Smoothing:
     topology: TopologyEncoder
     columns: int
     of_features: bool = True
+
+    def bytes(self, size: Size, columns: float) -> float:
+        """Return what is held at the most while so many columns of a graph are smoothed."""
+        return size.columns(columns * self.topology.arrays)
+
+    def result(self, size: Size) -> float:
+        """Return the bytes of the embeddings of a graph."""
+        return size.columns(self.columns * self.topology.parts)
 
 
 @dataclass(frozen=True)

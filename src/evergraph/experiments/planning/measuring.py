@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -35,7 +36,7 @@ from evergraph.topology.rowwise import unit_rows
 
 OnStage = Callable[[str], None]
 GATHERED = (1 << 21, 1 << 25, 1 << 27, 1 << 29)  # bytes
-WIDTHS = (16, 128)  # columns
+WIDTHS = (20, 100)  # columns: rows that do not begin where lines of a cache do, as most
 ENTRIES = 1_500_000
 DEGREE = 25
 CUT_DEGREE = 12
@@ -192,37 +193,34 @@ def scaling_cost() -> float:
     return 1e9 * least_seconds(lambda: unit_rows(rows, together=True)) / rows.numel()
 
 
-def product_rates(
-    cores: int,
-) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...], float]:
+Rates = tuple[tuple[float, float], ...]
+
+
+def product_rates(cores: int) -> tuple[Rates, Rates, float]:
     """Return GFlop/s of statistics and of predictions by width, and the gain of all cores."""
     counting, answering, gain = [], [], 1.0
     for width, rows in COUNTED:
         learning = learning_of("analytic", features=DIMS, width=width)
-        embeddings, labels = torch.rand(rows, DIMS), torch.arange(rows) % CLASSES
         expand = Expansion(torch.randn(DIMS, width), torch.zeros(width), "relu")
-        statistics, head = ClassStatistics(width), torch.randn(width, CLASSES)
-
-        def count(
-            statistics: ClassStatistics = statistics,
-            expand: Expansion = expand,
-            embeddings: Tensor = embeddings,
-            labels: Tensor = labels,
-        ) -> None:
-            blocks = (expand(part) for part in expand.blocks(embeddings))
-            statistics.add(blocks, labels, torch.ones(len(labels)))
-
-        def answer(
-            expand: Expansion = expand, embeddings: Tensor = embeddings, head: Tensor = head
-        ) -> None:
-            torch.cat([expand(part) @ head for part in expand.blocks(embeddings)])
-
-        counted, answered = least_seconds(count), least_seconds(answer)
-        counting.append((float(width), rows * learning.training_flops(CLASSES) / counted / 1e9))
-        answering.append((float(width), rows * learning.answer_flops(CLASSES) / answered / 1e9))
+        count = partial(_count, torch.rand(rows, DIMS), expand, ClassStatistics(width))
+        answer = partial(_answer, torch.rand(rows, DIMS), expand, torch.randn(width, CLASSES))
+        counted = rows * learning.training_flops(CLASSES) / least_seconds(count)
+        answered = rows * learning.answer_flops(CLASSES) / least_seconds(answer)
+        counting.append((float(width), counted / 1e9))
+        answering.append((float(width), answered / 1e9))
         if width == COUNTED[1][0]:
             gain = threads_gain(count, cores)
     return tuple(counting), tuple(answering), gain
+
+
+def _count(embeddings: Tensor, expand: Expansion, statistics: ClassStatistics) -> None:
+    labels = torch.arange(len(embeddings)) % CLASSES
+    blocks = (expand(part) for part in expand.blocks(embeddings))
+    statistics.add(blocks, labels, torch.ones(len(labels)))
+
+
+def _answer(embeddings: Tensor, expand: Expansion, head: Tensor) -> None:
+    torch.cat([expand(part) @ head for part in expand.blocks(embeddings)])
 
 
 def solving_rate() -> float:

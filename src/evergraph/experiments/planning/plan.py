@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from evergraph.core.checks import check_choice
 from evergraph.core.sizes import shown
 from evergraph.experiments.planning.constants import Constants
-from evergraph.experiments.planning.encoding import EMBEDDING, DoesNotFit, Size, embed_here
+from evergraph.experiments.planning.encoding import DoesNotFit, embed_here
+from evergraph.experiments.planning.fitting import Way, explained
 from evergraph.experiments.planning.graph_facts import GraphFacts
 from evergraph.experiments.planning.holding import Holding
-from evergraph.experiments.planning.learning import Learning
+from evergraph.experiments.planning.learning import Learning, Size
 from evergraph.experiments.planning.machine import Machines
 from evergraph.experiments.planning.steps import Step, added_up
 from evergraph.experiments.planning.streaming import Stream
@@ -20,42 +20,6 @@ from evergraph.experiments.planning.ways import WAYS
 
 Job = Literal["run", "embed"]
 JOBS: tuple[str, ...] = get_args(Job)
-MOST_MACHINES = 1024
-MOST_MEMORY = 1 << 46
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to do a job.
-
-    Attributes:
-        name: ``one machine``, ``columns``, ``nodes`` or ``rows``.
-        steps: what is done, one each of a kind; none where it does not fit.
-        memory: the most that a machine holds, in bytes.
-        disk: bytes of files beside the graph, on the machine that has most.
-        misfit: why it does not fit, and what would make it fit; None if it does.
-    """
-
-    name: str
-    steps: tuple[Step, ...] = ()
-    memory: float = 0.0
-    disk: float = 0.0
-    misfit: str | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Of all steps, one after the other."""
-        return sum(step.seconds for step in self.steps)
-
-    @property
-    def embedding(self) -> float:
-        """Seconds of embedding alone."""
-        return sum(step.seconds for step in self.steps if step.name.startswith(EMBEDDING))
-
-    @property
-    def bytes_moved(self) -> float:
-        """Over the link of the busiest machine."""
-        return sum(step.bytes_moved for step in self.steps)
 
 
 @dataclass(frozen=True)
@@ -123,7 +87,7 @@ def make_plan(
     def look(name: str, machines: Machines) -> Way:
         return _way(name, facts, machines, learning, constants, job, classes_per_task)
 
-    ways = [_explained(look(name, machines), machines, look) for name in names]
+    ways = [explained(look(name, machines), machines, look) for name in names]
     return Plan(facts, machines, learning, job, tuple(ways))
 
 
@@ -148,13 +112,15 @@ def _way(
         steps += stream.steps(holding)
     except DoesNotFit as misfit:
         reason = (
-            f"{misfit.what} takes {shown(misfit.needed)}, and {shown(max(misfit.there, 0))} of "
-            "memory are left"
+            f"{shown(misfit.needed)} of memory are needed for {misfit.what}, and "
+            f"{shown(max(misfit.there, 0))} are left"
         )
         return Way(name, misfit=reason)
     disk = holding.on_disk
     if holding.peak > used.memory:
-        reason = f"it takes {shown(holding.peak)} of memory, and a machine has {shown(used.memory)}"
+        reason = (
+            f"{shown(holding.peak)} of memory are needed, and a machine has {shown(used.memory)}"
+        )
         return Way(name, misfit=reason)
     return Way(name, added_up(steps), holding.peak, disk)
 
@@ -167,8 +133,7 @@ def _embedded(stream: Stream, holding: Holding) -> list[Step]:
     size = Size(facts.nodes, facts.entries, mapped=facts.mapped)
     found: list[Step] = []
     for smoothing in learning.smoothings:
-        given = ("all", size, smoothing, holding, stream.machines, stream.constants)
-        found += stream.embed(*given)
+        found += stream.embed("all", size, smoothing, stream.place(holding))
         holding.drop("all")
     return found
 
@@ -178,66 +143,3 @@ def _on_embeddings(stream: Stream) -> Stream:
     facts, learning = stream.facts, stream.learning
     bare = replace(facts, nodes=facts.labelled, entries=0, features=learning.dims, mapped=True)
     return replace(stream, facts=bare, embed=embed_here, edges=False)
-
-
-def _explained(way: Way, machines: Machines, look: Callable[[str, Machines], Way]) -> Way:
-    """Return a way that does not fit with the smallest change that would make it fit."""
-    if way.misfit is None:
-        return way
-    more = _least(_doubled(machines.memory, MOST_MEMORY), way.name, look, _with_memory(machines))
-    change = (
-        "no memory would be enough"
-        if more is None
-        else f"it fits with {shown(more)} of memory{_limited(machines)}"
-    )
-    if way.name != "one machine":
-        grown = _least(
-            _doubled(machines.count, MOST_MACHINES),
-            way.name,
-            look,
-            lambda count: replace(machines, count=count),
-        )
-        change += "" if grown is None else f", or on {grown} machines"
-    return replace(way, misfit=f"{way.misfit}: {change}")
-
-
-def _limited(machines: Machines) -> str:
-    return "" if machines.limit is None else " and as high a limit"
-
-
-def _with_memory(machines: Machines) -> Callable[[int], Machines]:
-    def given(memory: int) -> Machines:
-        limit = None if machines.limit is None else memory
-        return replace(machines, memory=max(memory, machines.memory), limit=limit)
-
-    return given
-
-
-def _doubled(start: int, most: int) -> list[int]:
-    """Return a value twice, four times, ... as large, up to the most.
-
-    >>> _doubled(3, 30)
-    [6, 12, 24]
-    """
-    found = []
-    while 2 * start <= most:
-        start *= 2
-        found.append(start)
-    return found
-
-
-def _least(
-    values: Sequence[int],
-    name: str,
-    look: Callable[[str, Machines], Way],
-    given: Callable[[int], Machines],
-) -> int | None:
-    """Return the least of doubled values with which a way fits, to a tenth; None if none does."""
-    high = next((v for v in values if look(name, given(v)).misfit is None), None)
-    if high is None:
-        return None
-    low = high // 2
-    while high - low > max(high // 10, 1):
-        middle = (low + high) // 2
-        low, high = (low, middle) if look(name, given(middle)).misfit is None else (middle, high)
-    return high

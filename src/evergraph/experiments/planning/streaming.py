@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from evergraph.core.mapped import RESIDENT
 from evergraph.experiments.planning.constants import Constants, interpolated
-from evergraph.experiments.planning.encoding import Size, file_rate
+from evergraph.experiments.planning.encoding import Place, file_rate
 from evergraph.experiments.planning.graph_facts import GraphFacts
 from evergraph.experiments.planning.holding import Holding
-from evergraph.experiments.planning.learning import Learning, Smoothing
+from evergraph.experiments.planning.learning import Learning, Size, Smoothing
 from evergraph.experiments.planning.machine import Machines
 from evergraph.experiments.planning.sampling import sampling_seconds
 from evergraph.experiments.planning.steps import Step
@@ -26,7 +26,7 @@ ENTRY_BYTES = 45
 # Of features while they are expanded and multiplied: some blocks of ``BLOCK_VALUES``, one in use.
 EXPANDED_BYTES = 6 * 4 * BLOCK_VALUES
 
-Embed = Callable[[str, Size, Smoothing, Holding, Machines, Constants], list[Step]]
+Embed = Callable[[str, Size, Smoothing, Place], list[Step]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Stream:
         steps = [Step("cut tasks", "here", seconds * 1e-9, memory=holding.peak)]
         moved = (0 if stays else 4 * looked_at) + (0 if taken else features)
         if moved:
-            rate = file_rate(moved, holding, self.machines, c)
+            rate, _ = file_rate(moved, self.place(holding))
             steps.append(Step("cut tasks: files", "here", moved / rate))
         return steps
 
@@ -107,11 +107,15 @@ class Stream:
         size = Size(cut.nodes, cut.entries, mapped=not holding.in_memory(f"{name} features"))
         return [
             step
-            for place, smoothing in enumerate(self.learning.smoothings)
+            for number, smoothing in enumerate(self.learning.smoothings)
             for step in self.embed(
-                f"{name} embedded {place}", size, smoothing, holding, self.machines, self.constants
+                f"{name} embedded {number}", size, smoothing, self.place(holding)
             )
         ]
+
+    def place(self, holding: Holding) -> Place:
+        """Return where it is learned."""
+        return Place(self.machines, self.constants, holding)
 
     def _learn(self, task: TaskCuts, holding: Holding) -> list[Step]:
         learning, c = self.learning, self.constants
@@ -141,10 +145,11 @@ class Stream:
     def _answer(self, index: int, task: TaskCuts, holding: Holding) -> list[Step]:
         """Return the tests after a task: of every task in its own graph, and of all in one."""
         learning, c = self.learning, self.constants
-        asked = task.seen.tested * 2
+        each, again = learning.answer_flops(task.classes), task.seen.tested
         if learning.exam_bytes(task.seen.tested // (index + 1)):  # features of own graphs are kept
-            asked = task.seen.tested + task.own.tested
-        flops = asked * learning.answer_flops(task.classes)
+            again = task.own.tested
+        flops = (task.seen.tested + again) * each
+        flops += (task.seen.tested - again) * 2.0 * learning.width * task.classes
         holding.work(self._taken(task.seen.tested, holding) + EXPANDED_BYTES)
         seconds = self._products(flops, c.answering) + (index + 2) * c.exam_s
         return [Step("test", "here", seconds, memory=holding.peak)]

@@ -2,162 +2,104 @@
 
 from __future__ import annotations
 
-from evergraph.experiments.planning.constants import Constants
 from evergraph.experiments.planning.encoding import (
     DoesNotFit,
-    Size,
+    Place,
     embed_here,
     file_rate,
     hop_seconds,
+    room_beside,
 )
-from evergraph.experiments.planning.holding import Holding
-from evergraph.experiments.planning.learning import Smoothing
-from evergraph.experiments.planning.machine import Machines
+from evergraph.experiments.planning.learning import Size, Smoothing
 from evergraph.experiments.planning.steps import Step
 from evergraph.experiments.planning.streaming import Embed
 from evergraph.topology.column_blocks import SHARED_FROM, block_count, reserve_of
 from evergraph.topology.node_blocks import BLOCKS_A_WORKER
 
 
-def embed_by_columns(
-    name: str,
-    size: Size,
-    smoothing: Smoothing,
-    holding: Holding,
-    machines: Machines,
-    constants: Constants,
-) -> list[Step]:
+def embed_by_columns(name: str, size: Size, smoothing: Smoothing, place: Place) -> list[Step]:
     """Return the steps where every worker takes some columns through all hops.
 
     The graph goes to every other machine, and nothing between hops. A machine holds it once, in
     Ray's store, and each of its workers the arrays of its columns.
     """
     if not _worth_sharing(size, smoothing):
-        return embed_here(name, size, smoothing, holding, machines, constants)
-    topology, columns = smoothing.topology, smoothing.columns
+        return embed_here(name, size, smoothing, place)
+    machines, constants = place.machines, place.constants
     workers, others = machines.count * machines.workers, machines.count - 1
-    whole, one = size.adjacency + size.columns(columns), size.columns(topology.arrays)
-    result, reserve = (
-        size.columns(columns * topology.parts),
-        reserve_of(4 * size.entries, size.nodes),
-    )
-    left = holding.left - (int(result) if holding.stays(result) else 0)
-    if (one + reserve) * workers > left:
-        raise DoesNotFit(f"a column for each of {workers} workers", (one + reserve) * workers, left)
-    blocks = block_count(
-        columns, one=int(one), left=left, reserve=reserve, at_once=workers, least=workers
-    )
-    holding.take(name, result)
-    width = columns / blocks
-    rounds = -(-blocks // workers)
-    worker = machines.workers * (constants.process_bytes + one * width)
-    memory = whole + worker + size.columns(2 * width * topology.parts) * machines.workers
-    holding.work(memory)
-    _check(memory + constants.process_bytes, machines, "the graph and the columns of its workers")
-    back = result * others / machines.count
+    blocks = _blocks(size, smoothing, place, at_once=workers, least=workers)
+    width, rounds = smoothing.columns / blocks, -(-blocks // workers)
+    graph, result = size.adjacency + size.columns(smoothing.columns), smoothing.result(size)
+    of_columns = smoothing.bytes(size, width) + 2 * result / blocks
+    _hold(name, graph + machines.workers * (constants.process_bytes + of_columns), result, place)
+    seconds = rounds * hop_seconds(size, smoothing, width, constants, machines.threads)
     return [
-        Step("embed: graph into the store", "here", whole / (constants.ray_put_gbs * 1e9)),
-        Step("embed: graph to every machine", "link", *_sent(whole * others, machines)),
-        Step(
-            "embed: hops",
-            "everywhere",
-            rounds * hop_seconds(size, smoothing, width, constants, machines.threads)
-            + blocks * constants.ray_piece_s,
-            memory=holding.peak,
-        ),
-        Step("embed: results back", "link", *_sent(back, machines)),
-        *_kept(name, result, holding, machines, constants),
+        Step("embed: graph into the store", "here", graph / (constants.ray_put_gbs * 1e9)),
+        _sent("embed: graph to every machine", graph * others, place),
+        Step("embed: hops", "everywhere", seconds + blocks * constants.ray_piece_s),
+        _sent("embed: results back", result * others / machines.count, place),
+        *_kept(name, result, place),
     ]
 
 
-def embed_by_nodes(
-    name: str,
-    size: Size,
-    smoothing: Smoothing,
-    holding: Holding,
-    machines: Machines,
-    constants: Constants,
-) -> list[Step]:
+def embed_by_nodes(name: str, size: Size, smoothing: Smoothing, place: Place) -> list[Step]:
     """Return the steps where every worker computes some rows of every hop.
 
     Rows of the adjacency go out once; before every hop all columns go to every machine, and after
     it their rows come back.
     """
     if not _worth_sharing(size, smoothing):
-        return embed_here(name, size, smoothing, holding, machines, constants)
-    topology, columns = smoothing.topology, smoothing.columns
+        return embed_here(name, size, smoothing, place)
+    machines, constants, hops = place.machines, place.constants, smoothing.topology.hops
     workers, others = machines.count * machines.workers, machines.count - 1
-    one, reserve = size.columns(topology.arrays), reserve_of(4 * size.entries, size.nodes)
-    result = size.columns(columns * topology.parts)
-    copies = 1 + 2 / topology.arrays
-    left = holding.left - (int(result) if holding.stays(result) else 0)
-    if (one + reserve) * copies > left:
-        raise DoesNotFit("a column and its copies", (one + reserve) * copies, left)
-    blocks = block_count(columns, one=int(one), left=left, reserve=reserve, at_once=copies, least=1)
-    holding.take(name, result)
-    width = columns / blocks
-    share, part = size.adjacency / machines.count, size.columns(width)
-    rows = part / (workers * BLOCKS_A_WORKER)
-    worker = machines.workers * (constants.process_bytes + rows + size.columns(1) / 8)
-    elsewhere = share + part + worker
-    holding.work(one * width * copies + worker)
-    _check(elsewhere, machines, "its rows, a block of columns and its workers")
-    hops, all_columns = topology.hops, size.columns(columns)
-    pieces = hops * blocks * workers * BLOCKS_A_WORKER * constants.ray_piece_s / workers
-    worked = blocks * hop_seconds(size, smoothing, width, constants, machines.threads) / workers
-    to_all, back = hops * all_columns * others, hops * all_columns * others / machines.count
+    copies = 1 + 2 / smoothing.topology.arrays  # in the store, and results, beside what is held
+    blocks = _blocks(size, smoothing, place, at_once=copies, least=1)
+    width, share = smoothing.columns / blocks, size.adjacency / machines.count
+    rows = size.columns(width) / (workers * BLOCKS_A_WORKER)
+    held = machines.workers * (constants.process_bytes + rows)
+    _check(share + size.columns(width) + held, place)
+    _hold(name, smoothing.bytes(size, width) * copies + held, smoothing.result(size), place)
+    seconds = blocks * hop_seconds(size, smoothing, width, constants, machines.threads) / workers
+    pieces = hops * blocks * BLOCKS_A_WORKER * constants.ray_piece_s
+    moved = hops * size.columns(smoothing.columns)
     return [
-        Step("embed: rows to every machine", "link", *_sent(share * others, machines)),
-        Step(
-            "embed: columns into the store",
-            "here",
-            hops * all_columns / (constants.ray_put_gbs * 1e9),
-        ),
-        Step("embed: columns to every machine", "link", *_sent(to_all, machines)),
-        Step("embed: hops", "everywhere", worked + pieces, memory=holding.peak),
-        Step("embed: results back", "link", *_sent(back, machines)),
-        *_kept(name, result, holding, machines, constants),
+        _sent("embed: rows to every machine", share * others, place),
+        Step("embed: columns into the store", "here", moved / (constants.ray_put_gbs * 1e9)),
+        _sent("embed: columns to every machine", moved * others, place),
+        Step("embed: hops", "everywhere", seconds + pieces, memory=place.holding.peak),
+        _sent("embed: results back", moved * others / machines.count, place),
+        *_kept(name, smoothing.result(size), place),
     ]
 
 
-def embed_by_rows(
-    name: str,
-    size: Size,
-    smoothing: Smoothing,
-    holding: Holding,
-    machines: Machines,
-    constants: Constants,
-) -> list[Step]:
+def embed_by_rows(name: str, size: Size, smoothing: Smoothing, place: Place) -> list[Step]:
     """Return the steps where every machine has its rows on its own disk, and keeps its results.
 
     Before every hop a machine gets the rows of all others, a block of columns at a time, over all
     links at once. It holds its share of every state, and what is smoothed as a whole: once in
     Ray's store, and once for every worker.
     """
-    topology, columns = smoothing.topology, smoothing.columns
+    machines, constants, topology = place.machines, place.constants, smoothing.topology
     count, workers = machines.count, machines.workers
     shared = 1 + workers if count > 1 else 1
-    arrays = (topology.hops + 1 + topology.parts) / count + shared
-    one = size.columns(arrays)
+    one = size.columns((topology.hops + 1 + topology.parts) / count + shared)
     fixed = workers * (constants.process_bytes + size.columns(1))
-    left = holding.left - fixed
+    left = place.holding.left - fixed
     if one > left:
-        raise DoesNotFit("a single column of the features", one + fixed, holding.left)
-    blocks = max(-(-columns // int(left // one)), 1)
-    width = columns / blocks
-    holding.work(fixed + one * width)
-    others = (count - 1) / count
-    exchanged = topology.hops * size.columns(columns) * others
-    result = size.columns(columns * topology.parts) / count
-    worked = blocks * hop_seconds(size, smoothing, width, constants, machines.threads)
-    worked /= count * workers
-    read = blocks * topology.hops * size.adjacency / count + blocks * size.columns(columns) / count
-    holding.on_disk = max(holding.on_disk, result)
-    rate = file_rate(read + result, holding, machines, constants)
+        raise DoesNotFit("a single column of the features", one + fixed, place.holding.left)
+    blocks = max(-(-smoothing.columns // int(left // one)), 1)
+    width = smoothing.columns / blocks
+    place.holding.work(fixed + one * width)
+    result = smoothing.result(size) / count
+    place.holding.on_disk = max(place.holding.on_disk, result)
+    exchanged = topology.hops * size.columns(smoothing.columns) * (count - 1) / count
+    once = (size.columns(smoothing.columns) + topology.hops * size.adjacency) / count
+    rate, _ = file_rate(once + result, place)
+    seconds = blocks * hop_seconds(size, smoothing, width, constants, machines.threads)
     return [
-        Step("embed: files", "everywhere", (read + result) / rate),
+        Step("embed: files", "everywhere", (blocks * once + result) / rate),
         Step("embed: rows exchanged", "link", exchanged / machines.link, 2 * exchanged),
-        Step("embed: hops", "everywhere", worked, memory=holding.peak),
+        Step("embed: hops", "everywhere", seconds / (count * workers), memory=place.holding.peak),
     ]
 
 
@@ -165,23 +107,42 @@ def _worth_sharing(size: Size, smoothing: Smoothing) -> bool:
     return (size.entries + size.nodes) * smoothing.columns >= SHARED_FROM
 
 
-def _sent(size: float, machines: Machines) -> tuple[float, float]:
-    """Return seconds and bytes of what goes over the link of the machine that asked."""
-    return size / machines.link, size
+def _blocks(size: Size, smoothing: Smoothing, place: Place, *, at_once: float, least: int) -> int:
+    """Return into how many blocks columns are cut; at_once, least: see ``block_count``."""
+    one, reserve = smoothing.bytes(size, 1), reserve_of(4 * size.entries, size.nodes)
+    left = room_beside(smoothing.result(size), place.holding)
+    if (one + reserve) * at_once > left:
+        needed = f"a column for each of {least} workers" if least > 1 else "a column and its copies"
+        raise DoesNotFit(needed, (one + reserve) * at_once, left)
+    return block_count(
+        smoothing.columns, one=int(one), left=left, reserve=reserve, at_once=at_once, least=least
+    )
 
 
-def _check(memory: float, machines: Machines, what: str) -> None:
-    if memory > machines.memory:
-        raise DoesNotFit(what, memory, machines.memory)
+def _hold(name: str, memory: float, result: float, place: Place) -> None:
+    """Count what a machine holds beside its process, and keep the result where it belongs."""
+    _check(memory + place.constants.process_bytes, place)
+    place.holding.take(name, result)
+    place.holding.work(memory)
 
 
-def _kept(
-    name: str, result: float, holding: Holding, machines: Machines, constants: Constants
-) -> list[Step]:
+def _check(memory: float, place: Place) -> None:
+    if memory > place.machines.memory:
+        raise DoesNotFit(
+            "what a machine and its workers hold of the graph", memory, place.machines.memory
+        )
+
+
+def _sent(name: str, size: float, place: Place) -> Step:
+    """Return what goes over the link of the machine that asked."""
+    return Step(name, "link", size / place.machines.link, size, place.holding.peak)
+
+
+def _kept(name: str, result: float, place: Place) -> list[Step]:
     """Return the writing of embeddings that do not stay in memory."""
-    if holding.in_memory(name):
+    if place.holding.in_memory(name):
         return []
-    rate = file_rate(result, holding, machines, constants)
+    rate, _ = file_rate(result, place)
     return [Step("embed: files", "here", result / rate)]
 
 
