@@ -174,7 +174,7 @@ def repacked(one: OnlineLearner) -> OnlineLearner:
     return other
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=10, deadline=None, suppress_health_check=fixed)
 @given(history=histories(), data=st.data())
 def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, history, data):
     given = data.draw(st.sampled_from([0.0, 0.3])), data.draw(st.sampled_from([1, 3]))

@@ -45,6 +45,30 @@ def test_now_leaves_nothing_of_what_was_forgotten(client: Any, caplog: Any) -> N
     assert client.post("/v1/forget", json={"ids": ["b"]}).json()["seq"] == 5
 
 
+def test_places_of_forgotten_nodes_go_while_the_service_answers(client: Any) -> None:
+    many = {"nodes": [*range(10, 50)], "features": [[0.5, 0.5]] * 40, "labels": ["x"] * 40}
+    client.post("/v1/deltas", json=many)
+    client.post("/v1/forget", json={"ids": [*range(10, 50)]})
+
+    def told() -> Any:
+        return client.post("/v1/predictions", json={"ids": ["a", 3], "all": True}).json()
+
+    before, asked, said = (
+        *(client.get(f"/v1/{p}").json() for p in ("status", "ids?limit=2")),
+        told(),
+    )
+    assert client.post("/v1/compact", json={"now": True}).json()["places"] == 40
+    assert told() == said
+    after = client.get("/v1/status").json()
+    assert after["memory"] < before["memory"]
+    assert (after["seq"], after["nodes"]) == (before["seq"], before["nodes"])
+    refused = client.get(f"/v1/ids?start={asked['next']}")
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("start must be 0, since nodes have other places")
+    assert client.get("/v1/ids").json()["ids"] == asked["ids"] + ["c", 1, 2, 3]
+    assert client.post("/v1/labels", json={"labels": [["c", "y"]]}).json()["seq"] == 4
+
+
 @pytest.mark.parametrize("body", [{"keys": True}, {"names": True}, {"now": 1}, {"other": True}, []])
 def test_what_cannot_be_asked_for_is_refused(client: Any, body: Any) -> None:
     kept = sorted(path.name for path in client.folder.path.iterdir())

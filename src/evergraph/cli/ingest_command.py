@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evergraph.datasets.columns import Columns, Scheme
-    from evergraph.online.codecs.tables import TableDeltas
+    from evergraph.online.codecs.table_deltas import TableDeltas
 
 SUMMED = (
     "new_nodes",

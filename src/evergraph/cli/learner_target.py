@@ -12,7 +12,7 @@ from evergraph.core.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
-    from evergraph.online.codecs.tables import TableDeltas
+    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.tokens import Scope

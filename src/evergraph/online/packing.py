@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.online.graph.array_storage import PagedTensor
 from evergraph.online.pieces import PIECE, Pieces, split
 
 Arrays = dict[str, Tensor | Pieces]
@@ -107,10 +108,15 @@ class PackedState:
 
 def taken(value: Tensor, rows: Tensor) -> Pieces:
     """Return some rows of an array, made about ``PIECE`` bytes at a time."""
-    width = value[:1].nbytes or 1
-    parts = rows.split(max(PIECE // width, 1))
-    shape = (len(rows), *value.shape[1:])
-    return Pieces(shape, value.dtype, lambda: (value[part] for part in parts))
+    step = max(PIECE // max(value[:1].nbytes, 1), 1)
+
+    def made() -> Iterator[Tensor]:
+        for part in rows.split(step):
+            yield value[part]
+            if isinstance(value, PagedTensor):  # it lies in a file: what was read may go again
+                value.within.tidy()
+
+    return Pieces((len(rows), *value.shape[1:]), value.dtype, made)
 
 
 def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evergraph.datasets.columns import Encoder, Scheme
-    from evergraph.online.codecs.tables import TableDeltas
+    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
 
 TRIES = 8

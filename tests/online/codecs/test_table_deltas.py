@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from evergraph.core.errors import DataError
-from evergraph.online.codecs import tables as table_deltas
+from evergraph.online.codecs import table_deltas
 from evergraph.online.codecs.tables import read_deltas
 
 NODES = "id,label,f,time\na,x,1,5\nb,,2,5\nc,y,3,6\nd,x,4,7\ne,x,5,8\n"

@@ -394,3 +394,15 @@ def test_a_folder_with_nothing_but_the_snapshot_of_now_is_packed_after_the_next_
         more(folder)
         assert folder.purge().places == 2
         assert folder.learner.knowledge.graph.num_nodes == 3
+
+
+def test_a_follower_that_lets_its_places_go_still_follows(tmp_path):
+    with opened(tmp_path / "leader") as leader, opened(tmp_path / "follows") as follower:
+        fill(leader)
+        fill(follower)
+        assert follower.purge().places == 2
+        more(leader)
+        assert follower.take_entries(leader.entries_after(follower.seq)) == 1
+        assert follower.seq == leader.seq
+        mine, theirs = (each.learner.predict_proba("abz")[1] for each in (follower, leader))
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)

@@ -5,20 +5,18 @@ They are meant for ``LearnerFolder.upsert``: a table may hold what the learner k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
-from evergraph.core.errors import DataError, UnknownNodeError
+from evergraph.core.errors import DataError
 from evergraph.core.extras import require
-from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
@@ -52,224 +50,14 @@ from evergraph.online.codecs.table_changes import (
     weights_where,
     without_gaps,
 )
-from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.codecs.table_deltas import TableDeltas, among
+from evergraph.online.delta import NodeId
 from evergraph.online.delta_parts import LARGEST_FEATURE
 
 if TYPE_CHECKING:
     import pyarrow
 
 TOMORROW = "the neighbours of tomorrow are not known today"  # so gaps cannot be filled from them
-EDGES = 10_000  # in a delta that brings nothing else
-KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
-
-
-@dataclass(frozen=True, eq=False)
-class TableDeltas:
-    """Some nodes at a time, each with the edges that join it to nodes before it.
-
-    Attributes:
-        nodes: ids of nodes; those without features must be known.  [nodes]
-        labels: text or int64, or lists of text or numbers, null where there is none.  [nodes]
-        features: float32 [nodes, dims], or None where the table has none
-        edges: the ids that edges join, both columns.
-        weights: of these edges, None where the table has none.  float32 [edges]
-        removed: the ids of edges that go, both columns, after all that comes.
-        updates: which of the nodes are known and get these features; None: none.  bool [nodes]
-        forgotten: ids of nodes to forget, after all else.
-        batch: how many nodes a delta has.
-        ignored: columns of the tables that are not used.
-        places: of the tables, for messages: the path, and which of its rows were kept.
-        scheme: how the columns of nodes were read; None where they are plain numbers.
-        relations: what each edge stands for; None where the table has none.  [edges]
-        types: what kind of thing each node is; None where the table has none.  [nodes]
-    """
-
-    nodes: pyarrow.Array
-    labels: pyarrow.Array
-    features: Tensor | None
-    edges: tuple[pyarrow.Array, pyarrow.Array]
-    forgotten: Sequence[NodeId] = ()
-    batch: int = 100
-    ignored: tuple[str, ...] = ()
-    places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
-    weights: Tensor | None = None
-    removed: tuple[pyarrow.Array, pyarrow.Array] | tuple[()] = ()
-    updates: npt.NDArray[np.bool_] | None = None
-    scheme: Scheme | None = None
-    relations: npt.NDArray[np.object_] | None = None
-    types: npt.NDArray[np.object_] | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("batch", self.batch, least=1)
-
-    def without_relations(self) -> TableDeltas:
-        """Return the deltas for a learner that does not look at relations and types; say so."""
-        told = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
-        for table, name, values in told:
-            path = self.places[table][0]
-            why = "this learner does not look at it"
-            say_ignored(path, "column", [] if values is None else [name], why)
-        return replace(self, relations=None, types=None)
-
-    def __len__(self) -> int:
-        return self._growing + -(-self._going // EDGES) + -(-len(self.forgotten) // self.batch)
-
-    @property
-    def _going(self) -> int:
-        """How many edges are to go."""
-        return len(self.removed[0]) if self.removed else 0
-
-    @property
-    def _growing(self) -> int:
-        """How many deltas bring something."""
-        if len(self.nodes):
-            return -(-len(self.nodes) // self.batch)
-        return -(-len(self.edges[0]) // EDGES)
-
-    @property
-    def kind(self) -> Kind:
-        """What nodes are said to be: classes, several labels, or numbers."""
-        import pyarrow as pa
-
-        if pa.types.is_list(self.labels.type):
-            return "labels"
-        return "numbers" if pa.types.is_floating(self.labels.type) else "class"
-
-    def __iter__(self) -> Iterator[Delta]:
-        order, ends = self._edges_by_delta()
-        for number in range(self._growing):
-            rows = slice(number * self.batch, (number + 1) * self.batch)
-            yield self._delta(rows, order[ends[number] : ends[number + 1]])
-        for start in range(0, self._going, EDGES):
-            gone = (side[start : start + EDGES].to_pylist() for side in self.removed)
-            yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
-        for start in range(0, len(self.forgotten), self.batch):
-            yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
-
-    def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
-        joined = [side.take(edges).to_pylist() for side in self.edges]
-        nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
-        weights = () if self.weights is None else tuple(self.weights[edges].tolist())
-        named = () if self.relations is None else tuple(self.relations[edges])
-        delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights, relations=named)
-        if self.features is None:
-            told = zip(nodes, labels, strict=True)
-            return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
-        types = self._types(rows)
-        if self.updates is None or not self.updates[rows].any():
-            return replace(
-                delta,
-                nodes=tuple(nodes),
-                features=self.features[rows],
-                labels=tuple(labels),
-                types=types,
-            )
-        changes = self._with_updates(delta, nodes, labels, self.features[rows], self.updates[rows])
-        kept = np.flatnonzero(~self.updates[rows]).tolist()
-        return replace(changes, types=tuple(types[row] for row in kept) if types else ())
-
-    def _types(self, rows: slice) -> tuple[str | None, ...]:
-        """Return the types of some nodes; none known, where only edges tell that there are any."""
-        if self.types is not None:
-            return tuple(self.types[rows])
-        return () if self.relations is None else (None,) * len(self.nodes[rows])
-
-    @staticmethod
-    def _with_updates(
-        delta: Delta,
-        nodes: list[NodeId],
-        labels: list[Label | None],
-        features: Tensor,
-        updates: npt.NDArray[np.bool_],
-    ) -> Delta:
-        """Return a delta with nodes of which some are known and get other features."""
-        old, new = np.flatnonzero(updates).tolist(), np.flatnonzero(~updates).tolist()
-        told = ((nodes[row], label) for row in old if (label := labels[row]) is not None)
-        return replace(
-            delta,
-            nodes=tuple(nodes[row] for row in new),
-            features=features[new] if new else torch.zeros(0, 0),
-            labels=tuple(labels[row] for row in new),
-            updated=tuple(nodes[row] for row in old),
-            updated_features=features[old],
-            late=tuple(told),
-        )
-
-    def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return edges in the order in which they can come, and where each delta's end.
-
-        An edge comes with the later of its nodes; ids that are not in the table are taken to be
-        known already.
-        """
-        import pyarrow.compute as pc
-
-        count = len(self.edges[0])
-        if not len(self.nodes) or not count:
-            return np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
-        places = [
-            pc.fill_null(pc.index_in(side, value_set=self.nodes), -1).to_numpy(zero_copy_only=False)
-            for side in self.edges
-        ]
-        number = np.maximum(np.maximum(*places), 0) // self.batch
-        order = np.argsort(number, kind="stable")
-        return order, np.searchsorted(number[order], np.arange(self._growing + 1))
-
-    def check_known(self, knows: KnowsNodes) -> None:
-        """Raise unless every edge joins nodes of the table or known ones, before any is taken in.
-
-        knows: such as ``OnlineLearner.knows_nodes``.
-        """
-        new = [] if self.features is None else self._arriving()
-        if self.features is None:
-            self._check("nodes", "id", self.nodes, knows, new, "known, since it has no features")
-        for name, side in zip(ENDS, self.edges, strict=True):
-            self._check("edges", name, side, knows, new, "in the table of nodes or known")
-
-    def _arriving(self) -> list[NodeId]:
-        """Return the nodes that come, unless they are known."""
-        ids: list[NodeId] = self.nodes.to_pylist()
-        if self.updates is None:
-            return ids
-        return [node for node, known in zip(ids, self.updates, strict=True) if not known]
-
-    def _check(
-        self,
-        table: str,
-        name: str,
-        values: pyarrow.Array,
-        knows: KnowsNodes,
-        new: list[NodeId],
-        rule: str,
-    ) -> None:
-        there = frozenset(new)
-        asked = [value for value in values.unique().to_pylist() if value not in there]
-        strange = [value for value, known in zip(asked, knows(asked), strict=True) if not known]
-        wrong = _among(values, strange)
-        if wrong.any():
-            place = int(wrong.argmax())
-            path, rows = self.places[table]
-            raise UnknownNodeError(
-                f"{path}: row {int(rows[place]) + 1} has {values[place].as_py()!r} in column "
-                f"{name!r}: expected the id of a node that is {rule}"
-            )
-
-    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
-        """Return the deltas without edges that are known, and how many these are.
-
-        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once. Where
-        edges have weights or relations, which may be others, each delta is looked at when its turn
-        comes.
-        """
-        import pyarrow as pa
-
-        if self.weights is not None or self.relations is not None:
-            return self, 0
-
-        known = knows(*self.edges)
-        kept = pa.array(~known)
-        source, target = (side.filter(kept) for side in self.edges)
-        return replace(self, edges=(source, target)), int(known.sum())
 
 
 def read_deltas(
@@ -437,8 +225,8 @@ def _deltas(
     if edges is None:
         edges = _Edges((nothing, nothing), None, np.zeros(0, dtype=bool))
     source, target = edges.ends
-    stays = ~(_among(source, gone) | _among(target, gone))
-    rows = ~_among(nodes.ids, gone), stays & ~edges.removed
+    stays = ~(among(source, gone) | among(target, gone))
+    rows = ~among(nodes.ids, gone), stays & ~edges.removed
     keep, kept, parted = (pa.array(mask) for mask in (*rows, stays & edges.removed))
     chosen = torch.from_numpy(stays[~edges.removed])
     places = zip(paths, map(np.flatnonzero, rows), strict=True)
@@ -458,17 +246,6 @@ def _deltas(
         relations=None if edges.relations is None else edges.relations[chosen.numpy()],
         types=None if nodes.types is None else nodes.types[rows[0]],
     )
-
-
-def _among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
-    """Return which ids are among some that may be of another kind.  [n] -> bool [n]"""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = int if pa.types.is_integer(values.type) else str
-    alike = pa.array([value for value in gone if type(value) is kind], values.type)
-    found: npt.NDArray[np.bool_] = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:

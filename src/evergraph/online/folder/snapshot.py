@@ -250,10 +250,6 @@ class SnapshotShelf:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
-    def has_before(self, seq: int) -> bool:
-        """Whether there is a good snapshot that a recovery could begin with instead of one."""
-        return any(number < seq for number in self._good)
-
     def keep(self, seq: int) -> None:
         """Take one snapshot for the only good one: the others have been removed."""
         self._good = [seq]

@@ -29,6 +29,7 @@ from evergraph.online.folder.snapshot import (
     SnapshotShelf,
     WrittenAside,
     remove_leftovers,
+    snapshots_in,
     taken_at,
 )
 from evergraph.online.folder.state_machine import StateMachine
@@ -223,7 +224,9 @@ class WritableFolder:
         there: whether there is one of now. A folder that holds nothing else, as one that has just
         begun to follow, is packed with the first purge after a delta.
         """
-        return not there or self._shelf.has_before(self.seq) or self._journal.first() == 1
+        first = self._journal.first()
+        older = [number for number, _ in snapshots_in(self.path) if first - 1 <= number < self.seq]
+        return not there or first == 1 or any(is_whole(self.path, number) for number in older)
 
     def _snapshot_renamed(self, names: Mapping[Label, Label]) -> int:
         self.learner.rename(names, seq=self.seq + 1)
