@@ -490,12 +490,3 @@ def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
     assert found.seq == found.snapshot + found.deltas
     assert found.snapshot == 1
     assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
-
-
-def test_split(load, here, monkeypatch):
-    bench = here(load("split"))
-    monkeypatch.setattr(bench, "LIMIT", 10**12)  # this process holds what other tests have left
-    monkeypatch.setattr(bench, "WAYS", {way: bench.WAYS[way] for way in (bench.BASE, "embed")})
-    table = bench.embeddings(0.002, rounds=1)
-    assert [cells[0] for cells in table.rows] == [bench.BASE, "embed"]
-    assert all(len(cells) == len(table.columns) for cells in table.rows)
