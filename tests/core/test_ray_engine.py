@@ -24,7 +24,7 @@ from evergraph.core.engine import LocalEngine, make_engine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.core.ray_engine import IN_FLIGHT, RayEngine
-from evergraph.core.ray_transport import Part, pack, unpack
+from evergraph.core.ray_transport import Columns, Part, pack, unpack
 from evergraph.graphs import Graph
 
 
@@ -218,3 +218,16 @@ def test_of_a_part_only_its_rows_travel(tmp_path: Path) -> None:
     assert opened.rows().tolist() == [2, 3, 4]
     sent = unpack(pack(part, by_path=lambda path: False))
     assert (len(sent.array), sent.rows().tolist()) == (3, [2, 3, 4])
+
+
+def test_of_columns_only_these_travel(tmp_path: Path) -> None:
+    whole = torch.arange(12.0).reshape(3, 4)
+    sent = unpack(pack(Columns(whole, 1, 3, 1)))
+    assert (sent.array.tolist(), sent.start, sent.stop) == ([[1, 2], [5, 6], [9, 10]], 0, 2)
+    assert sent.first == 1
+    np.save(tmp_path / "a.npy", whole.numpy())
+    opened = unpack(pack(Columns(map_array(tmp_path / "a.npy"), 1, 3, 1)))
+    assert isinstance(opened.array, MappedTensor)
+    assert (opened.start, opened.stop) == (1, 3)
+    sparse = unpack(pack(Columns(whole.to_sparse_csr(), 1, 3, 1)))
+    assert (sparse.array.layout, sparse.start) == (torch.sparse_csr, 1)
