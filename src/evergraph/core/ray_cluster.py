@@ -23,7 +23,7 @@ RETRIES = 3
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 PATIENCE = 3
-_TOLD_BY_US = "A worker died or was killed|so the task will be retried"
+_TOLD_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
 
 
 def import_ray() -> ModuleType:
@@ -98,7 +98,6 @@ def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
             f"address must be 'auto' or host:port, not {address!r}: a machine joins as a node of "
             f"the cluster, with `ray start`, and not as a Ray client"
         )
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # what is amiss is said by us, once
     try:
         _check_reached(address)
         ray.init(address=address, **quiet)

@@ -1,0 +1,126 @@
+"""A cluster whose machines have addresses, links and limits of their own, and what befalls it.
+
+Needs root, iproute2 and Ray; takes minutes. The tests share one cluster, in the order below.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+able = os.name == "posix" and os.geteuid() == 0 and shutil.which("tc") and find_spec("ray")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not able, reason="namespaces need root, iproute2 (ip, tc) and Ray"),
+]
+ADDRESS = "10.77.0.1:6379"
+RUN = [
+    sys.executable, "-c", "from evergraph.cli.app import main; main()", "run", "--dataset",
+    "products-twin", "--set", "dataset.scale=0.02", "--method", "analytic", "--engine", "ray",
+    "--address",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Any]:
+    sys.path.insert(0, str(ROOT))
+    yield importlib.import_module("benchmarks.namespaces")
+    sys.path.remove(str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def cluster(tools: Any) -> Iterator[Any]:
+    with tools.Namespaces(nodes=3, link="1gbit", cpu=0.6, memory="3GB", store="200MB") as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def driver(tools: Any, cluster: Any) -> Iterator[Any]:
+    with tools.Driver(cluster, "0.005") as program:
+        program.ask("warm")
+        yield program
+
+
+def said(cluster: Any, address: str, **environment: str) -> tuple[int, str]:
+    """Return how a command on the first node ends, and the last thing that it says."""
+    program = cluster.popen(
+        [*RUN, address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=os.environ | environment,
+    )  # fmt: skip
+    lines = program.communicate(timeout=120)[1].strip().splitlines()
+    return program.returncode, lines[-1]
+
+
+def test_without_the_token_nobody_joins(cluster: Any) -> None:
+    code, sentence = said(cluster, ADDRESS, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="another")
+    assert code == 2
+    assert "whose token is in RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH" in sentence
+
+
+def test_a_machine_that_is_no_node_is_told_to_become_one(cluster: Any) -> None:
+    command = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", *RUN, ADDRESS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert f"run `ray start --address {ADDRESS}` here first" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["columns", "nodes", "statistics", "estimated", "exact"])
+def test_three_nodes_give_the_bits_that_one_process_does(driver: Any, kind: str) -> None:
+    here, there = driver.ask(f"local:{kind}"), driver.ask(kind)
+    assert there["workers"] == 3
+    assert there["digest"] == here["digest"]
+    assert there["bytes"] > 1_000_000
+
+
+def test_a_slow_link_is_waited_for(cluster: Any, driver: Any) -> None:
+    cluster.call("link", "20mbit")
+    slow = driver.ask("columns")
+    cluster.call("link", "1gbit")
+    assert slow["digest"] == driver.ask("local:columns")["digest"]
+    assert slow["seconds"] > 8 * slow["bytes"] / 60e6  # three links of 20 Mbit/s at their best
+
+
+def test_a_node_that_is_killed_in_the_middle_changes_nothing(cluster: Any, driver: Any) -> None:
+    driver.begin("naps")
+    time.sleep(3)
+    cluster.call("kill", 3)
+    found = driver.end()
+    assert found["workers"] == 2
+    assert found["digest"] == driver.ask("local:naps")["digest"]
+
+
+def test_a_node_that_joins_late_is_used(cluster: Any, driver: Any) -> None:
+    driver.begin("naps")
+    cluster.call("join")
+    driver.end()
+    found = driver.ask("nodes")
+    assert found["workers"] == 3
+    assert found["digest"] == driver.ask("local:nodes")["digest"]
+
+
+def test_when_the_first_node_dies_the_command_ends_with_a_sentence(cluster: Any) -> None:
+    program = cluster.popen([*RUN, ADDRESS], on=2, stderr=subprocess.PIPE)
+    time.sleep(25)
+    cluster.call("kill", 1)
+    last = program.communicate(timeout=150)[1].strip().splitlines()[-1]
+    assert program.returncode == 2
+    assert f"the first machine of the Ray cluster, {ADDRESS}, does not answer any more" in last
+
+
+def test_arrays_that_no_store_holds_go_to_disk(cluster: Any, tools: Any) -> None:
+    cluster.call("down")
+    limits = {"nodes": 2, "link": "1gbit", "cpu": 0.6, "memory": "3GB", "store": "80MB"}
+    with tools.Namespaces(**limits) as small, tools.Driver(small, "0.05") as program:
+        found = program.ask("columns")  # 49 MB of features, and 49 MB of embeddings
+        assert found["digest"] == program.ask("local:columns")["digest"]
