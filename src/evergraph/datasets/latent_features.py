@@ -79,12 +79,9 @@ def truncated_svd(
 
 
 def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:
-    """Return the matrix for torch, whose float32 products with int32 indices use every core."""
-    parts = (matrix.indptr, matrix.indices, matrix.data)
-    indptr, indices, values = (
-        torch.from_numpy(np.asarray(part, dtype=kind))
-        for part, kind in zip(parts, (np.int32, np.int32, np.float32), strict=True)
-    )
+    """Return the matrix for torch, whose float32 products use every core."""
+    parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
+    indptr, indices, values = map(torch.from_numpy, parts)
     return csr_tensor(indptr, indices, values, matrix.shape)
 
 

@@ -6,8 +6,9 @@ from evergraph.graphs.hetero import from_hetero, to_hetero
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
 from evergraph.graphs.propagation import propagate, walk
+from evergraph.graphs.reach.covered import covered_nodes
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes
+from evergraph.graphs.reach.reach import reach, reach_sizes
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.smoother import Smoother, smoother
 from evergraph.graphs.targets import Targets

@@ -161,18 +161,19 @@ def quietly_sparse() -> Iterator[None]:
 
 
 def as_csr(matrix: Tensor) -> Tensor:
-    """Return a matrix as float32 ``torch.sparse_csr`` with int32 indices."""
+    """Return a matrix as float32 ``torch.sparse_csr`` with indices as short as they can be."""
     with quietly_sparse():
         csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
-    return csr_tensor(
-        csr.crow_indices().int(), csr.col_indices().int(), csr.values().float(), tuple(csr.shape)
-    )
+    return csr_tensor(csr.crow_indices(), csr.col_indices(), csr.values().float(), tuple(csr.shape))
 
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound."""
-    if indptr.dtype != indices.dtype:  # MKL does not mind, torch's own products do
-        both = pointer_type(len(indices))
-        indptr, indices = indptr.to(both), indices.to(both)
+    """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound.
+
+    Pointers and columns get one type, as torch's products want it: int32 wherever that counts all
+    entries and columns, whatever they come in.
+    """
+    both = pointer_type(max(len(indices), shape[1]))
+    indptr, indices = indptr.to(both), indices.to(both)
     with quietly_sparse():
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)

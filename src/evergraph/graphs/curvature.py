@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern
+from evergraph.graphs.rows import RowSweep
 
 Nodes = npt.NDArray[np.int64]
 
@@ -54,7 +55,7 @@ def forman_curvature(graph: Graph) -> Tensor:
     tensor([3., 2., 3., 2., 2., 2., 0., 0.])
     """
     both = graph.to_undirected()
-    adjacency = pattern(both.indptr, both.indices)
+    adjacency = pattern(RowSweep.of(both), torch.arange(both.num_nodes))
     first, second, edge = undirected_edges(graph)
     degrees = both.degrees.cpu().numpy()
     triangles = _shared_neighbours(adjacency, first, second) - 2  # the ends count themselves

@@ -13,6 +13,7 @@ from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import densify
 from evergraph.graphs.relations import side_by_side, types_side_by_side
 from evergraph.graphs.targets import Targets
+from evergraph.graphs.validation import check_count
 
 
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
@@ -29,6 +30,7 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     """
     nodes = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
     edges = list(accumulate((graph.num_edges for graph in graphs), initial=0))
+    check_count(nodes[-1])
     kind = pointer_type(edges[-1])
     starts = [graphs[0].indptr[:1].to(kind)]
     pointers = [
@@ -68,10 +70,11 @@ def _stacked(features: Sequence[Tensor]) -> Tensor:
     parts = [as_csr(part) for part in features]
     entries = list(accumulate((part.values().numel() for part in parts), initial=0))
     pointers = [
-        part.crow_indices()[1:] + before for part, before in zip(parts, entries, strict=False)
+        part.crow_indices()[1:].long() + before
+        for part, before in zip(parts, entries, strict=False)
     ]
     return csr_tensor(
-        torch.cat([parts[0].crow_indices()[:1], *pointers]),
+        torch.cat([parts[0].crow_indices()[:1].long(), *pointers]),
         torch.cat([part.col_indices() for part in parts]),
         torch.cat([part.values() for part in parts]),
         (sum(part.shape[0] for part in parts), parts[0].shape[1]),

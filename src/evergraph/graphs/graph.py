@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
-from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.targets import Targets, read_targets
+from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import (
     UNLABELLED,
+    check_count,
     check_edges,
     check_features,
     check_labels,
     check_real,
     check_whole,
     checked_weights,
-    given_weights,
-    say_unread,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +79,7 @@ class Graph(Shown):
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
+        check_count(nodes)
         assert self.indptr.dtype in (torch.int32, torch.int64)
         assert self.indices.dtype == torch.int32
         if self.features.shape[0] != nodes:
@@ -400,8 +399,8 @@ class Graph(Shown):
             targets=targets,
         )
 
-    @classmethod
-    def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
+    @staticmethod
+    def from_data(data: Data, *, undirected: bool = False) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
         ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
@@ -410,42 +409,15 @@ class Graph(Shown):
         (masks, say) is not used, and a warning in the log says so. A ``HeteroData`` becomes a graph
         with relations and types, see ``from_hetero``.
         """
-        from evergraph.graphs.hetero import from_hetero, is_hetero
+        from evergraph.graphs.pyg_data import from_data
 
-        if is_hetero(data):
-            return from_hetero(data, undirected=undirected)
-        edge_index, x, y = data.edge_index, data.x, data.y
-        for name, value in (("edge_index", edge_index), ("x", x), ("y", y)):
-            if value is None:
-                raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
-        time: Any = data.get("time", data.get("node_year"))
-        attribute, weights = given_weights(data.to_dict())
-        graph = cls.from_edges(
-            edge_index,
-            features=x,
-            **read_y(y),
-            time=None if time is None else _column("time", time),
-            undirected=undirected,
-            weights=weights,
-        )
-        say_unread("Data", data.keys(), weights=attribute)
-        return graph
+        return from_data(data, undirected=undirected)
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
-        require("torch_geometric", extra="pyg", why="Graph.to_data()")
-        from torch_geometric.data import Data
+        from evergraph.graphs.pyg_data import to_data
 
-        data = Data(
-            x=self.features,
-            edge_index=torch.stack([self.indices.long(), self.edge_rows()]),
-            y=self.labels if self.targets is None else self.targets.values,
-        )
-        if self.time is not None:
-            data.time = self.time
-        if self.weights is not None:
-            data.edge_weight = self.weights
-        return data
+        return to_data(self)
 
 
 def _built(
@@ -472,27 +444,3 @@ def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
         found = "neither" if targets is None else "both"
         raise DataError(f"a graph has either labels or targets, not {found}")
     return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
-
-
-def read_y(y: Tensor) -> dict[str, Any]:
-    """Return ``y`` as what ``from_edges`` calls it: labels, or targets.
-
-    A column of integers holds classes, as OGB has it; more columns, or floating-point numbers, hold
-    targets. A vector of whole floating-point numbers is refused as ever: they may be classes that
-    pandas wrote beside gaps; as a matrix of one column they are numbers to predict.
-
-    >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
-    (['labels'], ['targets'])
-    """
-    if y.dim() == 2 and (y.shape[1] > 1 or y.is_floating_point()):
-        return {"targets": read_targets(y)}
-    if y.dim() == 1 and y.is_floating_point() and bool((y != y.floor()).any()):
-        return {"targets": read_targets(y[:, None])}
-    return {"labels": _column("y", y)}
-
-
-def _column(name: str, values: Tensor) -> Tensor:
-    """Return [nodes], or [nodes, 1] as OGB has it, as [nodes]."""
-    if values.dim() != 1 and values.shape[1:] != (1,):
-        raise DataError(f"{name} has shape {list(values.shape)}: expected one value a node")
-    return values.reshape(-1)

@@ -83,6 +83,7 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
+    _check_pointers(folder, arrays["indptr"], arrays["indices"])
     return graph_of_arrays(facts, arrays, undirected=facts["undirected"], folder=folder)
 
 
@@ -97,6 +98,15 @@ def graph_of_arrays(
     left = dict(arrays)
     named = _named(facts, left)
     return Graph(**left, **named, undirected=undirected, folder=folder)
+
+
+def _check_pointers(folder: Path, indptr: Tensor, indices: Tensor) -> None:
+    """Raise unless rows end where entries do; pointers too short for their number do not."""
+    if int(indptr[-1]) != len(indices):
+        raise DataError(
+            f"{folder}: row pointers end at {int(indptr[-1]):,}, but there are {len(indices):,} "
+            "entries: import it again"
+        )
 
 
 def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:

@@ -181,9 +181,9 @@ def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows = _rows_of(matrix)
         order = matrix.col_indices().argsort(stable=True)
         counts = torch.bincount(matrix.col_indices(), minlength=matrix.shape[1])
-        return pointers_of(counts), rows[order].int(), order
+        return pointers_of(counts), rows[order], order
     places = np.arange(len(matrix.col_indices()), dtype=np.int64)
     parts = (places, matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     turned = scipy.sparse.csr_matrix(parts, shape=matrix.shape).tocsc()  # linear in the entries
-    indptr, indices = (torch.from_numpy(part).int() for part in (turned.indptr, turned.indices))
-    return indptr, indices, torch.from_numpy(turned.data)
+    indptr, indices, order = map(torch.from_numpy, (turned.indptr, turned.indices, turned.data))
+    return indptr, indices, order

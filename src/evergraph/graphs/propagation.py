@@ -9,8 +9,9 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.graphs.csr import csr_tensor
+from evergraph.graphs.csr import csr_tensor, pointer_type, pointers_of
 from evergraph.graphs.kernels import room
+from evergraph.graphs.rows import RowSweep
 from evergraph.graphs.smoother import Smoother
 
 # A sparse-sparse product costs about 50 times as much per stored value as a sparse-dense one per
@@ -81,7 +82,7 @@ def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: 
 
     So a row of the result has the same bits whatever other rows the matrix has; on a CPU.
 
-    indptr: int32 [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
+    indptr: [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
     float32 [columns, dims]; -> float32 [rows, dims]
 
     >>> ordered_product(torch.tensor([0, 2]).int(), torch.tensor([0, 1]).int(),
@@ -136,11 +137,31 @@ def step_out(
     return rows @ adjacency
 
 
-def pattern(indptr: Tensor, indices: Tensor) -> scipy.sparse.csr_matrix:
-    """Return the adjacency as a boolean matrix with every node its own neighbour."""
-    nodes = len(indptr) - 1
-    ones = np.ones(len(indices), dtype=bool)
-    matrix = scipy.sparse.csr_matrix(
-        (ones, indices.cpu().numpy(), indptr.cpu().numpy()), shape=(nodes, nodes)
-    )
-    return (matrix + scipy.sparse.identity(nodes, dtype=bool, format="csr")).tocsr()
+def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
+    """Return some rows of an adjacency, each with its own node in it, as a boolean matrix.
+
+    Other rows are empty: columns and rows are numbered as in the graph.
+
+    rows: int64 [m], ascending, none twice; -> [nodes, nodes]
+
+    >>> import torch
+    >>> path = RowSweep(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]).int())
+    >>> pattern(path, torch.tensor([0, 1])).toarray().astype(int)
+    array([[1, 1, 0],
+           [1, 1, 1],
+           [0, 0, 0]])
+    """
+    rows = rows.to(adjacency.indices.device)
+    nodes = len(adjacency.indptr) - 1
+    lengths, own = torch.zeros(2, nodes, dtype=torch.int64, device=rows.device)
+    lengths[rows], own[rows] = adjacency.lengths(rows), 1
+    near = adjacency.indices if len(rows) == nodes else adjacency.neighbours(rows)
+    return _boolean(lengths, near) + _boolean(own, rows)
+
+
+def _boolean(lengths: Tensor, columns: Tensor) -> scipy.sparse.csr_matrix:
+    """Return a square matrix of ones, of which each row has so many."""
+    kind = pointer_type(max(len(columns), len(lengths)))
+    indptr, indices = pointers_of(lengths).to(kind), columns.to(kind)
+    parts = (np.ones(len(columns), dtype=bool), indices.cpu().numpy(), indptr.cpu().numpy())
+    return scipy.sparse.csr_matrix(parts, shape=(len(lengths), len(lengths)))

@@ -48,12 +48,11 @@ class RowSweep:
 
         rows: int64 [m], ascending
         """
-        indptr, indices = self.plain
-        for part in cut_rows(indptr, rows, BLOCK_ENTRIES):
+        for part in cut_rows(self.indptr.as_subclass(Tensor), rows, BLOCK_ENTRIES):
             some = rows[part]
             yield part, step(some)
             if self.mapped:
-                page_out(indices[indptr[some[0]] : indptr[some[-1] + 1]])
+                page_out(self.run(some))
 
     def collect(self, rows: Tensor, step: Step, *, width: int) -> Tensor:
         """Return what a step makes of all the rows.  uint8 [m, width]"""
@@ -62,17 +61,29 @@ class RowSweep:
             found[part] = block
         return found
 
+    def lengths(self, rows: Tensor) -> Tensor:
+        """Return how many stand in some rows.  int64 [m] -> int64 [m]"""
+        indptr, _ = self.plain
+        return (indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)).long()
+
     def neighbours(self, rows: Tensor) -> Tensor:
         """Return who stands in some rows, one after the other.  int64 [m] -> int64 [entries]"""
         indptr, indices = self.plain
         _, entries = row_entries(indptr, rows)
         return indices.index_select(0, entries).long()
 
+    def run(self, rows: Tensor) -> Tensor:
+        """Return the same of rows that follow each other, where it lies.  -> int32 [entries]"""
+        indptr, indices = self.plain
+        return indices[indptr[rows[0]] : indptr[rows[-1] + 1]]
 
-def neighbour_sums(graph: Graph, values: Tensor) -> Tensor:
-    """Return Σ_{u into v} values_u for every node v.  float64 [nodes] -> float64 [nodes]
+
+def neighbour_sums(graph: Graph, values: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Return Σ_{u into v} values_u for every node v, or for some.  float64 [nodes] -> float64 [m]
 
     The values are counts: below 2^53 their sums are exact, so nothing depends on how it is cut.
+
+    rows: the nodes, ascending; all of them unless given.  int64 [m]
 
     >>> chain = Graph.from_edges(torch.tensor([[0, 1, 0], [1, 2, 2]]), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))
@@ -80,15 +91,15 @@ def neighbour_sums(graph: Graph, values: Tensor) -> Tensor:
     tensor([ 0.,  1., 11.], dtype=torch.float64)
     """
     sweep = RowSweep.of(graph)
-    indptr, indices = sweep.plain
 
-    def add_up(rows: Tensor) -> Tensor:
-        ends = indptr[rows[0] : rows[-1] + 2].long()
-        near = indices[ends[0] : ends[-1]]
+    def add_up(some: Tensor) -> Tensor:
+        lengths = sweep.lengths(some)
+        near = sweep.run(some) if rows is None else sweep.neighbours(some)
         running = values.new_zeros(len(near) + 1)
         torch.cumsum(values.index_select(0, near), 0, out=running[1:])
-        return running.index_select(0, ends - ends[0]).diff()
+        ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        return running.index_select(0, ends).diff()
 
-    everyone = torch.arange(graph.num_nodes, device=graph.device)
-    sums = [found for _, found in sweep.blocks(everyone, add_up)]
-    return torch.cat(sums) if sums else torch.zeros_like(values)
+    wanted = torch.arange(graph.num_nodes, device=graph.device) if rows is None else rows
+    sums = [found for _, found in sweep.blocks(wanted, add_up)]
+    return torch.cat(sums) if sums else values.new_zeros(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -136,6 +136,30 @@ def read_targets(values: Tensor) -> Targets:
     binary = bool((values.isnan() | (values == 0) | (values == 1)).all())
     several = values.dim() == 2 and values.shape[1] > 1
     return Targets(values, "labels" if whole or (binary and several) else "numbers")
+
+
+def read_y(y: Tensor) -> dict[str, Any]:
+    """Return ``y`` as what ``from_edges`` calls it: labels, or targets.
+
+    A column of integers holds classes, as OGB has it; more columns, or floating-point numbers, hold
+    targets. A vector of whole floating-point numbers is refused as ever: they may be classes that
+    pandas wrote beside gaps; as a matrix of one column they are numbers to predict.
+
+    >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
+    (['labels'], ['targets'])
+    """
+    if y.dim() == 2 and (y.shape[1] > 1 or y.is_floating_point()):
+        return {"targets": read_targets(y)}
+    if y.dim() == 1 and y.is_floating_point() and bool((y != y.floor()).any()):
+        return {"targets": read_targets(y[:, None])}
+    return {"labels": one_column("y", y)}
+
+
+def one_column(name: str, values: Tensor) -> Tensor:
+    """Return [nodes], or [nodes, 1] as OGB has it, as [nodes]."""
+    if values.dim() != 1 and values.shape[1:] != (1,):
+        raise DataError(f"{name} has shape {list(values.shape)}: expected one value a node")
+    return values.reshape(-1)
 
 
 def _checked(values: Tensor, kind: str, names: Sequence[str]) -> Tensor:

@@ -20,8 +20,18 @@ def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
         raise DataError(f"{name} {verb} {values.dtype}: expected integers")
 
 
+MOST_NODES = 2**31 - 1  # that an int32 can number
+
+
+def check_count(nodes: int) -> None:
+    """Raise if a graph has more nodes than can be numbered; entries it may have without limit."""
+    if nodes > MOST_NODES:
+        raise DataError(f"the graph has {nodes:,} nodes: at most {MOST_NODES:,} are supported")
+
+
 def check_edges(edge_index: Tensor, nodes: int) -> None:
     """Raise unless every edge joins two existing nodes."""
+    check_count(nodes)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise DataError(f"edge_index has shape {tuple(edge_index.shape)}: expected [2, edges]")
     check_whole("edge_index", edge_index)

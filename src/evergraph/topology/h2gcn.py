@@ -60,8 +60,8 @@ def _averaging(inner: scipy.sparse.csr_matrix, outer: scipy.sparse.csr_matrix) -
     ring.eliminate_zeros()
     sizes = np.diff(ring.indptr)
     return csr_tensor(
-        torch.from_numpy(ring.indptr.astype(np.int32)),
-        torch.from_numpy(ring.indices.astype(np.int32)),
+        torch.from_numpy(ring.indptr),
+        torch.from_numpy(ring.indices),
         torch.from_numpy(np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)),
         ring.shape,
     )

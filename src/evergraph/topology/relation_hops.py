@@ -202,7 +202,7 @@ def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor)
     if relations.weights is not None:
         totals = _run_sums(relations.weights, starts, ends)
     sums = Smoother(
-        torch.cat([starts, ends[-1:]]).int(),
+        torch.cat([starts, ends[-1:]]).to(relations.indptr.dtype),
         relations.indices,
         totals.reciprocal(),
         torch.ones(relations.num_nodes, device=relations.device),

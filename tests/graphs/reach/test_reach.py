@@ -20,7 +20,8 @@ from evergraph.graphs.kernels.numba_ego import search
 from evergraph.graphs.reach import cost as reach_cost
 from evergraph.graphs.reach import search as searched_reach
 from evergraph.graphs.reach.cost import ReachCost, search_costs, walk_counts
-from evergraph.graphs.reach.reach import reach_blocks, reaching_nodes
+from evergraph.graphs.reach.covered import reaching_nodes
+from evergraph.graphs.reach.reach import reach_blocks
 from evergraph.graphs.reach.search import searched_sizes
 from graphs_to_draw import Pairs, graph_of, path_pairs, ring_pairs, star_pairs
 
@@ -168,6 +169,7 @@ def test_spreading_block_by_block_changes_nothing(
         assert reaching_nodes(graph, wanted, hops=hops).equal(within[:, wanted].any(1))
         counts = walks(pairs, hops, undirected=undirected).sum(1).double()
         assert walk_counts(graph, hops=hops).equal(counts)
+        assert walk_counts(graph, wanted, hops=hops).equal(counts[wanted])
 
 
 @pytest.mark.parametrize("undirected", [True, False])

@@ -74,7 +74,7 @@ def _features(features: Any, nodes: int) -> Tensor:
         rows.sum_duplicates()
         parts = (rows.indptr, rows.indices, _real(rows.data))
         indptr, indices, values = (torch.from_numpy(np.array(part)) for part in parts)
-        return csr_tensor(indptr.int(), indices.int(), values.float(), tuple(rows.shape))
+        return csr_tensor(indptr, indices, values.float(), tuple(rows.shape))
     try:
         return torch.from_numpy(np.array(features, dtype=np.float32))
     except (TypeError, ValueError) as error:

@@ -131,4 +131,4 @@ def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[in
             f"CSR column index {int(indices[place])} at stored value {place}: "
             f"expected 0 to {columns - 1}"
         )
-    return csr_tensor(indptr.int(), indices.int(), values.float(), shape)
+    return csr_tensor(indptr, indices, values.float(), shape)

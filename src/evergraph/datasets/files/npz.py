@@ -27,7 +27,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
-from evergraph.graphs.graph import read_y
+from evergraph.graphs.targets import read_y
 
 KEYS = (
     "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",

@@ -17,7 +17,7 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, checked_csr, naming
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.graph import read_y
+from evergraph.graphs.targets import read_y
 from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"

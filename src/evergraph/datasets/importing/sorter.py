@@ -16,6 +16,7 @@ from evergraph.core.written_aside import written_aside
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
+from evergraph.graphs.validation import check_count
 
 Keys = NDArray[np.int64]
 Weights = NDArray[np.float32]
@@ -192,7 +193,6 @@ class RowPointers:
             os.fsync(file.fileno())
 
 
-MOST = 2**31 - 1  # nodes that an int32 can number
 # Of every pair in memory: its key, the key again once doubles are gone, its column, and masks.
 _BYTES_A_PAIR = 32
 # Of a pair with a weight also that, the order it is sorted by, and all once more in that order.
@@ -256,8 +256,7 @@ class EdgeSorter:
         runs: int = 0,
         weighted: bool = False,
     ) -> None:
-        if nodes > MOST:
-            raise DataError(f"the graph has {nodes:,} nodes: at most {MOST:,} are supported")
+        check_count(nodes)
         each = _BYTES_A_WEIGHTED_PAIR if weighted else _BYTES_A_PAIR
         if memory < 2 * each:
             raise ResourceError(f"memory must be {2 * each} bytes or more, not {memory}")

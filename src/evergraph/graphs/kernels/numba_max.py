@@ -91,20 +91,23 @@ def fill_maxima(
     out: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
     """Raise ``out[start:stop]``; four neighbours at a time keep as many reads under way."""
+    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
     for i in range(start, stop):
-        e, end = indptr[rows[i]], indptr[rows[i] + 1]
+        # Unsigned as what is added to them: of an unsigned 64 and a signed number numba makes a
+        # float, which is no place in an array.
+        e, end = np.uintp(indptr[rows[i]]), np.uintp(indptr[rows[i] + 1])
         row = out[i]
-        while e + 4 <= end:
-            a, b = registers[indices[e]], registers[indices[e + 1]]
-            c, d = registers[indices[e + 2]], registers[indices[e + 3]]
+        while e + four <= end:
+            a, b = registers[indices[e]], registers[indices[e + one]]
+            c, d = registers[indices[e + two]], registers[indices[e + three]]
             for k in range(len(row)):
                 row[k] = max(row[k], max(max(a[k], b[k]), max(c[k], d[k])))
-            e += 4
+            e += four
         while e < end:
             a = registers[indices[e]]
             for k in range(len(row)):
                 row[k] = max(row[k], a[k])
-            e += 1
+            e += one
 
 
 def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) -> None:

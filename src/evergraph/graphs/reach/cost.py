@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.reach.covered import covered_nodes
 from evergraph.graphs.rows import neighbour_sums
 
 METHODS = ("auto", "exact", "estimated")
@@ -23,6 +24,8 @@ REGISTER_SECONDS = 0.2e-9
 # What exact sizes may take. On a GPU, where the estimate takes milliseconds and a search would have
 # to leave it, less.
 AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
+# The share of rows below which picking them out costs less than reading all as they lie.
+PICKED_BELOW = 0.3
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +45,10 @@ class ReachCost:
         return "estimated" if pays else "exact"
 
 
-def walk_counts(graph: Graph, *, hops: int) -> Tensor:
+def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
     """Return how many walks of ``hops`` steps, or rests, leave each node.  float64 [nodes]
+
+    nodes: whom to count for, everybody unless given; only rows within reach of them are read.
 
     >>> star = Graph.from_edges(torch.tensor([[0, 0], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
@@ -51,9 +56,18 @@ def walk_counts(graph: Graph, *, hops: int) -> Tensor:
     [7.0, 5.0, 5.0]
     """
     counts = torch.ones(graph.num_nodes, dtype=torch.float64, device=graph.device)
-    for hop in range(hops):
-        counts = counts + (neighbour_sums(graph, counts) if hop else graph.degrees.double())
-    return counts
+    if hops:
+        counts += graph.degrees
+    for before in reversed(range(hops - 1)):  # steps that lead to where this one is taken
+        rows = None if nodes is None else _some_rows(graph, nodes, before)
+        counts[... if rows is None else rows] += neighbour_sums(graph, counts, rows)
+    return counts if nodes is None else counts[nodes.to(graph.device)]
+
+
+def _some_rows(graph: Graph, nodes: Tensor, hops: int) -> Tensor | None:
+    """Return the nodes within reach; None if they are so many that all may be read.  int64 [m]"""
+    rows = covered_nodes(graph, nodes, hops=hops).nonzero().flatten()
+    return None if len(rows) > PICKED_BELOW * graph.num_nodes else rows.to(graph.device)
 
 
 def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.float64]:
@@ -61,7 +75,7 @@ def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.fl
 
     No more than there are walks, and no entry twice.
     """
-    walks = walk_counts(graph, hops=hops)[nodes.to(graph.device)]
+    walks = walk_counts(graph, nodes, hops=hops)
     return walks.clamp_max(graph.num_edges + graph.num_nodes).cpu().numpy()
 
 

@@ -12,29 +12,38 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.core.resources import Resources
+from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.cuts import cut
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern, step_out
 from evergraph.graphs.reach.cost import METHODS, choose, reach_cost, search_costs, walk_counts
+from evergraph.graphs.reach.covered import covered_nodes
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
 from evergraph.graphs.reach.search import search_pays, searched_sizes
-from evergraph.graphs.rows import RowSweep, neighbour_sums
+from evergraph.graphs.rows import RowSweep
 
 # Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
 BLOCK_WALKS = 1 << 24
-# What a boolean matrix with every node its own neighbour takes an entry while it is made.
-PATTERN_BYTES = 11
+# What a boolean matrix with every node its own neighbour takes an entry while it is made; from
+# 2^31 entries on SciPy holds their columns in 64 bits as well.
+PATTERN_BYTES = {torch.int32: 11, torch.int64: 27}
 
 
 def reach_blocks(
-    graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
+    graph: Graph,
+    nodes: Tensor,
+    *,
+    hops: int,
+    block_walks: int = BLOCK_WALKS,
+    resources: Resources | None = None,
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
     """Yield, block by block, which nodes each of ``nodes`` reaches within ``hops``, itself too.
 
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
     that none expands more than ``block_walks`` walks; an N x N matrix never exists.
     """
-    for block, balls in ball_blocks(graph, nodes, hops=hops, block_walks=block_walks):
+    found = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
+    for block, balls in found:
         members = next(balls)
         for members in balls:  # noqa: B007  (the last one counts; those before it may go)
             pass
@@ -42,19 +51,45 @@ def reach_blocks(
 
 
 def ball_blocks(
-    graph: Graph, nodes: Tensor, *, hops: int, block_walks: int = BLOCK_WALKS
+    graph: Graph,
+    nodes: Tensor,
+    *,
+    hops: int,
+    block_walks: int = BLOCK_WALKS,
+    resources: Resources | None = None,
 ) -> Iterator[tuple[slice, Iterator[scipy.sparse.csr_matrix]]]:
     """Yield, block by block, what each of ``nodes`` reaches within 0, 1, ..., ``hops``.
 
     As ``reach_blocks``, with a matrix for every distance on the way: each is one step from the one
-    before, so all of them together cost what the last one does. The adjacency is copied from its
-    device once, whatever the number of blocks.
+    before, so all of them together cost what the last one does. Of the adjacency those rows that
+    are stepped through are copied, once, whatever the number of blocks; resources: it is asked
+    first whether they fit.
     """
     wanted = nodes.cpu().numpy()
-    walks = walk_counts(graph, hops=hops)[nodes.to(graph.device)].cpu().numpy()
-    adjacency = pattern(graph.indptr, graph.indices)
+    walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
+    rows = _stepped_through(graph, nodes, hops, float(walks.sum()), resources or Resources())
+    adjacency = pattern(RowSweep.of(graph), rows)
     for block in cut(walks, block_walks):
         yield block, _balls(wanted[block], adjacency, hops)
+
+
+def _stepped_through(
+    graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
+) -> Tensor:
+    """Return the nodes that a walk may take a step from; all where finding them does not pay.
+
+    walks: how many there are in all.  -> int64 [rows]
+    """
+    if walks >= graph.num_edges and resources.fits(_pattern_bytes(graph.num_edges)):
+        return torch.arange(graph.num_nodes)
+    rows = covered_nodes(graph, nodes, hops=max(hops - 1, 0)).nonzero().flatten()
+    entries = int(graph.degrees[rows.to(graph.device)].sum())
+    resources.check(_pattern_bytes(entries), "exact reach by sparse products")
+    return rows
+
+
+def _pattern_bytes(entries: int) -> int:
+    return PATTERN_BYTES[pointer_type(entries)] * entries
 
 
 def _balls(
@@ -104,7 +139,7 @@ def reach_sizes(
     costs = search_costs(graph, nodes, hops=hops)
     cost = reach_cost(graph, costs, hops=hops, registers=REGISTERS)
     if choose(method, cost, nodes=len(nodes), hops=hops) == "exact":
-        if search_pays(graph, costs):
+        if search_pays(costs):
             return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
         return multiplied_sizes(graph, nodes, hops=hops, resources=resources)
     return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
@@ -115,45 +150,12 @@ def multiplied_sizes(
 ) -> Tensor:
     """Return exact sizes from sparse products, for small graphs and without numba.  int64 [nodes]
 
-    They copy the adjacency, unlike ``searched_sizes``, so it is asked first whether that fits.
+    They copy rows of the adjacency, unlike ``searched_sizes``.
     """
-    size = PATTERN_BYTES * graph.num_edges
-    (resources or Resources()).check(size, "exact reach by sparse products")
     sizes = np.empty(len(nodes), dtype=np.int64)
-    for block, members in reach_blocks(graph, nodes, hops=hops):
+    for block, members in reach_blocks(graph, nodes, hops=hops, resources=resources):
         sizes[block] = np.diff(members.indptr)
     return torch.from_numpy(sizes)
-
-
-def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
-    """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
-
-    One breadth-first step a hop for all of them together, so the cost does not depend on how many
-    they are. Only rows of nodes met in the hop before are read, some at a time.
-    """
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    met[nodes.to(graph.device)] = True
-    sweep, layer = RowSweep.of(graph), met
-    for _ in range(hops):
-        found = met.clone()
-        for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
-            found[near] = True
-        layer, met = found & ~met, found
-    return met.cpu()
-
-
-def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
-    """Return which nodes have at least one of ``nodes`` within ``hops``.  bool [all nodes]
-
-    The other direction of ``covered_nodes``: on an undirected graph the two are the same.
-    """
-    if graph.undirected:
-        return covered_nodes(graph, nodes, hops=hops)
-    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    met[nodes.to(graph.device)] = True
-    for _ in range(hops):
-        met = met | (neighbour_sums(graph, met.double()) > 0)
-    return met.cpu()
 
 
 def _identity_rows(

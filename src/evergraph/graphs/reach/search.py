@@ -22,9 +22,9 @@ SEARCH_PAYS_FROM = 2e7
 _BLOCKS = 4
 
 
-def search_pays(graph: Graph, costs: npt.NDArray[np.float64]) -> bool:
-    """Whether to search; sparse products would also copy the adjacency, whoever is asked for."""
-    return costs.sum() + graph.num_edges >= SEARCH_PAYS_FROM and numba_works()
+def search_pays(costs: npt.NDArray[np.float64]) -> bool:
+    """Whether to search: sparse products also copy rows, but numba takes its time to start."""
+    return bool(costs.sum() >= SEARCH_PAYS_FROM) and numba_works()
 
 
 def searched_sizes(

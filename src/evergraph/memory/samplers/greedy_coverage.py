@@ -72,7 +72,7 @@ class _Search:
     """Ego-subnetworks on demand, and which nodes are covered so far."""
 
     def __init__(self, graph: Graph, hops: int) -> None:
-        self._indptr = graph.indptr.cpu().numpy().astype(np.int64)
+        self._indptr = graph.indptr.cpu().numpy()
         self._indices = graph.indices.cpu().numpy()
         self._hops = hops
         self._covered = np.zeros(graph.num_nodes, dtype=bool)
@@ -89,7 +89,8 @@ class _Search:
         return met
 
     def _neighbours(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        starts, lengths = self._indptr[nodes], self._indptr[nodes + 1] - self._indptr[nodes]
+        starts = self._indptr[nodes].astype(np.int64)
+        lengths = self._indptr[nodes + 1] - starts
         ends = lengths.cumsum()
         total = int(ends[-1]) if len(ends) else 0
         places = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.frozen_graph import Ego, FrozenGraph, FrozenLists
 from evergraph.online.graph.graph_change import Entries, GraphChange, no_entries
@@ -332,7 +333,7 @@ class GrowingGraph:
         inside[inside] = wanted[places[inside]] == columns[inside]
         counts = np.bincount(owners[inside], minlength=len(nodes))
         return Graph(
-            torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)),
+            pointers_of(torch.from_numpy(counts)),
             torch.from_numpy(places[inside].astype(np.int32)),
             self.features[nodes],
             torch.full((len(nodes),), UNLABELLED),

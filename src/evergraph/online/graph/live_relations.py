@@ -304,5 +304,5 @@ def _means(lists: NeighbourLists, rows: Array, values: Tensor) -> Tensor:
     weights = lists.weights(rows).astype(np.float64)
     owners = np.repeat(np.arange(len(rows)), np.diff(indptr))
     shares = (weights / np.bincount(owners, weights=weights)[owners]).astype(np.float32)
-    starts = torch.from_numpy(indptr.astype(np.int32))
-    return ordered_product(starts, torch.from_numpy(columns), torch.from_numpy(shares), values)
+    starts, near, weighed = map(torch.from_numpy, (indptr, columns, shares))
+    return ordered_product(starts, near, weighed, values)
