@@ -76,10 +76,10 @@ class Driver:
         print(kind, file=self.process.stdin, flush=True)
 
     def end(self) -> dict[str, Any]:
-        """Wait for what was asked for."""
+        """Wait for what was asked for; what Ray itself says in between is passed over."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
+        line = next((said for said in self.process.stdout if said.startswith("{")), None)
+        if line is None:
             raise RuntimeError(f"the program ended with {self.process.wait(60)} before its answer")
         answer: dict[str, Any] = json.loads(line)
         return answer

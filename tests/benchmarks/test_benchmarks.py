@@ -535,15 +535,6 @@ def test_packing_leaves_as_much_as_lives(load, tmp_path):
     assert int(after) <= int(before)
 
 
-def test_split(load, here, monkeypatch):
-    bench = here(load("split"))
-    monkeypatch.setattr(bench, "LIMIT", 10**12)  # this process holds what other tests have left
-    monkeypatch.setattr(bench, "WAYS", {way: bench.WAYS[way] for way in (bench.BASE, "embed")})
-    table = bench.embeddings(0.002, rounds=1)
-    assert [cells[0] for cells in table.rows] == [bench.BASE, "embed"]
-    assert all(len(cells) == len(table.columns) for cells in table.rows)
-
-
 def test_papers(load, here, tmp_path, monkeypatch):
     bench = here(load("papers"))
     monkeypatch.setitem(bench.STAGES, "learn", lambda case: 1)  # `auto` is tested elsewhere

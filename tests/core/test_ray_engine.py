@@ -30,7 +30,7 @@ from evergraph.core.errors import (
 )
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.core.ray_engine import IN_FLIGHT, RayEngine
-from evergraph.core.ray_transport import Part, pack, unpack
+from evergraph.core.ray_transport import Columns, Part, pack, unpack
 from evergraph.graphs import Graph
 
 
@@ -267,3 +267,16 @@ def test_work_near_a_path_is_shared_by_the_machines_that_have_it(
     assert list(ray_engine._places(range(4), near)) == ["b", "a", "a", None]
     with pytest.raises(ClusterError, match="/gone: the machine that worked on it is gone: start"):
         ray_engine._check_there([both, gone])
+
+
+def test_of_columns_only_these_travel(tmp_path: Path) -> None:
+    whole = torch.arange(12.0).reshape(3, 4)
+    sent = unpack(pack(Columns(whole, 1, 3, 1)))
+    assert (sent.array.tolist(), sent.start, sent.stop) == ([[1, 2], [5, 6], [9, 10]], 0, 2)
+    assert sent.first == 1
+    np.save(tmp_path / "a.npy", whole.numpy())
+    opened = unpack(pack(Columns(map_array(tmp_path / "a.npy"), 1, 3, 1)))
+    assert isinstance(opened.array, MappedTensor)
+    assert (opened.start, opened.stop) == (1, 3)
+    sparse = unpack(pack(Columns(whole.to_sparse_csr(), 1, 3, 1)))
+    assert (sparse.array.layout, sparse.start) == (torch.sparse_csr, 1)

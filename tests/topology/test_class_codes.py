@@ -13,6 +13,7 @@ from torch import Tensor
 
 from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.topology import ClassCodes, EmbeddingCache, column_blocks
@@ -222,8 +223,8 @@ def test_within_a_memory_limit_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -
     blocks: list[tuple[int, int]] = []
     whole = column_blocks.encode_columns
 
-    def watched(columns: tuple[int, int], **shared: object) -> Tensor:
-        blocks.append(columns)
+    def watched(columns: Columns, **shared: object) -> Tensor:
+        blocks.append((columns.start, columns.stop))
         return whole(columns, **shared)  # type: ignore[arg-type]
 
     monkeypatch.setattr(column_blocks, "encode_columns", watched)

@@ -12,6 +12,7 @@ import torch
 from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import ResourceError
 from evergraph.core.ray_engine import RayEngine
+from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
@@ -80,8 +81,8 @@ def test_each_worker_has_a_block_of_columns(
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def watched(columns: tuple[int, int], **shared: Any) -> Any:
-        seen.append(columns)
+    def watched(columns: Columns, **shared: Any) -> Any:
+        seen.append((columns.start, columns.stop))
         return encode_columns(columns, **shared)
 
     monkeypatch.setattr(column_blocks, "encode_columns", watched)

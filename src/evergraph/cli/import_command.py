@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from evergraph.datasets.columns import Columns
     from evergraph.datasets.importing.progress import ImportReport
     from evergraph.datasets.importing.queries import Query
+    from evergraph.datasets.importing.stored_file import StoredFile
+
+    Table = Path | StoredFile | Query
 
 
 def import_command(
-    edges: Path | None = typer.Argument(
+    edges: str | None = typer.Argument(
         None, help="A .csv, .csv.gz or .parquet with source, target (default: see --from)."
     ),
-    nodes: Path | None = typer.Argument(
+    nodes: str | None = typer.Argument(
         None, help="The same with id, label, time if known, features (default: see --from)."
     ),
     database: str | None = typer.Option(
@@ -57,7 +60,8 @@ def import_command(
 ) -> None:
     """Convert tables into a graph folder that may be larger than memory.
 
-    The result is used like any other graph. An import that was stopped or killed continues when
+    Parquet files may lie in object storage, at an address such as s3://BUCKET/edges.parquet. The
+    result is used like any other graph. An import that was stopped or killed continues when
     the same command is given again.
     """
     try:
@@ -75,19 +79,21 @@ def import_command(
 
 
 def _tables(
-    edges: Path | None,
-    nodes: Path | None,
+    edges: str | None,
+    nodes: str | None,
     database: str | None,
     edges_query: str | None,
     nodes_query: str | None,
-) -> tuple[Path | Query, Path | Query]:
+) -> tuple[Table, Table]:
     """Return where edges and nodes come from: two files, or two queries to a database."""
     if database is None:
         if edges is None or nodes is None or edges_query or nodes_query:
             raise ConfigurationError(
                 "import needs a file of edges and one of nodes, or --from with --nodes and --edges"
             )
-        return edges, nodes
+        from evergraph.datasets.importing.stored_file import table_at
+
+        return table_at(edges), table_at(nodes)
     if edges is not None or not nodes_query or not edges_query:
         raise ConfigurationError("--from needs the queries --nodes and --edges, and no files")
     from evergraph.datasets.importing.queries import Query
@@ -96,8 +102,8 @@ def _tables(
 
 
 def _import(
-    edges: Path | Query,
-    nodes: Path | Query,
+    edges: Table,
+    nodes: Table,
     out: Path,
     directed: bool,
     memory_limit: str | None,
@@ -120,7 +126,7 @@ def _import(
         )
 
 
-def _unit(path: Path | Query) -> str:
+def _unit(path: Table) -> str:
     return "rows" if path.suffix == ".parquet" else "bytes"
 
 

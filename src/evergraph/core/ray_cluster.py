@@ -23,7 +23,7 @@ RETRIES = 3
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 PATIENCE = 3
-_TOLD_BY_US = "A worker died or was killed|so the task will be retried"
+_TOLD_BY_US = "A worker died or was killed|so the task will be retried|The node with node id"
 
 
 def import_ray() -> ModuleType:

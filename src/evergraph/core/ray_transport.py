@@ -33,6 +33,29 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
+class Columns:
+    """Some columns of an array, of which no more than these are to travel if it is a dense one.
+
+    Attributes:
+        first: which column of the whole the first of them is.
+
+    >>> Columns(torch.arange(6).reshape(2, 3), 1, 3, first=1).sent().array
+    tensor([[1, 2],
+            [4, 5]])
+    """
+
+    array: Tensor
+    start: int
+    stop: int
+    first: int
+
+    def sent(self) -> Columns:
+        """Return the same columns without the others."""
+        taken = self.array[:, self.start : self.stop].contiguous()
+        return Columns(taken, 0, self.stop - self.start, self.first)
+
+
+@dataclass(frozen=True, eq=False)
 class _Array:
     """A dense tensor; numpy arrays need not be copied by who reads them."""
 
@@ -73,6 +96,8 @@ def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> 
         return _packed_tensor(value, by_path)
     if isinstance(value, Part) and _packed_file(value.array, by_path) is None:
         value = Part(value.rows(), 0, value.stop - value.start)
+    if isinstance(value, Columns) and _travels_dense(value.array, by_path):
+        value = value.sent()
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value)}
         return _Record(type(value), pack(held, by_path=by_path))
@@ -124,6 +149,10 @@ def _packed_file(tensor: Tensor, by_path: Callable[[Path], bool]) -> _File | Non
     if isinstance(tensor, MappedTensor) and tensor.path is not None and by_path(tensor.path):
         return _File(tensor.path)
     return None
+
+
+def _travels_dense(tensor: Tensor, by_path: Callable[[Path], bool]) -> bool:
+    return tensor.layout == torch.strided and _packed_file(tensor, by_path) is None
 
 
 def _array(tensor: Tensor) -> _Array:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out, put
+from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
@@ -124,19 +125,22 @@ def _encode_blocks(
         "on disk" if is_mapped(embeddings) else "in memory",
     )
     graph = _adjacency_on(graph, resources, device)
-    shared = {"topology": topology, "graph": graph, "device": str(device)}
-    parts = resources.engine.map(encode_columns, blocks, shared=shared)
+    # A worker is sent its own columns, and the graph without any.
+    items = [Columns(graph.features, start, stop, start) for start, stop in blocks]
+    bare = graph.with_features(torch.empty(graph.num_nodes, 0))
+    shared = {"topology": topology, "graph": bare, "device": str(device)}
+    parts = resources.engine.map(encode_columns, items, shared=shared)
     for columns in blocks:  # not zipped: a zip holds a part until the next one is there
         put_columns(embeddings, next(parts), columns, wide)
     return embeddings
 
 
 def encode_columns(
-    columns: tuple[int, int], *, topology: TopologyEncoder, graph: Graph, device: str = "cpu"
+    columns: Columns, *, topology: TopologyEncoder, graph: Graph, device: str = "cpu"
 ) -> Tensor:
     """Return the embeddings that some feature columns give.  -> [nodes, parts x columns]"""
-    features = columns_of(graph.features, *columns)
-    part = topology.from_column(columns[0])
+    features = columns_of(columns.array, columns.start, columns.stop)
+    part = topology.from_column(columns.first)
     return part.smooth(graph.with_features(features.to(device))).cpu()
 
 

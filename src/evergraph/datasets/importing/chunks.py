@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from evergraph.datasets.files.table_folder import (
     rows_from_one,
 )
 from evergraph.datasets.importing.queries import Query, answered
+from evergraph.datasets.importing.stored_file import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow
@@ -135,7 +136,7 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def read_chunks(
-    path: Path | Query,
+    path: Path | StoredFile | Query,
     needed: tuple[str, ...],
     *,
     size: int,
@@ -166,7 +167,10 @@ def read_chunks(
     if not path.name.endswith(SUFFIXES):
         raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
     columns = list(needed) if only_needed else None
-    read = _read_parquet if path.suffix == ".parquet" else read_csv
+    if isinstance(path, StoredFile) or path.suffix == ".parquet":
+        read: Callable[..., Iterator[Chunk]] = _read_parquet
+    else:
+        read = read_csv
     try:
         yield from read(path, needed, columns, size, position, before, text, numbers)
     except FileNotFoundError:
@@ -176,7 +180,7 @@ def read_chunks(
 
 
 def first_rows(
-    path: Path | Query, *, size: int, rows: int, text: Sequence[str] = ()
+    path: Path | StoredFile | Query, *, size: int, rows: int, text: Sequence[str] = ()
 ) -> pyarrow.Table:
     """Return the beginning of a table, as much of it as has so many rows."""
     import pyarrow as pa
@@ -191,7 +195,7 @@ def first_rows(
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
-def columns_of(path: Path | Query) -> list[str]:
+def columns_of(path: Path | StoredFile | Query) -> list[str]:
     """Return the names of a table's columns, from its beginning."""
     first = next(read_chunks(path, (), size=1 << 16))
     names: list[str] = first.table.column_names
@@ -199,7 +203,7 @@ def columns_of(path: Path | Query) -> list[str]:
 
 
 def _read_parquet(
-    path: Path,
+    path: Path | StoredFile,
     needed: tuple[str, ...],
     columns: list[str] | None,
     size: int,
@@ -211,7 +215,8 @@ def _read_parquet(
     import pyarrow as pa
     import pyarrow.parquet
 
-    with pa.parquet.ParquetFile(path, buffer_size=1 << 20) as file:
+    opened = path.open() if isinstance(path, StoredFile) else path
+    with pa.parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
         check_columns(file.schema_arrow.names, needed)
         total = file.metadata.num_rows
         groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]

@@ -19,14 +19,15 @@ from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
 from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.stages import ImportStages, OnProgress, columns_told
+from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
 logger = logging.getLogger(__name__)
 
 
 def import_graph(
-    edges: Path | Query,
-    nodes: Path | Query,
+    edges: Path | StoredFile | Query,
+    nodes: Path | StoredFile | Query,
     out: Path,
     *,
     undirected: bool = True,

@@ -12,6 +12,7 @@ from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.sorter import Sorted
+from evergraph.datasets.importing.stored_file import StoredFile
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,12 @@ class InputFile:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path | Query) -> InputFile:
+    def of(cls, path: Path | StoredFile | Query) -> InputFile:
         """Look at a file, or at that of a database; what a server holds is another every time."""
         if isinstance(path, Query):
             return cls(f"{path.kind}:{_resolved(path)}: {path.sql}", *_state(path))
+        if isinstance(path, StoredFile):
+            return cls(path.address, *path.state())
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         about = path.stat()

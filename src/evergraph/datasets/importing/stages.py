@@ -23,6 +23,7 @@ from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
 from evergraph.datasets.importing.queries import Query
 from evergraph.datasets.importing.sorter import EdgeSorter, Sorted
+from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs.graph_folder import GraphFolderWriter
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class ImportStages:
             logger.info("%s: goes on with an import that was begun", folder)
         self.writer = GraphFolderWriter(folder / "graph")
 
-    def read_nodes(self, path: Path | Query) -> NodesRead:
+    def read_nodes(self, path: Path | StoredFile | Query) -> NodesRead:
         """Write what the node table holds."""
         if self.progress.nodes is None:
             found = import_nodes(
@@ -89,7 +90,9 @@ class ImportStages:
         self.resources.check(_BYTES_AN_ID * found.nodes, f"finding {found.nodes:,} nodes by id")
         return NodeIndex(read_ids(self._ids))
 
-    def read_edges(self, path: Path | Query, found: NodesRead, index: NodeIndex | None) -> None:
+    def read_edges(
+        self, path: Path | StoredFile | Query, found: NodesRead, index: NodeIndex | None
+    ) -> None:
         """Sort the edge table into runs."""
         if index is None:
             return
@@ -104,7 +107,7 @@ class ImportStages:
 
     def _read_edges(
         self,
-        path: Path | Query,
+        path: Path | StoredFile | Query,
         sorter: EdgeSorter,
         index: NodeIndex,
         listed: ListedRelations | None,
