@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,9 +44,10 @@ def test_without_an_edge_to_count_homophily_is_zero() -> None:
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=15),
     labels=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
+    rows=st.sampled_from([1, 4, 1 << 20]),
 )
 def test_homophily_equals_counting_edge_by_edge(
-    pairs: list[tuple[int, int]], labels: list[int]
+    pairs: list[tuple[int, int]], labels: list[int], rows: int
 ) -> None:
     counted = [
         labels[s] == labels[t]
@@ -52,4 +55,7 @@ def test_homophily_equals_counting_edge_by_edge(
         if labels[s] >= 0 and labels[t] >= 0
     ]
     expected = sum(counted) / len(counted) if counted else 0.0
-    assert homophily(graph_of(pairs, labels=labels, undirected=False)) == pytest.approx(expected)
+    graph = graph_of(pairs, labels=labels, undirected=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[homophily.__module__], "_ROWS", rows)
+        assert homophily(graph) == pytest.approx(expected)

@@ -10,6 +10,8 @@ from evergraph.graphs.cuts import cut
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.induced import BLOCK_ENTRIES
 
+_ROWS = 1 << 20  # cut into blocks at a time
+
 
 def homophily(graph: Graph) -> float:
     """Return the share of edges whose two ends have the same class.
@@ -23,15 +25,19 @@ def homophily(graph: Graph) -> float:
     0.5
     """
     alike = total = 0
-    known = graph.labels >= 0
-    lengths = graph.degrees
-    for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
-        entries = slice(int(graph.indptr[rows.start]), int(graph.indptr[rows.stop]))
-        columns = graph.indices[entries]
-        owners = repeat(torch.arange(rows.start, rows.stop, device=graph.device), lengths[rows])
-        counted = known[owners] & known[columns]
-        total += int(counted.sum())
-        alike += int((counted & (graph.labels[owners] == graph.labels[columns])).sum())
-        if graph.mapped:
-            page_out(columns)
+    # In memory, in half the bytes: entries ask for labels in no order, which no file likes.
+    labels = graph.labels.int()
+    indices = graph.indices.as_subclass(torch.Tensor)
+    for start in range(0, graph.num_nodes, _ROWS):
+        starts = graph.indptr[start : start + _ROWS + 1].long()
+        lengths = starts.diff()
+        for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
+            entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
+            mine = repeat(labels[start : start + _ROWS][rows], lengths[rows])
+            known = (mine >= 0).nonzero().flatten()  # few, in a graph of which few have a class
+            theirs = labels[indices[entries][known].long()]
+            total += int((theirs >= 0).sum())
+            alike += int((theirs == mine[known]).sum())
+            if graph.mapped:
+                page_out(indices[entries])
     return alike / total if total else 0.0

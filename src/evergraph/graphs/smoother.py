@@ -110,7 +110,7 @@ def smoother(
     tensor([[2.0000],
             [2.0000]])
     """
-    left, right = scalings(row_sums(graph) + int(self_loops), scheme)
+    left, right = scalings(row_sums(graph).add_(int(self_loops)), scheme)
     if kernel is None:
         entries = graph.num_edges + (graph.num_nodes if self_loops else 0)
         kernel = choose_kernel(entries=entries, device=graph.device)

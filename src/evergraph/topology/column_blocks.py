@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 # from the disk. On a graph of 124M entries some 280 MB were seen; a small graph needs less.
 RESERVE = 5 << 26
 LEAST_RESERVE = 1 << 25
-# And of every node: where its row begins, its degree and what that makes of it.
-NODE_RESERVE = 24
+# And of every node: where its row begins and what is made of its degree.
+NODE_RESERVE = 16
 # Entries x columns that a hop multiplies; below, one process is done before others have begun.
 SHARED_FROM = 1 << 27
 
