@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from evergraph.experiments.planning.graph_facts import GraphFacts
-from evergraph.streams.class_order import arrange_classes, group_classes
+from evergraph.streams.class_order import group_classes
 from evergraph.streams.companions import ROUNDS
-from evergraph.streams.splits import SHARES
+from evergraph.streams.splits import LEAST_NODES, SHARES
 
 # Where fewer nodes than this share have a class, the others come along with the tasks.
 ALONG = 0.5
@@ -73,7 +71,8 @@ def task_cuts(facts: GraphFacts, *, classes_per_task: int = 2) -> list[TaskCuts]
     cut = _cut if facts.labelled >= ALONG * facts.nodes else _cut_along
     cuts: list[TaskCuts] = []
     met: list[int] = []
-    for classes in group_classes(arrange_classes(torch.tensor(sizes)), classes_per_task):
+    large = [c for c, size in enumerate(sizes) if size >= LEAST_NODES]
+    for classes in group_classes(large, classes_per_task):
         before = sum(sizes[c] for c in met)
         met += classes
         own = cut(facts, sum(sizes[c] for c in classes), before)
