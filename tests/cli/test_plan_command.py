@@ -36,7 +36,7 @@ def test_what_does_not_fit_is_said_in_a_sentence(call: Any) -> None:
 
 def test_unlabelled_nodes_are_pointed_out(call: Any) -> None:
     out, _ = call("plan", *BIG, *FOUR, "--labelled", "1e6", "--method", "analytic")
-    assert "leaves out the 244,000,000 nodes without a class" in out
+    assert "The 244,000,000 nodes without a class come along" in out
 
 
 def test_wrong_options_are_one_sentence(call: Any) -> None:

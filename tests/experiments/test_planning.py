@@ -267,6 +267,18 @@ def test_subgraphs_have_the_entries_that_homophily_leaves() -> None:
     assert task_cuts(sparse)[0].own.entries == 250  # half of the neighbours have no class
 
 
+def test_nodes_without_a_class_come_along_where_they_are_most() -> None:
+    facts = GraphFacts("g", 1_000_000, 10_000_000, 8, (500, 500), homophily=1.0)
+    [first, second] = task_cuts(facts, classes_per_task=1)
+    # 500 nodes have 10 neighbours each, 5,500 then have 10 each: 60,500 less what is met twice.
+    # The second task brings as much, less what came with the first.
+    assert 55_000 < first.own.nodes < 60_500
+    assert second.seen.nodes == pytest.approx(first.own.nodes + second.own.nodes, abs=1)
+    assert second.own.nodes < first.own.nodes
+    assert (first.own.classified, second.seen.classified) == (500, 1000)
+    assert second.seen.training == 600
+
+
 def test_the_best_way_is_the_fastest_that_fits() -> None:
     facts = facts_by_hand(50e6, 2e9, 100, 10)
     learning = learning_of("analytic", features=100, width=64)

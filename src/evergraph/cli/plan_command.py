@@ -194,8 +194,8 @@ def _print(plan: Plan, constants: Constants) -> None:
         print_table(("step", "where", "time", "over a link"), steps, title=f"Best: {best.name}")
     if plan.job == "run" and facts.labelled < facts.nodes // 2:
         say(
-            f"A run leaves out the {facts.nodes - facts.labelled:,} nodes without a class; "
-            "--job embed plans embeddings that see them."
+            f"The {facts.nodes - facts.labelled:,} nodes without a class come along with tasks; "
+            "--job embed plans one embedding of all nodes, and a stream on those with a class."
         )
     say(f"Constants: {constants.machine}.")
 

@@ -167,7 +167,10 @@ def _of_twin(twin: Twin) -> GraphFacts:
     sizes = twin_class_sizes(twin.facts, twin.scale)
     entries = 2 * twin_edges(twin.facts, twin.scale, sizes)
     drawn = numpy_generator(twin.seed, "nodes").permutation(sizes)  # as its sketch does
-    homophily = twin.facts.original.homophily or HOMOPHILY
+    original = twin.facts.original
+    shown = (getattr(original, "labelled", None) or original.nodes) / original.nodes
+    drawn = np.rint(drawn * shown).astype(np.int64)
+    homophily = original.homophily or getattr(twin.facts, "homophily", None) or HOMOPHILY
     return GraphFacts(
         twin.name, int(sizes.sum()), entries, twin.width, tuple(drawn.tolist()), homophily
     )

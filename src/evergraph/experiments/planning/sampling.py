@@ -19,7 +19,7 @@ def sampling_seconds(cut: Cut, *, hops: int, cores: int) -> float:
     A search from a node reads 1 + d + d · d exp(σ²) + ... entries, d the mean degree, and none
     twice; an estimate passes all registers along every entry at each hop.
 
-    >>> few = Cut(nodes=1_000, looked_at=9_000, entries=9_000)
+    >>> few = Cut(nodes=1_000, looked_at=9_000, entries=9_000, classified=1_000)
     >>> round(sampling_seconds(few, hops=1, cores=2) * 1e6, 2)  # 600 x (1 + 9) walks
     15.0
     """
