@@ -13,15 +13,17 @@ import pytest
 
 USER = 10001
 IMAGE = os.environ.get("EVERGRAPH_CLUSTER_IMAGE", "")
-# A port beyond those that Ray gives to its workers. Nothing is stopped by name: other clusters may
-# run on this machine.
+# A port beyond those that Ray gives to its workers. Nothing is found or stopped by name: other
+# clusters may run on this machine, and a chroot sees their processes.
 SCRIPT = """
-ray start --head --port 26379 --num-cpus 1 --include-dashboard=false --block >/tmp/ray.log 2>&1 &
+ray start --head --node-ip-address 127.0.0.1 --port 26379 --num-cpus 1 --include-dashboard=false \\
+  --block >/tmp/ray.log 2>&1 &
 for _ in $(seq 60); do
   ray health-check --address 127.0.0.1:26379 >/dev/null 2>&1 && break; sleep 1
 done
 RAY_AUTH_TOKEN=another ray health-check --address 127.0.0.1:26379 >/dev/null 2>&1 && exit 3
-evergraph run --dataset synthetic --method analytic --engine ray --address auto --out /tmp/out
+evergraph run --dataset synthetic --method analytic --engine ray \\
+  --address 127.0.0.1:26379 --out /tmp/out
 done=$?
 kill %1; wait
 exit $done
