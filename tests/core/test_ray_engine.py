@@ -118,6 +118,23 @@ def test_records_are_stored_once_and_other_values_anew(
     assert len(stored) == 3
 
 
+def test_that_arrays_go_to_disk_is_said_once(
+    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def length(item: int, array: Tensor) -> int:
+        return len(array) + item
+
+    monkeypatch.setattr(ray_engine, "_told", False)
+    shared = {"array": torch.zeros(1_000_000)}
+    assert list(ray_engine.map(length, [0], shared=shared)) == [1_000_000]
+    assert not caplog.records  # the store holds 200 MB
+    monkeypatch.setattr("evergraph.core.ray_engine.smallest_store", lambda ray: 3_999_999)
+    for _ in range(2):
+        assert list(ray_engine.map(length, [0, 1], shared=shared)) == [1_000_000, 1_000_001]
+    (record,) = caplog.records
+    assert "arrays of 4 MB, but the smallest object store of a machine" in record.getMessage()
+
+
 def test_no_more_is_given_out_than_is_taken(ray_engine: RayEngine) -> None:
     pulled: list[int] = []
 

@@ -196,6 +196,12 @@ def alive(ray: ModuleType) -> list[str]:
     return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
 
 
+def smallest_store(ray: ModuleType) -> int:
+    """Return how many bytes the object store holds of the machine that has the smallest."""
+    stores = [n["Resources"].get("object_store_memory", 0) for n in ray.nodes() if n["Alive"]]
+    return int(min(stores, default=0))
+
+
 def at(node: str) -> Any:
     """Return the option of a task that sends it to one machine and to no other."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

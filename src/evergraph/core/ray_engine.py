@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections import Counter, deque
@@ -31,11 +32,15 @@ from evergraph.core.ray_cluster import (
     gpu_share,
     import_ray,
     on_all_nodes,
+    smallest_store,
     start,
     stop,
     where_paths_are,
 )
-from evergraph.core.ray_transport import pack, unpack
+from evergraph.core.ray_transport import pack, packed_bytes, unpack
+from evergraph.core.sizes import shown
+
+logger = logging.getLogger(__name__)
 
 # Items given out for each worker: one that it works on and one that waits.
 IN_FLIGHT = 2
@@ -88,7 +93,8 @@ class RayEngine(Closing):
         self.threads = share if threads is None else threads
         self._seen: dict[Path, bool] = {}  # which files every machine can open
         self._near: dict[Path, list[str]] = {}  # which machines have a file or folder
-        self._put: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._told = False  # that arrays go to disk
+        self._put: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
 
     @property
     def workers(self) -> int:
@@ -155,7 +161,9 @@ class RayEngine(Closing):
         for module in file_plugins():  # which workers cannot import by its name
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
-        refs = [self._stored(value) for value in given.values()]
+        stored = [self._stored(value) for value in given.values()]
+        refs, held = [ref for ref, _ in stored], sum(size for _, size in stored)
+        store = smallest_store(self.ray)
         task = self.ray.remote(done)
         options = {
             "num_cpus": self._cpus,
@@ -170,7 +178,9 @@ class RayEngine(Closing):
             for item, place in zip(items, self._places(items, near), strict=True):
                 if len(waiting) == most:
                     yield waiting.popleft()
-                given_out = self._stored(item) if _lasts(item) else pack(item)
+                given_out, size = self._stored(item) if _lasts(item) else (pack(item), 0)
+                held += size
+                self._tell_of_disk(held, store)
                 there = {} if place is None else {"scheduling_strategy": at(place)}
                 found = task.options(**options, **there).remote(*head, given_out, *refs)
                 made = found if parts > 1 else [found]
@@ -229,15 +239,27 @@ class RayEngine(Closing):
         """Arrive in a worker as the engine of one process: workers give out no work."""
         return LocalEngine, ()
 
-    def _stored(self, value: Any) -> Any:
-        """Return where a value is stored; records that do not change are stored once."""
+    def _stored(self, value: Any) -> tuple[Any, int]:
+        """Return where a value is stored and its bytes; records that do not change stay there."""
         lasting = _lasts(value)
         if lasting and value in self._put:
             return self._put[value]
-        ref = self.ray.put(pack(value, by_path=self._everywhere))
+        packed = pack(value, by_path=self._everywhere)
+        stored = self.ray.put(packed), packed_bytes(packed)
         if lasting:
-            self._put[value] = ref
-        return ref
+            self._put[value] = stored
+        return stored
+
+    def _tell_of_disk(self, held: int, store: int) -> None:
+        """Say once that arrays are more than a store holds, and go to disk."""
+        if self._told or held <= store:
+            return
+        self._told = True
+        logger.warning(
+            "workers are given arrays of %s, but the smallest object store of a machine holds %s: "
+            "Ray writes what does not fit to disk, which is slower (ray start "
+            "--object-store-memory)", shown(held), shown(store),
+        )  # fmt: skip
 
     def _result(self, coming: Future[Any], near: Sequence[Path | None] | None) -> Any:
         """Wait for a result and return it; an error of ours is raised."""

@@ -134,6 +134,22 @@ def unpack(value: Any) -> Any:
     return value
 
 
+def packed_bytes(value: Any) -> int:
+    """Return how many bytes of arrays a packed value holds.
+
+    >>> packed_bytes(pack({"a": torch.zeros(2), "b": [torch.zeros(3)], "c": "text"}))
+    20
+    """
+    if isinstance(value, _Array):
+        return int(value.values.nbytes)
+    if isinstance(value, _Csr):
+        return sum(map(packed_bytes, value.parts))
+    if isinstance(value, _Record):
+        return packed_bytes(value.values)
+    parts = value.values() if type(value) is dict else value
+    return sum(map(packed_bytes, parts)) if type(value) in (dict, list, tuple) else 0
+
+
 def _packed_tensor(tensor: Tensor, by_path: Callable[[Path], bool]) -> _Array | _Csr | _File:
     file = _packed_file(tensor, by_path)
     if file is not None:
