@@ -22,7 +22,7 @@ def main() -> None:
     text = SHIPPED.read_text("utf-8")
     for name, value in measured.items():
         line = f"{name} = {_written(value)}"
-        text, found = re.subn(rf"^{name} = .*$", lambda _, line=line: line, text, flags=re.M)
+        text, found = re.subn(rf"^{name} = .*$", line, text, flags=re.M)
         assert found == 1, name
     SHIPPED.write_text(text, "utf-8")
 
