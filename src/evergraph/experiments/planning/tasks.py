@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from evergraph.experiments.planning.graph_facts import GraphFacts
 from evergraph.streams.class_order import group_classes
-from evergraph.streams.companions import ROUNDS
+from evergraph.streams.companions import MOST, ROUNDS
 from evergraph.streams.splits import LEAST_NODES, SHARES
-
-# Where fewer nodes than this share have a class, the others come along with the tasks.
-ALONG = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,8 @@ def task_cuts(facts: GraphFacts, *, classes_per_task: int = 2) -> list[TaskCuts]
     [(280, 280), (480, 1000)]
     """
     sizes = facts.class_sizes
-    cut = _cut if facts.labelled >= ALONG * facts.nodes else _cut_along
+    without = facts.nodes - facts.labelled
+    cut = _cut if without <= MOST * facts.nodes else _cut_along
     cuts: list[TaskCuts] = []
     met: list[int] = []
     large = [c for c, size in enumerate(sizes) if size >= LEAST_NODES]
