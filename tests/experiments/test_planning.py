@@ -39,7 +39,7 @@ from evergraph.experiments.planning.tasks import task_cuts
 from evergraph.experiments.planning.ways import embed_by_columns, embed_by_nodes, embed_by_rows
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.topology import SGC
-from evergraph.topology.column_blocks import _column_blocks
+from evergraph.topology.column_blocks import _column_blocks, reserve_of
 
 ROUND = Constants(
     machine="a machine of round numbers",
@@ -145,7 +145,9 @@ class Sizes:
 def test_blocks_are_as_many_as_the_code_cuts(left: int, wide: int) -> None:
     size, smoothing = Size(10_000_000, 1000), Smoothing(SGC(), wide)
     held = Holding(base=0, memory=1e15, limit=left)
-    assume(size.columns(3 * wide) + (1 << 25) + 4000 > left)  # else all columns go at once
+    reserve = reserve_of(4 * size.entries, size.nodes)
+    assume(size.columns(3) + reserve <= left)  # else not even one fits
+    assume(size.columns(3 * wide) + reserve > left)  # else all columns go at once
     assume(not held.stays(size.columns(wide)))  # else the code takes off the room of the result
     resources: Any = type("Given", (Fixed,), {"left": left})()
     sizes: Any = Sizes(size.nodes, wide, 4 * size.entries)
@@ -305,7 +307,7 @@ def test_what_does_not_fit_says_what_would_make_it_fit() -> None:
     small = plan(1e9)
     assert small.best is None
     assert small.ways[0].misfit is not None
-    assert "1.7 GB of memory are needed for a single column of the features" in small.ways[0].misfit
+    assert "3.4 GB of memory are needed for a single column of the features" in small.ways[0].misfit
     named = float(small.ways[0].misfit.rpartition("fit with ")[2].split(" GB")[0])
     assert plan((named + 0.1) * 1e9).best is not None
     assert plan(0.8 * named * 1e9).best is None

@@ -19,6 +19,7 @@ class Dataset(ABC):
     """
 
     name: ClassVar[str]
+    stays_in_files: ClassVar[bool] = False  # read from a folder as it is needed, not into memory
 
     @abstractmethod
     def load(self, cache: Path) -> Graph:

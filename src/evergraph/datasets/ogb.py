@@ -90,6 +90,7 @@ class Papers(OgbDataset):
     """
 
     name = "papers"
+    stays_in_files = True
     ogb_name = "ogbn-papers100M"
     raw_files = ("papers100M-bin/raw/data.npz", "papers100M-bin/raw/node-label.npz")
     folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")

@@ -167,10 +167,8 @@ def _of_twin(twin: Twin) -> GraphFacts:
     sizes = twin_class_sizes(twin.facts, twin.scale)
     entries = 2 * twin_edges(twin.facts, twin.scale, sizes)
     drawn = numpy_generator(twin.seed, "nodes").permutation(sizes)  # as its sketch does
-    original = twin.facts.original
-    shown = (getattr(original, "labelled", None) or original.nodes) / original.nodes
-    drawn = np.rint(drawn * shown).astype(np.int64)
-    homophily = original.homophily or getattr(twin.facts, "homophily", None) or HOMOPHILY
+    drawn = np.rint(drawn * twin.facts.share_labelled).astype(np.int64)
+    homophily = twin.facts.wanted_homophily
     return GraphFacts(
         twin.name, int(sizes.sum()), entries, twin.width, tuple(drawn.tolist()), homophily
     )
@@ -179,7 +177,7 @@ def _of_twin(twin: Twin) -> GraphFacts:
 def _of_catalogue(name: str, facts: Facts) -> GraphFacts:
     """Return published facts; classes are taken to be of one size."""
     listed = facts.edges if facts.kept_edges is None else facts.kept_edges
-    labelled = int(getattr(facts, "labelled", None) or facts.nodes)
+    labelled = facts.nodes if facts.labelled is None else facts.labelled
     return GraphFacts(
         name,
         facts.nodes,
@@ -187,7 +185,7 @@ def _of_catalogue(name: str, facts: Facts) -> GraphFacts:
         facts.features,
         equal_sizes(labelled, facts.classes),
         HOMOPHILY if facts.homophily is None else facts.homophily,
-        mapped=False,
+        mapped=datasets.resolve(name).stays_in_files,
     )
 
 
