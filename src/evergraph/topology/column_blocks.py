@@ -219,10 +219,12 @@ def _put(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) 
     on_disk = is_mapped(embeddings)
     for first in range(0, len(part), ROWS_AT_A_TIME):
         rows = slice(first, first + ROWS_AT_A_TIME)
-        target = embeddings[rows].clone() if on_disk else embeddings[rows]
+        target = embeddings[rows]
+        if on_disk:
+            target = target.clone()
+            page_out(embeddings[rows])  # before it is written to: such pages wait for the disk
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)
             target[:, where] = part[rows, piece * width : (piece + 1) * width]
         if on_disk:
             put(embeddings, first, target)
-            page_out(embeddings[rows])
