@@ -118,9 +118,10 @@ class EmbeddingCache:
             kept = self._room(embeddings, stored)
         for start in range(0, len(embeddings), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
-            put(kept, start, self._scaled(embeddings[rows]))
-            if is_mapped(embeddings):
+            scaled = self._scaled(embeddings[rows])
+            if is_mapped(embeddings):  # before it is written to: such pages wait for the disk
                 page_out(embeddings[rows])
+            put(kept, start, scaled)
         return kept
 
     def _scaled(self, rows: Tensor) -> Tensor:

@@ -249,10 +249,12 @@ def put_columns(
     for first in range(0, len(part), ROWS_AT_A_TIME):
         some = part[first : first + ROWS_AT_A_TIME]
         rows = slice(at + first, at + first + len(some))
-        target = embeddings[rows].clone() if on_disk else embeddings[rows]
+        target = embeddings[rows]
+        if on_disk:
+            target = target.clone()
+            page_out(embeddings[rows])  # before it is written to: such pages wait for the disk
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)
             target[:, where] = some[:, piece * width : (piece + 1) * width]
         if on_disk:
             put(embeddings, rows.start, target)
-            page_out(embeddings[rows])
