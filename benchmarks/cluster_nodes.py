@@ -81,8 +81,8 @@ def same(local: Answer, found: Answer) -> str:
 
 def killed(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
     """Pull a node's plug in the middle of work that it takes part in."""
-    usual = driver.ask("estimated")["seconds"]
-    driver.begin("estimated")
+    usual = driver.ask("naps")["seconds"]
+    driver.begin("naps")
     time.sleep(usual / 2)
     cluster.call("kill", NODES)
     found = told(driver.end(), "a killed node")
@@ -92,9 +92,9 @@ def killed(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
 
 def joined(cluster: Namespaces, driver: Driver, local: Answer) -> list[str]:
     """Let a node join in the middle of work, and look who does the next."""
-    driver.begin("estimated")
+    driver.begin("naps")
     cluster.call("join")
-    first, found = told(driver.end(), "a late node"), told(driver.ask("estimated"), "the next")
+    first, found = told(driver.end(), "a late node"), told(driver.ask("naps"), "the next")
     name = f"a node joined in the middle: the next by {found['workers']} workers"
     return [name, f"{found['seconds']:.1f}", times(first["seconds"] / found["seconds"]),
             same(local, found)]  # fmt: skip
@@ -130,11 +130,12 @@ def tables(options: Options) -> Sequence[Table]:
     ):
         driver.ask("local:warm")
         local = {kind: told(driver.ask(f"local:{kind}"), "no Ray") for kind in kinds}
+        naps = driver.ask("local:naps")
         cells = dict(measured(driver, cluster, kinds, links))
         fates = [
             slowed(cluster, driver, local["columns"]),
-            killed(cluster, driver, local["estimated"]),
-            joined(cluster, driver, local["estimated"]),
+            killed(cluster, driver, naps),
+            joined(cluster, driver, naps),
         ]
     fates.append(spilled(scale, local["columns"]))
     heads = ("what befell it", "s", "against the usual", "bits")
