@@ -195,7 +195,7 @@ def reserve_of(entry_bytes: int, nodes: int) -> int:
     """Return what is kept free beside the columns, given the bytes of the adjacency's entries.
 
     >>> reserve_of(1 << 20, 1000) >> 20, reserve_of(1 << 40, 1 << 27) >> 20
-    (33, 3392)
+    (33, 2368)
     """
     return min(RESERVE, LEAST_RESERVE + entry_bytes) + NODE_RESERVE * nodes
 
