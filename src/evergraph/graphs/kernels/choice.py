@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Literal, get_args
 
 import torch
@@ -49,6 +50,7 @@ def numba_works() -> bool:
     return True
 
 
+@cache  # to ask for a GPU takes as long as to start a kernel
 def triton_works() -> bool:
     """Whether Triton is there, as it is beside torch's own builds for GPUs, and there is one."""
     if not torch.cuda.is_available():

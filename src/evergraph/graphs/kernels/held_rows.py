@@ -51,8 +51,10 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
         return held
     held = room(rows, like=features, width=_length(dims, kind.itemsize), dtype=kind)[:, :dims]
     _scale(features, right, held)
-    if kind == torch.float16 and held.numel() and bool(torch.stack(held.aminmax()).isinf().any()):
-        raise _too_large(features)
+    if kind == torch.float16 and features.numel():
+        largest = torch.stack(features.aminmax()).abs().max() * right.max()
+        if float(largest) > LARGEST and bool(held.isinf().any()):
+            raise _too_large(features)
     return held
 
 
