@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evergraph.core.errors import (
+        ClusterError,
         ConfigurationError,
         DataError,
         DeviceError,
@@ -161,6 +162,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "core.errors": (
+        "ClusterError",
         "ConfigurationError",
         "DataError",
         "DeviceError",
@@ -363,6 +365,7 @@ __all__ = [
     "Backbone",
     "BackboneLearner",
     "ClassStatistics",
+    "ClusterError",
     "CoauthorCS",
     "CoauthorPhysics",
     "Computers",

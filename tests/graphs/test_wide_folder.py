@@ -122,8 +122,13 @@ def test_subgraphs(nodes: Tensor, wide: Graph) -> None:
 
 
 @pytest.mark.parametrize("edges", ["within", "all"])
-def test_tasks(edges: Any, wide: Graph) -> None:
-    streams = [GraphStream(graph, edges=edges) for graph in (wide, light_graph())]
+@pytest.mark.parametrize(
+    "unlabelled",
+    ["leave-out", pytest.param("along", marks=pytest.mark.slow)],  # which reads every entry
+)
+def test_tasks(edges: Any, unlabelled: Any, wide: Graph) -> None:
+    graphs = (wide, light_graph())
+    streams = [GraphStream(graph, edges=edges, unlabelled=unlabelled) for graph in graphs]
     for ours, theirs in zip(*streams, strict=True):
         assert alike(ours.graph, theirs.graph)
         assert ours.train.equal(theirs.train)

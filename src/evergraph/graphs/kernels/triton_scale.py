@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 8  # that a program scales
+ROWS = 4  # that a program scales
 WIDEST = 128  # columns of each
 UNIT = 4  # values that a thread reads or writes at once, where rows allow it
 
