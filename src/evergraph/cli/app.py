@@ -26,6 +26,8 @@ LESSON = """\
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
   [cyan]evergraph info wordnet[/cyan]            what is in a graph
   [cyan]evergraph import E N --out G[/cyan]      tables of edges and nodes, of any size
+  [cyan]evergraph plan papers[/cyan]             what a run would take, before it starts
+  [cyan]evergraph embed G --out E[/cyan]         embeddings once, for any number of runs
   [cyan]evergraph list methods[/cyan]            also datasets, backbones, samplers, ...
   [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
