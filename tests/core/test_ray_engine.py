@@ -219,6 +219,8 @@ def test_engines_by_name() -> None:
         make_engine("rya")
     with pytest.raises(ConfigurationError, match="address 'auto' was given with engine 'local'"):
         make_engine("local", address="auto")
+    with pytest.raises(ConfigurationError, match="worker threads 4 was given with engine 'local'"):
+        make_engine("local", threads=4)
 
 
 @given(

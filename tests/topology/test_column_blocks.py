@@ -117,6 +117,21 @@ def test_what_workers_share_is_chosen_by_size(
     assert "blocks of nodes" in chosen(SGC(), small_graph, several, caplog)
 
 
+def test_machines_do_not_share_memory(
+    small_graph: Graph, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
+    monkeypatch.setattr(column_blocks, "RESERVE", 0)
+    monkeypatch.setattr(column_blocks, "NODE_RESERVE", 0)
+    room = small_graph.indices.nbytes  # of which 3 columns take 4 bytes x 360 nodes x 3 arrays each
+    monkeypatch.setattr(Resources, "left", property(lambda self: room))
+    monkeypatch.setattr(Resources, "fits", lambda *_: False)
+    together, apart = Several(), Several()
+    apart.machines = 3
+    assert "blocks of nodes" in chosen(SGC(), small_graph, Resources(engine=together), caplog)
+    assert "16 columns in 6 blocks" in chosen(SGC(), small_graph, Resources(engine=apart), caplog)
+
+
 def test_a_limit_below_one_column_is_one_sentence(small_graph: Graph) -> None:
     with pytest.raises(ResourceError, match="encoding a single column of the features takes"):
         encode_within(

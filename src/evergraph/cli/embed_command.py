@@ -46,6 +46,11 @@ def embed_command(
     address: str | None = typer.Option(
         None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
     ),
+    worker_threads: int | None = typer.Option(
+        None,
+        min=1,
+        help="Threads of each Ray worker (default: one, or its share of this machine).",
+    ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
@@ -59,7 +64,7 @@ def embed_command(
     sees what is in the embeddings alone. Stopped or killed, it goes on when the same command is
     given again.
     """
-    resources = resources_of(memory_limit, None, engine, address)
+    resources = resources_of(memory_limit, None, engine, address, worker_threads)
     chosen = _parameters(settings) | {"name": topology, "hops": hops}
     chosen |= {} if rows == "float32" else {"rows": rows}  # of which some f_topo know nothing
     try:

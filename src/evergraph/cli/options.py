@@ -152,9 +152,10 @@ def resources_of(
     scratch: Path | None,
     engine: str = "local",
     address: str | None = None,
+    threads: int | None = None,
 ) -> Callable[[], Resources]:
     """Check what was typed, and return what makes the resources: that needs torch."""
-    check_engine(engine, address)
+    check_engine(engine, address, threads)
     memory = None if memory_limit is None else parse_size(memory_limit)
     if scratch is not None and not scratch.is_dir():
         raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
@@ -162,7 +163,7 @@ def resources_of(
     def make() -> Resources:
         from evergraph.core.resources import Resources
 
-        made = make_engine(engine, address=address, memory=memory)
+        made = make_engine(engine, address=address, threads=threads, memory=memory)
         return Resources(memory=memory, scratch=scratch, engine=made)
 
     return make

@@ -82,6 +82,11 @@ def run_command(
     address: str | None = typer.Option(
         None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
     ),
+    worker_threads: int | None = typer.Option(
+        None,
+        min=1,
+        help="Threads of each Ray worker (default: one, or its share of this machine).",
+    ),
     directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.rows=float16."
@@ -133,7 +138,7 @@ def run_command(
     if save is not None:
         _check_save(save, configs)
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
-    resources = resources_of(memory_limit, scratch, engine, address)
+    resources = resources_of(memory_limit, scratch, engine, address, worker_threads)
     try:
         results = _run(
             configs, _folders(configs, folder), resume, resources, save is not None, given

@@ -120,13 +120,14 @@ ENGINES: tuple[str, ...] = get_args(EngineName)
 STORE_SHARE = 0.3
 
 
-def check_engine(name: str, address: str | None) -> None:
-    """Raise unless there is such an engine and it takes an address."""
+def check_engine(name: str, address: str | None, threads: int | None = None) -> None:
+    """Raise unless there is such an engine and it takes an address, or threads of its workers."""
     check_choice("engine", name, ENGINES)
-    if address is not None and name != "ray":
-        raise ConfigurationError(
-            f"address {address!r} was given with engine {name!r}: only engine 'ray' takes one"
-        )
+    for option, given in (("address", address), ("worker threads", threads)):
+        if given is not None and name != "ray":
+            raise ConfigurationError(
+                f"{option} {given!r} was given with engine {name!r}: only engine 'ray' takes one"
+            )
 
 
 def make_engine(
@@ -134,22 +135,24 @@ def make_engine(
     *,
     address: str | None = None,
     workers: int | None = None,
+    threads: int | None = None,
     memory: int | None = None,
 ) -> Engine:
     """Return the engine called ``name``.
 
-    address, workers: see ``RayEngine``; memory: the most that may be held on this machine, in
-    bytes, of which Ray's store takes its share where it is started here.
+    address, workers, threads: see ``RayEngine``; memory: the most that may be held on this
+    machine, in bytes, of which Ray's store takes its share where it is started here.
 
     >>> make_engine("local").workers
     1
     """
-    check_engine(name, address)
+    check_engine(name, address, threads)
     if name == "local":
         return LocalEngine()
     from evergraph.core.ray_engine import RayEngine
 
-    return RayEngine(address, workers, store=None if memory is None else _store(memory))
+    store = None if memory is None else _store(memory)
+    return RayEngine(address, workers, threads=threads, store=store)
 
 
 def _store(memory: int) -> int:

@@ -12,6 +12,7 @@ import scipy
 import torch
 from torch import Tensor
 
+from evergraph.core.engine import Engine
 from evergraph.core.mapped import is_mapped, page_out, put
 from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
@@ -80,9 +81,14 @@ def _worth_sharing(graph: Graph, resources: Resources) -> bool:
 
 def _cut(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Cut:
     """Return what several workers share: columns, unless that cannot be."""
-    workers = resources.engine.workers
-    whole = topology.separable and graph.entry_bytes <= resources.left // workers
-    return "columns" if whole or workers == 1 else "nodes"
+    engine = resources.engine
+    whole = topology.separable and graph.entry_bytes <= resources.left // _beside(engine)
+    return "columns" if whole or engine.workers == 1 else "nodes"
+
+
+def _beside(engine: Engine) -> int:
+    """Return how many workers share a machine's memory, all machines being like this one."""
+    return -(-engine.workers // engine.machines)
 
 
 def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Tensor:
@@ -113,9 +119,9 @@ def _encode_blocks(
 ) -> Tensor:
     wide = graph.num_features
     embeddings = resources.array((graph.num_nodes, topology.parts * wide))
-    workers = resources.engine.workers
+    workers, beside = resources.engine.workers, _beside(resources.engine)
     blocks = _column_blocks(
-        topology, graph, embeddings, resources, device, at_once=workers, least=workers
+        topology, graph, embeddings, resources, device, at_once=beside, least=workers
     )
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",

@@ -27,7 +27,7 @@ def embed_by_columns(name: str, size: Size, smoothing: Smoothing, place: Place) 
         return embed_here(name, size, smoothing, place)
     machines, constants = place.machines, place.constants
     workers, others = machines.count * machines.workers, machines.count - 1
-    blocks = _blocks(size, smoothing, place, at_once=workers, least=workers)
+    blocks = _blocks(size, smoothing, place, at_once=machines.workers, least=workers)
     width, rounds = smoothing.columns / blocks, -(-blocks // workers)
     graph, result = size.adjacency + size.columns(smoothing.columns), smoothing.result(size)
     of_columns = smoothing.bytes(size, width) + 2 * result / blocks
@@ -112,7 +112,8 @@ def _blocks(size: Size, smoothing: Smoothing, place: Place, *, at_once: float, l
     one, reserve = smoothing.bytes(size, 1), reserve_of(4 * size.entries, size.nodes)
     left = room_beside(smoothing.result(size), place.holding)
     if (one + reserve) * at_once > left:
-        needed = f"a column for each of {least} workers" if least > 1 else "a column and its copies"
+        each = f"a column for each of {at_once} workers of a machine"
+        needed = each if least > 1 else "a column and its copies"
         raise DoesNotFit(needed, (one + reserve) * at_once, left)
     return block_count(
         smoothing.columns, one=int(one), left=left, reserve=reserve, at_once=at_once, least=least
