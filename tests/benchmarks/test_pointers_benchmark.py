@@ -21,6 +21,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_both_kinds_are_measured(bench: ModuleType) -> None:
     before = bench.csr.MOST_INT32
     table = bench.cost_table(TINY, rounds=1)
