@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.mapped import map_array
-from evergraph.graphs import Graph, Smoother, normalised, propagate, smoother, walk
+from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother, walk
 from evergraph.graphs.kernels import row_ranges, scaled_rows
+from evergraph.graphs.normalisation import graph_scalings
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import graph_of, path_pairs
 
@@ -297,3 +299,15 @@ def test_on_a_gpu_as_on_a_cpu() -> None:
     assert operator.kernel == "torch"
     found = operator.product(features.cuda(), add=features.cuda(), scale=0.5)
     torch.testing.assert_close(found.cpu(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["symmetric", "row", "none"])
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_scalings_are_the_same_some_rows_at_a_time(
+    scheme: Any, self_loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(3)
+    whole = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
+    monkeypatch.setattr(normalisation, "BLOCK_NODES", 16)
+    parts = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
+    assert all(one.equal(other) for one, other in zip(whole, parts, strict=True))

@@ -17,6 +17,7 @@ from evergraph.graphs.graph import Graph
 Normalisation = Literal["symmetric", "row", "none"]
 
 BLOCK_ENTRIES = 1 << 22  # of which the weights are summed at a time
+BLOCK_NODES = 1 << 20  # whose degrees are looked at at a time
 
 
 def normalised(
@@ -34,7 +35,7 @@ def normalised(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    left, right = scalings(row_sums(graph) + int(self_loops), scheme)
+    left, right = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
     own = None
     if self_loops:
         own = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
@@ -76,6 +77,32 @@ def _add_up(weights: Tensor, starts: Tensor, out: Tensor) -> None:
     if len(weights):
         sums = np.add.reduceat(weights.numpy(), starts[:-1][filled].numpy(), dtype=np.float64)
         out[filled] = torch.from_numpy(sums)
+
+
+def graph_scalings(
+    graph: Graph, *, self_loops: bool, scheme: Normalisation
+) -> tuple[Tensor, Tensor]:
+    """Return what rows and what columns of a graph's A + sI are multiplied by.
+
+    Some rows at a time, and into memory of numpy's: at 10^8 nodes every array in between is as
+    large as columns of the features, and torch does not give it back at once everywhere.
+
+    -> 2 x float32 [nodes]
+
+    >>> star = Graph.from_edges(torch.tensor([[0, 0, 0], [1, 2, 3]]), features=torch.eye(4),
+    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> graph_scalings(star, self_loops=True, scheme="row")
+    (tensor([0.2500, 0.5000, 0.5000, 0.5000]), tensor([1., 1., 1., 1.]))
+    """
+    own, nodes = int(self_loops), graph.num_nodes
+    if graph.weights is not None or graph.device.type != "cpu" or nodes <= BLOCK_NODES:
+        return scalings(row_sums(graph) + own, scheme)
+    left = torch.from_numpy(np.empty(nodes, np.float32))
+    for start in range(0, nodes, BLOCK_NODES):
+        some = slice(start, min(start + BLOCK_NODES, nodes))
+        degrees = graph.indptr[some.start : some.stop + 1].diff() + own
+        left[some] = scalings(degrees, scheme)[0]
+    return left, left if scheme == "symmetric" else torch.ones(nodes)
 
 
 def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:

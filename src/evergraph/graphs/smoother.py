@@ -17,7 +17,7 @@ from evergraph.graphs.kernels.held_rows import ROW_TYPES, RowType, held_rows
 from evergraph.graphs.kernels.products import Product, numba_product, torch_product
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 from evergraph.graphs.kernels.streamed import streamed_product
-from evergraph.graphs.normalisation import Normalisation, row_sums, scalings
+from evergraph.graphs.normalisation import Normalisation, graph_scalings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,7 +110,7 @@ def smoother(
     tensor([[2.0000],
             [2.0000]])
     """
-    left, right = scalings(row_sums(graph).add_(int(self_loops)), scheme)
+    left, right = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
     if kernel is None:
         entries = graph.num_edges + (graph.num_nodes if self_loops else 0)
         kernel = choose_kernel(entries=entries, device=graph.device)

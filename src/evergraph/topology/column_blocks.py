@@ -19,6 +19,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.kernels import room
 from evergraph.graphs.kernels.held_rows import ROW_TYPES
 from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder
@@ -163,7 +164,8 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
         return torch.from_numpy(matrix[:, start:stop].toarray())
     if not is_mapped(features):
         return features[:, start:stop].contiguous()
-    taken = torch.empty(len(features), stop - start)
+    # numpy's memory goes back to the system at once, torch's not everywhere.
+    taken = room(len(features), like=features, width=stop - start)
     for first in range(0, len(features), ROWS_AT_A_TIME):
         rows = features[first : first + ROWS_AT_A_TIME]
         taken[first : first + ROWS_AT_A_TIME] = rows[:, start:stop]
