@@ -20,8 +20,9 @@ from evergraph.topology.node_blocks import BLOCKS_A_WORKER
 def embed_by_columns(name: str, size: Size, smoothing: Smoothing, place: Place) -> list[Step]:
     """Return the steps where every worker takes some columns through all hops.
 
-    The graph goes to every other machine, and nothing between hops. A machine holds it once, in
-    Ray's store, and each of its workers the arrays of its columns.
+    The adjacency goes to every other machine, columns to who smooths them, and nothing between
+    hops. A machine holds the adjacency and its columns once, in Ray's store, and each of its
+    workers the arrays of its columns.
     """
     if not _worth_sharing(size, smoothing):
         return embed_here(name, size, smoothing, place)
@@ -29,12 +30,18 @@ def embed_by_columns(name: str, size: Size, smoothing: Smoothing, place: Place) 
     workers, others = machines.count * machines.workers, machines.count - 1
     blocks = _blocks(size, smoothing, place, at_once=machines.workers, least=workers)
     width, rounds = smoothing.columns / blocks, -(-blocks // workers)
-    graph, result = size.adjacency + size.columns(smoothing.columns), smoothing.result(size)
+    features, result = size.columns(smoothing.columns), smoothing.result(size)
+    share = features / machines.count
     of_columns = smoothing.bytes(size, width) + 2 * result / blocks
+    graph = size.adjacency + share
     _hold(name, graph + machines.workers * (constants.process_bytes + of_columns), result, place)
     seconds = rounds * hop_seconds(size, smoothing, width, constants, machines.threads)
     return [
-        Step("embed: graph into the store", "here", graph / (constants.ray_put_gbs * 1e9)),
+        Step(
+            "embed: graph into the store",
+            "here",
+            (size.adjacency + features) / (constants.ray_put_gbs * 1e9),
+        ),
         _sent("embed: graph to every machine", graph * others, place),
         Step("embed: hops", "everywhere", seconds + blocks * constants.ray_piece_s),
         _sent("embed: results back", result * others / machines.count, place),
