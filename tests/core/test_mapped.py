@@ -17,9 +17,11 @@ from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.mapped import (
     create_array,
     disk_is_enough,
+    fetch,
     give_memory_back,
     map_array,
     page_out,
+    put,
 )
 
 
@@ -129,3 +131,27 @@ def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path: Path) -> None:
     after: int = psutil.Process().memory_info().rss
     assert before - after > 50_000_000
     assert float(array.sum()) == 1 << 24
+
+
+def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "a.npy", (5, 3), torch.float32)
+    put(array, 1, torch.arange(6.0).reshape(2, 3))
+    found = fetch(array, 1, 9)  # no further than there are rows
+    assert found.tolist() == [[0, 1, 2], [3, 4, 5], [0, 0, 0], [0, 0, 0]]
+    found[0] = 7.0
+    assert array[1].tolist() == [0, 1, 2]  # a copy
+    again = map_array(tmp_path / "a.npy")
+    assert fetch(again, 2, 3).tolist() == [[3, 4, 5]]
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_many_rows_of_a_large_file(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "RESIDENT", 64)
+    monkeypatch.setattr(mapped, "_AROUND", 16)  # 4 rows at a time; with every 7th, they are far
+    array = create_array(tmp_path / "a.npy", (50, 3), torch.float32)
+    whole = torch.arange(150.0).reshape(50, 3)
+    put(array, 0, whole)
+    rows = torch.arange(0, 50, step).flip(0)
+    assert array[rows].equal(whole[rows])

@@ -68,8 +68,12 @@ class MappedTensor(Tensor):
         order = rows.argsort()
         taken = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
         for part in order.split(max(RESIDENT // _AROUND, 1)):
-            taken[part] = plain[rows[part]]
-            page_out(plain[int(rows[part[0]]) : int(rows[part[-1]]) + 1])
+            first, stop = int(rows[part[0]]), int(rows[part[-1]]) + 1
+            if (stop - first) * plain[:1].nbytes <= _AROUND * len(part):  # no more than pages are
+                taken[part] = fetch(self, first, stop)[rows[part] - first]
+            else:
+                taken[part] = plain[rows[part]]
+            page_out(plain[first:stop])
         page_out(plain)
         self._read = 0
         return taken
@@ -139,6 +143,26 @@ def put(array: Tensor, first: int, rows: Tensor) -> None:
         while len(view):
             written = os.pwrite(array.file.fileno(), view[:_BLOCK], offset)
             view, offset = view[written:], offset + written
+
+
+def fetch(array: Tensor, first: int, stop: int) -> Tensor:
+    """Return some rows of an array: a view, or a copy if it is mapped for writing.
+
+    Then they are read through the file and not through memory: pages that are on their way to the
+    disk would stay in memory until they are there.
+
+    >>> fetch(torch.arange(4), 1, 3)
+    tensor([1, 2])
+    """
+    if not isinstance(array, MappedTensor) or array.file is None:
+        return array[first:stop]
+    rows = torch.empty(min(stop, len(array)) - first, *array.shape[1:], dtype=array.dtype)
+    offset = array.start + first * (array[:1].nbytes if len(array) else 0)
+    view = memoryview(rows.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
+    while len(view):
+        read = os.preadv(array.file.fileno(), [view[:_BLOCK]], offset)
+        view, offset = view[read:], offset + read
+    return rows
 
 
 def in_memory(array: Tensor) -> Tensor:

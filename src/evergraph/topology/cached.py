@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.mapped import is_mapped, page_out, put
+from evergraph.core.mapped import fetch, put
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
@@ -117,11 +117,8 @@ class EmbeddingCache:
         if stored != embeddings.dtype or _same_memory(embeddings, graph.features):
             kept = self._room(embeddings, stored)
         for start in range(0, len(embeddings), ROWS_AT_A_TIME):
-            rows = slice(start, start + ROWS_AT_A_TIME)
-            scaled = self._scaled(embeddings[rows])
-            if is_mapped(embeddings):  # before it is written to: such pages wait for the disk
-                page_out(embeddings[rows])
-            put(kept, start, scaled)
+            rows = fetch(embeddings, start, start + ROWS_AT_A_TIME)
+            put(kept, start, self._scaled(rows))
         return kept
 
     def _scaled(self, rows: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.engine import Engine
-from evergraph.core.mapped import is_mapped, page_out, put
+from evergraph.core.mapped import fetch, is_mapped, page_out, put
 from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
@@ -257,10 +257,7 @@ def put_columns(
     for first in range(0, len(part), ROWS_AT_A_TIME):
         some = part[first : first + ROWS_AT_A_TIME]
         rows = slice(at + first, at + first + len(some))
-        target = embeddings[rows]
-        if on_disk:
-            target = target.clone()
-            page_out(embeddings[rows])  # before it is written to: such pages wait for the disk
+        target = fetch(embeddings, rows.start, rows.stop)
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)
             target[:, where] = some[:, piece * width : (piece + 1) * width]
