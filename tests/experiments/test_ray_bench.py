@@ -55,7 +55,7 @@ class Watched:
 
     def __init__(self, engine: RayEngine) -> None:
         self.engine = engine
-        self.workers = engine.workers
+        self.workers, self.machines = engine.workers, engine.machines
         self.given: list[str] = []
 
     def map(self, work: Any, *items: Any, **shared: Any) -> Iterator[Any]:
