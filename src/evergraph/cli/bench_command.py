@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli.bench_progress import BenchProgress
+from evergraph.cli.engine_options import ADDRESS, ENGINE
 from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
@@ -36,10 +37,8 @@ def bench_command(
         None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: the file's)."
     ),
     device: str | None = typer.Option(None, help="auto, cpu or cuda (default: the file's)."),
-    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
-    address: str | None = typer.Option(
-        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
-    ),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
     ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.engine_options import ADDRESS, ENGINE, WORKER_THREADS
 from evergraph.cli.options import parse_settings, resources_of
 from evergraph.cli.output import print_json
 from evergraph.cli.plugin_option import PLUGINS
@@ -42,15 +43,9 @@ def embed_command(
     memory_limit: str | None = typer.Option(
         None, help="The most memory of a machine, such as 4GB (default: most of what is free)."
     ),
-    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
-    address: str | None = typer.Option(
-        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
-    ),
-    worker_threads: int | None = typer.Option(
-        None,
-        min=1,
-        help="Threads of each Ray worker (default: one, or its share of this machine).",
-    ),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
+    worker_threads: int | None = WORKER_THREADS,
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.engine_options import ADDRESS, ENGINE, WORKER_THREADS
 from evergraph.cli.options import (
     default_folder,
     options_of_auto,
@@ -78,15 +79,9 @@ def run_command(
     scratch: Path | None = typer.Option(
         None, help="Folder for arrays that do not fit (default: the system's temporary one)."
     ),
-    engine: str = typer.Option("local", help="Where to compute: local (here) or ray."),
-    address: str | None = typer.Option(
-        None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
-    ),
-    worker_threads: int | None = typer.Option(
-        None,
-        min=1,
-        help="Threads of each Ray worker (default: one, or its share of this machine).",
-    ),
+    engine: str = ENGINE,
+    address: str | None = ADDRESS,
+    worker_threads: int | None = WORKER_THREADS,
     directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.rows=float16."
