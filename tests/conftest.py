@@ -24,9 +24,10 @@ from evergraph.nn import backbones
 from evergraph.topology import topologies
 
 # The gate draws the same examples every time: what passed here passes there. New ones are drawn
-# with HYPOTHESIS_PROFILE=explore, as `make test-slow` does.
-settings.register_profile("gate", derandomize=True)
-settings.register_profile("explore", print_blob=True)
+# with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a deadline: how long one
+# takes is a matter of what else the machine does.
+settings.register_profile("gate", derandomize=True, deadline=None)
+settings.register_profile("explore", print_blob=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -42,6 +42,7 @@ def test_every_edge_comes_once_both_ends_are_there(example: ModuleType) -> None:
     assert known == sorted(known)  # file by file
 
 
+@pytest.mark.slow
 def test_a_killed_service_ends_as_one_that_lived(example: ModuleType, tmp_path: Path) -> None:
     story = example.tell(
         load("synthetic", nodes=200, classes=4, features=8, noise=0.3), nodes=200, batch=40

@@ -121,7 +121,7 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
 fixed = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=15, deadline=None, suppress_health_check=fixed)
 @given(history=histories(), data=st.data())
 def test_the_same_deltas_give_the_same_bits(learner, history, data):
     """Whatever was asked, saved, restored and shared in between."""
@@ -143,7 +143,7 @@ def test_the_same_deltas_give_the_same_bits(learner, history, data):
     assert one.about() == twin.about()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=15, deadline=None, suppress_health_check=fixed)
 @given(history=histories())
 def test_what_is_left_decides(learner, history):
     """After any history all is as in a learner given the end of it at once."""

@@ -190,8 +190,8 @@ def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(
     assert whole.after_a(twice, tmp_path / "flipped", readonly=False) == MARK["same"]
 
 
-def test_sixty_flips_are_seen_or_do_nothing(whole: Whole, tmp_path: Path) -> None:
-    found = judged(whole, tmp_path / "flipped", 60, seed=1)
+def test_thirty_flips_are_seen_or_do_nothing(whole: Whole, tmp_path: Path) -> None:
+    found = judged(whole, tmp_path / "flipped", 30, seed=1)
     check(found)
     assert {*found.values()} == {*MARK.values()}  # both happen
 

@@ -150,7 +150,7 @@ class Followed:
         self.codes.show(torch.tensor([*table]).long(), torch.tensor([*table.values()]).long())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(steps=steps, undirected=st.booleans())
 def test_after_any_steps_codes_are_those_from_scratch(steps: list[Any], undirected: bool) -> None:
     one = Followed(undirected=undirected)
