@@ -7,6 +7,7 @@ from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.er_gnn import ERGNN
 from evergraph.methods.ewc import EWC
+from evergraph.methods.fgn import FGN
 from evergraph.methods.finetune import Finetune
 from evergraph.methods.full_subgraph import FullSubgraph
 from evergraph.methods.gem import GEM
@@ -26,6 +27,7 @@ __all__ = [
     "AGEM",
     "ERGNN",
     "EWC",
+    "FGN",
     "GEM",
     "MAS",
     "SEM",

@@ -1,6 +1,7 @@
 """Backbones, the heads and layers they are made of, and losses."""
 
 from evergraph.nn.backbone import Backbone, Recipe, backbones
+from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN
 from evergraph.nn.gin import GIN
@@ -20,6 +21,7 @@ __all__ = [
     "MLP",
     "PDGNN",
     "Backbone",
+    "FeatureGraph",
     "GraphSAGE",
     "LinearHead",
     "RandomFeatures",

@@ -1,0 +1,58 @@
+"""Replay of nodes that have become samples of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.memory import EmbeddingMemory
+from evergraph.memory.samplers import UniformSampler
+from evergraph.methods.base import methods
+from evergraph.methods.tem import TEM
+from evergraph.nn import Backbone
+from evergraph.nn.feature_graph import FeatureGraph
+
+
+@methods.register
+class FGN(TEM):
+    """Turns nodes into feature graphs, and replays some of them (Wang et al., CVPR 2022).
+
+    L = Σ_{v∈V_τ} l(f(A(v), x_v), y_v) + Σ_{w∈M} l(f(A(w), x_w), y_w), A(v) the feature adjacency,
+    see ``FeatureGraph``. A feature graph needs no other node: lifelong learning of nodes becomes
+    lifelong learning of samples, and replay of a sample drawn uniformly from all that have come is
+    enough. Stored of a node is what its feature graph is made of.
+
+    The paper has one reservoir for all classes; here each class has one of its own, as in all
+    methods. Features are reduced to ``width`` of the backbone, since a node costs width² numbers
+    while it is computed.
+
+    Args:
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        weighting, replay_weight, store, arrivals, refresh: see ``TEM``.
+        backbone, trainer, generator: see ``BackboneLearner``.
+
+    >>> import torch
+    >>> from evergraph import load
+    >>> from evergraph.streams import GraphStream
+    >>> learner = FGN(generator=torch.Generator().manual_seed(0))
+    >>> for task in GraphStream(load("synthetic", nodes=120, classes=4, features=8)):
+    ...     learner.fit_task(task)
+    >>> learner.usage.samples // len(learner.memory)  # a node's 8 features and its neighbours'
+    16
+    """
+
+    name = "fgn"
+    default_backbone = "feature-graph"
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless nodes become feature graphs."""
+        if not isinstance(backbone, FeatureGraph):
+            raise ConfigurationError(
+                f"fgn learns from feature graphs: use 'feature-graph', not {backbone.name!r}"
+            )
+
+    @classmethod
+    def make_memory(cls, **options: Any) -> EmbeddingMemory:
+        """Return a memory of what makes feature graphs, 100 per class drawn uniformly."""
+        return EmbeddingMemory(**{"budget": 100, "sampler": UniformSampler(), **options})

@@ -1,0 +1,214 @@
+"""The feature graph network: a node becomes a small graph, whose nodes are its features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import Linear
+from evergraph.nn.mlp import check_head
+from evergraph.nn.pdgnn import PDGNN
+from evergraph.topology.view_hops import ViewHops
+
+# A feature graph has width² entries a relation. At 256 a step on 512 nodes holds 134 MB of them,
+# about as much as everything else in a run; the 767 features of Computers would take 1.2 GB.
+WIDEST = 256
+# Entries of feature graphs held at a time where nothing is trained: 64 MB.
+BLOCK_VALUES = 1 << 24
+
+
+def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
+    """Return how strongly each pair of a node's features interacts.  2 x [n, F] -> [n, F, F]
+
+    A = sgnroot(x sᵀ + s xᵀ), sgnroot(a) = sign(a) √|a|, each row divided by the sum of its absolute
+    values. With s = Σ_w Â_vw x_w this is the sum of the cross-correlations x_v x_wᵀ + x_w x_vᵀ over
+    the neighbours w, since a sum of products with one and the same x_v is a product with the sum.
+
+    >>> feature_adjacency(torch.tensor([[1., 0.]]), torch.tensor([[2., 8.]]))  # sgnroot [4 8; 8 0]
+    tensor([[[0.4142, 0.5858],
+             [1.0000, 0.0000]]])
+    """
+    crossed = own[:, :, None] * near[:, None, :]
+    crossed = crossed + crossed.transpose(1, 2)
+    rooted = crossed.abs().sqrt_().copysign_(crossed)
+    sizes = rooted.abs().sum(2, keepdim=True)
+    return rooted.div_(sizes.clamp_min_(torch.finfo(sizes.dtype).tiny))
+
+
+class FeatureConvolution(nn.Module):
+    """H ← H W_0ᵀ + Σ_k A_k H W_kᵀ + b on every node's feature graph; k: relations."""
+
+    def __init__(
+        self, inputs: int, outputs: int, *, relations: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.own = Linear(inputs, outputs, generator=generator)
+        self.near = nn.ModuleList(
+            Linear(inputs, outputs, bias=False, generator=generator) for _ in range(relations)
+        )
+
+    def forward(self, adjacencies: Sequence[Tensor], state: Tensor) -> Tensor:
+        """Return the next states.  [n, F, F] each, [n, F, inputs] -> [n, F, outputs]"""
+        result: Tensor = self.own(state)
+        for adjacency, linear in zip(adjacencies, self.near, strict=True):
+            result = torch.baddbmm(result, adjacency, linear(state))
+        return result
+
+
+class FeatureGraphHead(nn.Module):
+    """f_out: from x_v and s_v of every relation to class scores, through v's feature graph.
+
+    A node's features start with one channel, the value itself; convolutions with ReLU between widen
+    it, and a linear map reads all channels of all features.
+
+    Args:
+        dims: F, how many features.
+        relations: how many s_v follow x_v in an embedding.
+        channels: of every convolution.
+        dropout: share of what enters the last layer dropped in training.
+    """
+
+    def __init__(
+        self,
+        dims: int,
+        *,
+        relations: int,
+        channels: Sequence[int],
+        dropout: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.dims = dims
+        self.dropout = dropout
+        self.convolutions = nn.ModuleList(
+            FeatureConvolution(i, o, relations=relations, generator=generator)
+            for i, o in pairwise((1, *channels))
+        )
+        self.out = Linear(dims * channels[-1], 0, generator=generator)
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        self.out.grow(classes, generator=generator)
+
+    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return class scores.  [n, (relations + 1) F] -> [n, classes]"""
+        if self.training and self.dropout:
+            assert generator is not None, "dropout draws from the generator it is given"
+        scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
+        return scores
+
+    def hidden_states(
+        self, embeddings: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return all channels of all features; nothing is dropped without a generator.
+
+        [n, (relations + 1) F] -> [n, F channels]
+        """
+        at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
+        parts = embeddings.split(max(at_once, 1))
+        states = torch.cat([self._convolved(part) for part in parts])
+        if self.training and self.dropout and generator is not None:
+            states = states * dropout_mask(states.shape, self.dropout, generator=generator)
+        return states
+
+    def _convolved(self, embeddings: Tensor) -> Tensor:
+        own, *near = embeddings.split(self.dims, dim=1)
+        adjacencies = [feature_adjacency(own, other) for other in near]
+        state = own[:, :, None]
+        for convolution in self.convolutions:
+            state = torch.relu_(convolution(adjacencies, state))
+        return state.flatten(1)
+
+
+@backbones.register
+class FeatureGraph(PDGNN):
+    """Classifies a node by the graph of its features (after Wang et al., CVPR 2022).
+
+    A_k(v) = sgnroot(Σ_w (Â^k)_vw (x_v x_wᵀ + x_w x_vᵀ)), k = 1 .. ``hops``, joins the features of
+    v; a convolution on it is H ← ReLU(H W_0ᵀ + Σ_k A_k H W_kᵀ + b), see ``feature_adjacency``.
+    Every node is a sample by itself, so whatever learns from samples one after another can learn
+    from a growing graph.
+
+    A_k(v) is made of x_v and (Â^k X)_v alone, which have nothing to train: these (hops + 1) x width
+    numbers, and not width² of them, are what stands for a node, and what a memory keeps.
+
+    Args:
+        hops: how many relations; the k-th joins a node with those k hops away.
+        width: F, how many features there are at most, 256 or fewer. Wider features are turned into
+            as many by a fixed random matrix, see ``ViewHops``.
+        channels: of every convolution.
+        dropout: share of what enters the last layer dropped in training.
+
+    >>> from evergraph.graphs import Graph
+    >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                          labels=torch.tensor([0, 1]), undirected=True)
+    >>> model = FeatureGraph(channels=(4,))
+    >>> model.begin(2, generator=torch.Generator())
+    >>> model.grow(3, generator=torch.Generator())
+    >>> model.eval()(model.prepare(graph)).shape
+    torch.Size([2, 3])
+    """
+
+    name = "feature-graph"
+    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
+    head: FeatureGraphHead | None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        *,
+        hops: int = 1,
+        width: int = 32,
+        channels: Sequence[int] = (16, 16),
+        dropout: float = 0.5,
+    ) -> None:
+        check_integer("hops", hops, least=1)
+        check_width(width)
+        check_integer("number of channels", len(channels), least=1)
+        check_head(tuple(channels), dropout)
+        topology = ViewHops(keep=range(hops + 1), widest=width)
+        super().__init__(topology=topology, hidden=(), dropout=dropout)
+        self.width = width
+        self.channels = tuple(channels)
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Make the convolutions."""
+        self.head = FeatureGraphHead(
+            dims,
+            relations=self.hops,
+            channels=self.channels,
+            dropout=self.dropout,
+            generator=generator,
+        ).to(self.device)
+
+    def width_of(self, inputs: Tensor) -> int:
+        """Return how many features a feature graph has."""
+        return inputs.shape[1] // (self.hops + 1)
+
+    def step_work(self, rows: int) -> int | None:
+        """Return how many multiplications the feature graphs of so many rows take."""
+        if self.head is None:
+            return None
+        wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))
+        return rows * (wide + self.head.out.weight.numel())
+
+
+def check_width(width: int) -> None:
+    """Raise unless feature graphs of this width can be afforded.
+
+    >>> check_width(767)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: width must be at most 256, since a node costs width² \
+numbers, not 767
+    """
+    check_integer("width", width, least=1)
+    if width > WIDEST:
+        raise ConfigurationError(
+            f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
+        )
