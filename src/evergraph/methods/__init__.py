@@ -14,6 +14,7 @@ from evergraph.methods.joint import Joint
 from evergraph.methods.loading import load_learner
 from evergraph.methods.lwf import LwF
 from evergraph.methods.mas import MAS
+from evergraph.methods.ocgl import OCGL
 from evergraph.methods.sem import SEM
 from evergraph.methods.slda import SLDA
 from evergraph.methods.ssm import SSM
@@ -28,6 +29,7 @@ __all__ = [
     "EWC",
     "GEM",
     "MAS",
+    "OCGL",
     "SEM",
     "SLDA",
     "SSM",
