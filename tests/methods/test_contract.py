@@ -27,7 +27,7 @@ SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFea
 # Methods whose default sampler must see a class whole: another, where classes come back.
 UNIFORM: dict[str, Callable[[], SubgraphMemory]] = {"er-gnn": SubgraphMemory}
 # Methods that draw nothing: every seed gives the same learner.
-DRAW_NOTHING = {"slda"}
+DRAW_NOTHING = {"ocgl", "slda"}
 # The worked example of the documentation is held to the same.
 PAGE, PAGE_METHOD = Path(__file__).parents[2] / "docs" / "adding-a-method.md", "mean-replay"
 NAMES = [*methods.names(), PAGE_METHOD]

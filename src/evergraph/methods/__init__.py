@@ -15,6 +15,7 @@ from evergraph.methods.joint import Joint
 from evergraph.methods.loading import load_learner
 from evergraph.methods.lwf import LwF
 from evergraph.methods.mas import MAS
+from evergraph.methods.ocgl import OCGL
 from evergraph.methods.sem import SEM
 from evergraph.methods.slda import SLDA
 from evergraph.methods.ssm import SSM
@@ -30,6 +31,7 @@ __all__ = [
     "FGN",
     "GEM",
     "MAS",
+    "OCGL",
     "SEM",
     "SLDA",
     "SSM",

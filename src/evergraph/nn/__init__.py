@@ -12,6 +12,7 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
+from evergraph.nn.untrained_gcn import UntrainedGCN
 from evergraph.nn.view_features import ViewFeatures
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RandomFeatures",
     "Recipe",
     "SimpleConvolution",
+    "UntrainedGCN",
     "ViewFeatures",
     "backbones",
     "check_head",

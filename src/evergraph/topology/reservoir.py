@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.kernels.held_rows import RowType
@@ -13,6 +16,8 @@ from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.rowwise import block_product, tanh
 from evergraph.topology.stepwise import Stepwise
+
+Layers = Literal["last", "all"]
 
 
 @topologies.register
@@ -28,6 +33,9 @@ class Reservoir(Stepwise, TopologyEncoder):
         dims: width of every layer, and so of the embedding.
         scale: size of the weights; above 1 the tanh saturates.
         seed: which reservoir.
+        own_weights: whether there is W_I. Without it, and with self-loops, the reservoir is a graph
+            convolutional network that was never trained, x^i = tanh(Â W_H x^{i-1}).
+        layers: ``last`` embeds a node as x^L, ``all`` as [x^1, ..., x^L], L times as wide.
     """
 
     name = "reservoir"
@@ -39,15 +47,20 @@ class Reservoir(Stepwise, TopologyEncoder):
         dims: int = 256,
         scale: float = 1.0,
         seed: int = 0,
+        own_weights: bool = True,
+        layers: Layers = "last",
         self_loops: bool = False,
         rows: RowType = "float32",
     ) -> None:
         super().__init__(hops=hops, self_loops=self_loops, rows=rows)
         check_integer("dims", dims, least=1)
         check_number("scale", scale, least=0.0)
+        check_choice("layers", layers, ("last", "all"))
         self.dims = dims
         self.scale = scale
         self.seed = seed
+        self.own_weights = own_weights
+        self.layers: Layers = layers
 
     def weights(self, layer: int, width: int) -> tuple[Tensor, Tensor]:
         """Return W_I and W_H of a layer that reads ``width`` values.  2 x [width, dims]"""
@@ -62,15 +75,22 @@ class Reservoir(Stepwise, TopologyEncoder):
 
     @property
     def arrays(self) -> int:
-        """Features, and four states in terms of their width: own, others', their sum, a product."""
-        return 5
+        """Features, and four states in terms of their width: own, others', their sum, a product.
+
+        And, where all layers are kept, each of them twice.
+        """
+        return 5 if self.layers == "last" else 5 + 2 * self.hops
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
-        state = densify(graph.features)
+        states = [densify(graph.features)]
         for layer in range(self.hops):
+            state = states[-1]
             own, others = (w.to(state.device) for w in self.weights(layer, state.shape[1]))
-            state = propagate(adjacency, state @ others, add=state @ own).tanh_()
-        return state
+            add = state @ own if self.own_weights else None
+            states.append(propagate(adjacency, state @ others, add=add).tanh_())
+            if self.layers == "last":
+                states = states[-1:]
+        return self.assemble(states)
 
     def message(self, state: Tensor, *, hop: int) -> Tensor:
         """Return W_H x."""
@@ -78,4 +98,17 @@ class Reservoir(Stepwise, TopologyEncoder):
 
     def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
         """Return tanh(W_I x + Σ_w Â W_H x_w)."""
+        if not self.own_weights:
+            return tanh(smoothed)
         return tanh(smoothed + block_product(state, self.weights(hop, state.shape[1])[0]))
+
+    @property
+    def assembled(self) -> Sequence[int]:
+        """The last layer, or all of them."""
+        return (self.hops,) if self.layers == "last" else range(min(self.hops, 1), self.hops + 1)
+
+    def assemble(self, states: Sequence[Tensor]) -> Tensor:
+        """Return the last state, or all but the features side by side."""
+        if self.layers == "last" or self.hops == 0:
+            return states[-1]
+        return torch.cat([*states[1:]], dim=1)
