@@ -63,7 +63,7 @@ def test_a_run_leaves_one_line(
     assert in_notebook()
     eg.run(small_graph, "finetune", **SETTINGS)
     [line] = page.lines
-    assert repr(line).startswith("finetune on in memory  seed 0  task 3/3  AA ")
+    assert repr(line).startswith("finetune on a graph in memory  seed 0  task 3/3  AA ")
     assert repr(line).endswith(" s")
     assert "<progress" not in line._repr_html_()
     assert capsys.readouterr() == ("", "")

@@ -131,7 +131,7 @@ def test_progress_is_shown_where_it_is_asked_for(
     eg.run(small_graph, "finetune", epochs=1, device="cpu")
     assert capsys.readouterr().err == ""  # nobody is looking
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=True)
-    assert "finetune on in memory  seed 0  task 3/3  AA " in capsys.readouterr().err
+    assert "finetune on a graph in memory  seed 0  task 3/3  AA " in capsys.readouterr().err
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=False)
     assert capsys.readouterr().err == ""

@@ -25,7 +25,8 @@ def more_facts(graph: Graph, classes: Sequence[str] | None = None) -> dict[str, 
         sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
         names = range(len(sizes)) if classes is None else classes
         pairs = zip(names, sizes.tolist(), strict=False)  # names of classes without a node
-        found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs])
+        # A part of a graph keeps the numbers of its classes.
+        found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs if size])
         found["nodes without a class"] = int((graph.labels == UNLABELLED).sum())
     if graph.time is not None and graph.num_nodes:
         found["time"] = f"{int(graph.time.min())} to {int(graph.time.max())}"
