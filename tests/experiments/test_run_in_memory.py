@@ -11,7 +11,7 @@ import torch
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.runner import Observer, open_run, progress_of
+from evergraph.experiments.runner import Observer
 from evergraph.experiments.settings import configured
 
 QUICK: dict[str, Any] = {"epochs": 2, "device": "cpu", "progress": False}
@@ -131,15 +131,7 @@ def test_progress_is_shown_where_it_is_asked_for(
     eg.run(small_graph, "finetune", epochs=1, device="cpu")
     assert capsys.readouterr().err == ""  # nobody is looking
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=True)
-    assert "finetune on in memory  seed 0  task 3/3  AA " in capsys.readouterr().err
+    assert "finetune on a graph in memory  seed 0  task 3/3  AA " in capsys.readouterr().err
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=False)
     assert capsys.readouterr().err == ""
-
-
-def test_a_notebook_has_a_bar(small_graph: eg.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    opened = open_run(RunConfig.of({"dataset": SYNTHETIC}))
-    bar, [observer] = progress_of([opened])
-    assert not bar._bar.disable
-    assert observer.on_epoch != Observer().on_epoch

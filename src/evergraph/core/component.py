@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields
 from html import escape
 from typing import Any
 
@@ -37,6 +38,10 @@ class Shown:
         """Return what the table says; the same unless overridden."""
         return self._repr_facts()
 
+    def _repr_pictures(self) -> str:
+        """Return HTML to stand below the table, escaped already; nothing unless overridden."""
+        return ""
+
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}={value!r}" for name, value in self._repr_facts().items())
         return f"{type(self).__name__}({facts})"
@@ -49,7 +54,23 @@ class Shown:
             f"<tr><th>{escape(str(name))}</th><td>{escape(_text(value))}</td></tr>"
             for name, value in self._repr_table().items()
         )
-        return f"<table><caption>{title}</caption>{rows}</table>"
+        return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
+
+
+class ShownRecord(Shown):
+    """A dataclass that shows its fields; the line is as dataclasses have it.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Place(ShownRecord):
+    ...     "Somewhere."
+    ...     x: int
+    >>> Place(3), "<th>x</th><td>3</td>" in Place(3)._repr_html_()
+    (Place(x=3), True)
+    """
+
+    def _repr_facts(self) -> Mapping[str, object]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
 
 
 class Part(Shown):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from evergraph.experiments.notebook_bar import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     from evergraph.experiments.protocol import TaskReport
@@ -37,8 +39,8 @@ class RunProgress:
             TimeRemainingColumn,
         )
 
-        self._console = Console(stderr=True)
-        self._moves = self._console.is_terminal or self._console.is_jupyter
+        self._console = Console(stderr=True, force_jupyter=False)
+        self._moves = self._console.is_terminal or in_notebook()
         self._label = label
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
@@ -46,15 +48,19 @@ class RunProgress:
         self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
         self._task = (-1, -1)  # ... this task of this seed
         self._started = self._said = time.monotonic()
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self._console,
-            transient=True,
-            disable=not self._moves,
+        self._bar: Any = (
+            NotebookBar()
+            if in_notebook()
+            else Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f} %"),
+                TimeRemainingColumn(elapsed_when_finished=True),
+                console=self._console,
+                transient=True,
+                disable=not self._moves,
+            )
         )
         self._row = self._bar.add_task(label, total=self._total)
 
@@ -100,14 +106,7 @@ class RunProgress:
 
 def watched() -> bool:
     """Whether anybody sees a bar that moves: on a terminal or in a notebook."""
-    return sys.stderr.isatty() or _in_notebook()
-
-
-def _in_notebook() -> bool:
-    if "IPython" not in sys.modules:
-        return False
-    shell = sys.modules["IPython"].get_ipython()
-    return type(shell).__name__ == "ZMQInteractiveShell"  # as rich knows it
+    return sys.stderr.isatty() or in_notebook()
 
 
 def _mean(values: list[float]) -> float:

@@ -148,6 +148,11 @@ class RunResult(Shown):
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
+    def _repr_pictures(self) -> str:
+        from evergraph.experiments.result_html import pictures
+
+        return pictures(self)
+
     def average_accuracy(self, testing: str = "local", average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
 

@@ -28,7 +28,7 @@ from evergraph.experiments.facts import facts_of
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
-from evergraph.experiments.settings import configured, described, handed_over
+from evergraph.experiments.settings import IN_MEMORY, configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
 from evergraph.graphs import Graph
 from evergraph.methods import methods
@@ -159,6 +159,7 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     configs = [opened.config for opened in runs]
     names = [config.method.name for config in configs]
     dataset = configs[0].dataset.name
+    dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     bar = RunProgress(
         label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
         epochs={config.method.name: config.training.epochs or 1 for config in configs},

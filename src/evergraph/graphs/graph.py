@@ -120,6 +120,11 @@ class Graph(Shown):
             return facts | {self.targets.kind: len(self.targets.names)}
         return facts | {"classes": self.num_classes}
 
+    def _repr_table(self) -> dict[str, object]:
+        from evergraph.graphs.graph_table import more_facts
+
+        return self._repr_facts() | more_facts(self)
+
     @property
     def num_nodes(self) -> int:
         """How many nodes."""

@@ -8,19 +8,35 @@ from typing import Any
 
 from torch import Tensor
 
+from evergraph.core.component import Shown
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.explanation import Explanation
+from evergraph.online.learner_html import history_chart
 from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.suggestions import Suggestion
 from evergraph.online.view import Answer, History, LearnerView, Status
 
 
-class Asked:
+class Asked(Shown):
     """Answers from the view that a learner has written."""
 
     _view: LearnerView
     _writing: RLock
+
+    def _repr_facts(self) -> dict[str, object]:
+        status = self.status()
+        facts = {name: getattr(status, name) for name in ("nodes", "edges", "classes", "labelled")}
+        return facts | {"deltas": status.seq}
+
+    def _repr_table(self) -> dict[str, object]:
+        status = self.status()
+        found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
+        before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
+        return self._repr_facts() | before | {"bytes": status.memory}
+
+    def _repr_pictures(self) -> str:
+        return history_chart(self.history(), self.status())
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""

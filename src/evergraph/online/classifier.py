@@ -418,6 +418,9 @@ class ContinualNodeClassifier(Part, Closing):
         """Return what is known, in numbers."""
         return self.learner_.status()
 
+    def _repr_pictures(self) -> str:
+        return "" if self._kept is None else self.learner_._repr_html_()
+
     def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
         """Change parameters, before any data has come."""
         known = self.get_params()

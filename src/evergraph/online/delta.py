@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.core.component import ShownRecord
+
 NodeId = str | int
 Label = str | int
 Told = Label | Sequence[Label] | float
@@ -68,7 +70,7 @@ class Delta:
 
 
 @dataclass(frozen=True)
-class DeltaResult:
+class DeltaResult(ShownRecord):
     """What became of a delta, in numbers that JSON can hold: it is kept beside the delta's key.
 
     Attributes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.core.component import ShownRecord
 from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.graph_change import no_nodes
@@ -37,7 +38,7 @@ class Voice:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownRecord):
     """A prediction taken apart: scores[c] = Σ says[c] over voices + others[c] + rest[c].
 
     Where f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.component import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import Kind
 from evergraph.core.predictions import THRESHOLD, likeliest, target_values
@@ -24,7 +25,7 @@ from evergraph.online.published import Published
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(ShownRecord):
     """What a learner knows, in numbers.
 
     Attributes:

@@ -40,6 +40,7 @@ KnownLabels = Literal["nowhere", "global", "everywhere"]
 EDGES: tuple[str, ...] = get_args(Edges)
 TESTINGS: tuple[str, ...] = get_args(Testing)
 KNOWN_LABELS: tuple[str, ...] = get_args(KnownLabels)
+SHOWN_TASKS = 25  # in a notebook's table; of more it is said how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +196,10 @@ class GraphStream(Shown):
         }
 
     def _repr_table(self) -> dict[str, object]:
-        new = {f"task {i}": f"classes {list(classes)}" for i, classes in enumerate(self.tasks)}
-        return self._repr_facts() | new
+        first = enumerate(self.tasks[:SHOWN_TASKS])
+        new = {f"task {i}": f"classes {list(classes)}" for i, classes in first}
+        more = len(self) - SHOWN_TASKS
+        return self._repr_facts() | new | ({"more tasks": more} if more > 0 else {})
 
     def __iter__(self) -> Iterator[Task]:
         return (self.open(index) for index in range(len(self)))

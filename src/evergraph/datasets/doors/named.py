@@ -10,23 +10,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.graph_table import listed, more_facts
 
 
-@dataclass(frozen=True, eq=False)
-class NamedGraph:
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedGraph(Shown):
     """A graph, and what nodes and classes are called.
 
     Attributes:
         graph: the graph.
         ids: of its nodes, in their order; None where they are numbered.
         classes: their names, where labels are names; None where they are numbers.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
+    ...                         labels=torch.tensor([1, 0]))
+    >>> NamedGraph(pair, ids=["ada", "bob"], classes=("art", "music"))
+    NamedGraph(graph=Graph(nodes=2, edges=1, features=2, classes=2), named=True,
+    classes=('art', 'music'))
     """
 
     graph: Graph
     ids: Sequence[Hashable] | None = None
     classes: Sequence[str] | None = None
+
+    def _repr_facts(self) -> dict[str, object]:
+        return {"graph": self.graph, "named": self.ids is not None, "classes": self.classes}
+
+    def _repr_table(self) -> dict[str, object]:
+        first = {} if self.ids is None else {"ids": listed(self.ids)}
+        return self.graph._repr_facts() | first | more_facts(self.graph, self.classes)
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.closing import Closing
+from evergraph.core.component import Shown
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0  # seconds
 
 
-class LearnerFolder(HandsOn, Closing):
+class LearnerFolder(HandsOn, Closing, Shown):
     """A folder of one learner, opened to write, by one process at a time, or to read, by many.
 
     A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
@@ -69,6 +70,12 @@ class LearnerFolder(HandsOn, Closing):
         self._closed = False
         self._columns: Scheme | None = None
         self._encoders: tuple[Encoder, ...] = ()
+
+    def _repr_facts(self) -> dict[str, object]:
+        return {"path": str(self.path)} | ({"closed": True} if self._closed else {})
+
+    def _repr_pictures(self) -> str:
+        return "" if self._closed else self.learner._repr_html_()
 
     @classmethod
     def open(

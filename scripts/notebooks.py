@@ -1,0 +1,140 @@
+"""Pages of docs/notebooks as Jupyter notebooks: made from Markdown, executed, and kept.
+
+A page is Markdown. Every block of ```` ```python ```` is a cell of code, what stands between them
+is a cell of text; other blocks are part of the text. Nothing that a cell prints is committed.
+
+    python scripts/notebooks.py build/notebooks     write the notebooks, with outputs, into a folder
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "notebooks"
+KEPT = ROOT / "build" / "notebooks"
+CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What an output depends on beside the page and the library.
+PACKAGES = ("torch", "torch-geometric", "numpy", "scipy", "matplotlib", "ipykernel", "nbclient")
+SECONDS = 300  # for one cell: it hangs if it takes longer
+
+
+class CellError(Exception):
+    """A cell of a notebook failed, or took too long; the message is one sentence."""
+
+
+def pages(folder: Path = PAGES) -> list[Path]:
+    """Return the pages that are notebooks, by name."""
+    return sorted(path for path in folder.glob("*.md") if path.name != "index.md")
+
+
+def notebook_of(markdown: str) -> NotebookNode:
+    """Return a page as a notebook without outputs.
+
+    >>> notebook = notebook_of("# Title\\n\\n```python\\n1 + 1\\n```\\n\\nThe end.\\n")
+    >>> [(cell.cell_type, cell.source) for cell in notebook.cells]
+    [('markdown', '# Title'), ('code', '1 + 1'), ('markdown', 'The end.')]
+    """
+    from nbformat import v4
+
+    cells = []
+    for place, text in enumerate(CODE.split(markdown)):  # text, code, text, ...
+        make = v4.new_code_cell if place % 2 else v4.new_markdown_cell
+        if text.strip():
+            # Numbered, since the same page is to give the same bytes.
+            cells.append(make(text.strip(), id=f"cell-{len(cells)}"))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def executed(page: Path, *, kept: Path = KEPT) -> NotebookNode:
+    """Return the notebook of a page with its outputs.
+
+    They are taken from ``kept`` where page, library and versions are those they were made with;
+    never where the environment says CI, whose word is that the cells run now.
+    """
+    import nbformat
+
+    markdown = page.read_text("utf-8")
+    path = kept / f"{page.stem}-{_fingerprint(markdown)}.ipynb"
+    if path.exists() and "CI" not in os.environ:
+        return nbformat.read(path, as_version=4)
+    notebook = notebook_of(markdown)
+    _execute(notebook, page.name)
+    kept.mkdir(parents=True, exist_ok=True)
+    for older in kept.glob(f"{page.stem}-*.ipynb"):
+        older.unlink()
+    nbformat.write(notebook, path)
+    return notebook
+
+
+def _execute(notebook: NotebookNode, name: str) -> None:
+    """Run all cells in a process and an empty folder of their own."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    from traitlets.config import Config
+
+    with tempfile.TemporaryDirectory() as folder:
+        # Files instead of ports: nobody else on the machine can listen.
+        files = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
+        config = Config(AsyncKernelManager=files)
+        client = NotebookClient(notebook, config=config, timeout=SECONDS, record_timing=False)
+        home = {"IPYTHONDIR": folder, "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", folder)}
+        # Two cores are shared with the tests, and steps this small gain nothing from a second.
+        # tqdm, of which PyG makes bars, says in vain that it would rather draw with ipywidgets.
+        quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
+        env = quiet | os.environ | home
+        empty = Path(folder, "empty")
+        empty.mkdir()
+        client.resources = {"metadata": {"path": str(empty)}}
+        try:
+            client.execute(env=env)
+        except CellExecutionError as error:
+            raise CellError(_sentence(notebook, name, f"{error.ename}: {error.evalue}")) from None
+        except CellTimeoutError:
+            raise CellError(_sentence(notebook, name, f"no end within {SECONDS} s")) from None
+        except DeadKernelError:
+            raise CellError(_sentence(notebook, name, "its process died")) from None
+
+
+def _sentence(notebook: NotebookNode, name: str, why: str) -> str:
+    """Say which cell failed: the last one that was begun."""
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    begun = [number for number, cell in enumerate(codes, 1) if cell.execution_count] or [1]
+    first = codes[begun[-1] - 1].source.splitlines()[0]
+    return f"docs/notebooks/{name}, code cell {begun[-1]} ({first!r}) failed: {why}"
+
+
+def _fingerprint(markdown: str) -> str:
+    """Return a hash of all that outputs depend on."""
+    seen = hashlib.sha256(markdown.encode())
+    for path in (Path(__file__), *sorted((ROOT / "src" / "evergraph").rglob("*"))):
+        if path.is_file() and path.suffix != ".pyc":
+            seen.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    seen.update(" ".join(version(package) for package in PACKAGES).encode())
+    return seen.hexdigest()[:16]
+
+
+def main(folder: str) -> None:
+    """Write every notebook, executed, into a folder."""
+    import nbformat
+
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    for page in pages():
+        nbformat.write(executed(page), out / f"{page.stem}.ipynb")
+        print(out / f"{page.stem}.ipynb")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

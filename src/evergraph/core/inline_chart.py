@@ -1,0 +1,86 @@
+"""A small picture of a few lines as SVG, to stand in a notebook beside a table.
+
+Text and axes have the colour of the text around them, so that they are seen on a dark page too.
+Importing this module loads neither torch nor matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT = 360, 150
+LEFT, RIGHT, TOP, BOTTOM = 34, 78, 10, 30  # room for numbers, names and what is counted below
+COLOUR = "#0b8f82"  # at least 3:1 on white and on black
+DASHES = ("none", "5 3", "2 2")
+MARKED = 30  # as many points are marked one by one
+
+Points = Sequence[tuple[float, float]]
+
+
+def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
+    """Return lines as SVG: values of y from 0 to 1, shown in percent, against x.
+
+    lines: points by the name of the line, x ascending; x, y: what is counted along the axes. Values
+    beyond 0 and 1 lie on the border.
+
+    >>> chart = line_chart({"local": [(1, 1.0), (2, 0.5)]}, x="tasks", y="accuracy")
+    >>> '<polyline points="34.0,10.0 282.0,65.0"' in chart
+    True
+    """
+    every = [place for points in lines.values() for place, _ in points]
+    first, last = (min(every), max(every)) if every else (0.0, 1.0)
+
+    def at(place: float, value: float) -> tuple[float, float]:
+        share = (place - first) / (last - first) if last > first else 0.5
+        height = HEIGHT - TOP - BOTTOM
+        return (
+            LEFT + share * (WIDTH - LEFT - RIGHT),
+            TOP + (1 - min(max(value, 0.0), 1.0)) * height,
+        )
+
+    drawn = [
+        _line(name, [at(*point) for point in points], DASHES[number % len(DASHES)])
+        for number, (name, points) in enumerate(lines.items())
+    ]
+    label = escape(f"{y} against {x}", quote=True)
+    style = "max-width: 100%; color: inherit; background: none"
+    return (
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" style="{style}" font-size="11" font-family="sans-serif">'
+        f"{_axes(x, first, last)}{''.join(drawn)}</svg>"
+    )
+
+
+def _axes(x: str, first: float, last: float) -> str:
+    right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
+    middle = (TOP + floor) / 2
+    grid = "".join(
+        f'<line x1="{LEFT}" x2="{right}" y1="{at}" y2="{at}" stroke="currentColor" opacity="0.3"/>'
+        f"{_text(LEFT - 5, at + 4, said, 'end')}"
+        for at, said in ((TOP, "100 %"), (middle, "50"), (floor, "0"))
+    )
+    ends = "" if first == last else _text(right, floor + 13, f"{last:g}", "end")
+    below = _text((LEFT + right) / 2, floor + 26, x, "middle")
+    return grid + _text(LEFT, floor + 13, f"{first:g}", "start") + ends + below
+
+
+def _line(name: str, points: Points, dashes: str) -> str:
+    if not points:
+        return ""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    marks = points if len(points) <= MARKED else points[-1:]
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLOUR}"/>' for x, y in marks)
+    line = (
+        f'<polyline points="{path}" fill="none" stroke="{COLOUR}" stroke-width="2" '
+        f'stroke-dasharray="{dashes}"/>'
+    )
+    end_x, end_y = points[-1]
+    return line + dots + _text(end_x + 7, end_y + 4, name, "start")
+
+
+def _text(x: float, y: float, said: str, anchor: str) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor">'
+        f"{escape(said)}</text>"
+    )

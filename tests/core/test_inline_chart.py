@@ -1,0 +1,38 @@
+"""The small picture of a notebook, point by point."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from evergraph.core.inline_chart import MARKED, line_chart
+
+
+def test_points_lie_where_they_should() -> None:
+    # The frame: x from 34 to 282, y from 10 (100 %) to 120 (0 %).
+    chart = line_chart({"local": [(1, 1.0), (2, 0.5), (3, 0.0)]}, x="tasks", y="accuracy")
+    assert 'points="34.0,10.0 158.0,65.0 282.0,120.0"' in chart
+    ElementTree.fromstring(chart)  # well-formed
+
+
+def test_values_beyond_the_frame_lie_on_its_border() -> None:
+    chart = line_chart({"r2": [(1, -3.0), (2, 1.5)]}, x="tasks", y="R²")
+    assert 'points="34.0,120.0 282.0,10.0"' in chart
+
+
+def test_a_single_point_is_in_the_middle_and_none_is_an_empty_frame() -> None:
+    assert 'cx="158.0" cy="65.0"' in line_chart({"a": [(7, 0.5)]}, x="x", y="y")
+    assert "polyline" not in line_chart({"a": []}, x="x", y="y")
+
+
+def test_long_lines_have_a_mark_at_their_end_only() -> None:
+    long = [(float(n), 0.5) for n in range(MARKED + 1)]
+    assert line_chart({"a": long}, x="x", y="y").count("<circle") == 1
+    assert line_chart({"a": long[1:]}, x="x", y="y").count("<circle") == MARKED
+
+
+def test_names_are_escaped_and_text_has_the_colour_of_the_page() -> None:
+    chart = line_chart({"<script>": [(1, 1.0)]}, x="a & b", y='"quoted"')
+    assert "<script>" not in chart
+    ElementTree.fromstring(chart)
+    assert set(re.findall(r'<text [^>]*fill="([^"]*)"', chart)) == {"currentColor"}

@@ -1,0 +1,96 @@
+"""In a notebook a run is one line that is written over."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+import evergraph as eg
+from evergraph.experiments import notebook_bar
+from evergraph.experiments.notebook_bar import Line, in_notebook
+
+SETTINGS = {"epochs": 30, "device": "cpu"}
+
+
+class Shell:
+    """What IPython calls the shell of a notebook; Colab's is made from it."""
+
+
+Shell.__name__ = "ZMQInteractiveShell"
+
+
+class Display:
+    """Stands for a notebook's page: what is shown now, and how often it was changed."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.updates: list[Line] = []
+
+    def __call__(self, line: Line, *, display_id: bool) -> Display:
+        assert display_id
+        self.lines.append(line)
+        return self
+
+    def update(self, line: Line) -> None:
+        self.lines[-1] = line
+        self.updates.append(line)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Display:
+    page, ipython, display = Display(), ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = type("Colab", (Shell,), {})  # type: ignore[attr-defined]
+    display.display = page  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return page
+
+
+def test_a_script_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    assert not in_notebook()
+    ipython = ModuleType("IPython")
+    ipython.get_ipython = lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)  # imported by a library, not run in
+    assert not in_notebook()
+
+
+def test_a_run_leaves_one_line(
+    small_graph: eg.Graph, page: Display, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert in_notebook()
+    eg.run(small_graph, "finetune", **SETTINGS)
+    [line] = page.lines
+    assert repr(line).startswith("finetune on a graph in memory  seed 0  task 3/3  AA ")
+    assert repr(line).endswith(" s")
+    assert "<progress" not in line._repr_html_()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_is_not_drawn_for_every_epoch(
+    small_graph: eg.Graph, page: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
+    eg.run(small_graph, "finetune", **SETTINGS)
+    every = len(page.updates)
+    assert every > 90  # 3 tasks of 30 epochs
+    assert any("<progress" in line._repr_html_() for line in page.updates)
+    monkeypatch.setattr(notebook_bar, "PAUSE", 3600.0)
+    page.updates.clear()
+    eg.run(small_graph, "finetune", **SETTINGS)
+    assert len(page.updates) == 1  # the last alone
+
+
+def test_what_was_interrupted_says_where(small_graph: eg.Graph, page: Display) -> None:
+    def stop(task: int, epoch: int) -> None:
+        if task == 1:
+            raise KeyboardInterrupt
+
+    observer = eg.experiments.runner.Observer(on_epoch=stop)
+    with pytest.raises(KeyboardInterrupt):
+        eg.run(small_graph, "finetune", observer=observer, progress=True, **SETTINGS)
+    [line] = page.lines
+    assert "stopped after" in repr(line)
+    assert 0.3 < (line.share or 0) < 0.4

@@ -1,0 +1,110 @@
+"""What notebooks show of results, graphs and live learners, whatever things are called."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+import evergraph as eg
+from evergraph.datasets import NamedGraph
+from evergraph.experiments.result_html import WIDEST, matrix_table
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Tags(HTMLParser):
+    """Collects tags, and refuses a page whose tags do not close each other."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.met: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.met.append(tag)
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.met.append(tag)
+
+
+@pytest.fixture(scope="module")
+def result() -> eg.RunResult:
+    graph = eg.load("synthetic", nodes=120, classes=6, features=8, noise=0.2)
+    return eg.run(graph, "finetune", epochs=2, device="cpu", progress=False)
+
+
+def test_a_result_shows_its_curve_and_its_matrix(result: eg.RunResult) -> None:
+    page = result._repr_html_()
+    tags = Tags(page).met
+    assert tags.count("table") == 2
+    assert tags.count("polyline") == 2  # local and global
+    last = result.seeds[0].matrix("local", "balanced")[-1]
+    assert all(f">{100 * value:.1f}</td>" in page for value in last)
+
+
+def test_cells_are_tinted_by_what_they_say() -> None:
+    table = matrix_table(np.array([[1.0, np.nan], [0.5, -2.0]]), "r2")
+    assert "0.600)" in table  # 1: the strongest tint
+    assert "0.300)" in table  # half of it
+    assert '0.000)">-200.0</td>' in table
+    assert "nan" not in table
+
+
+def test_a_matrix_that_is_too_wide_is_not_left_out_in_silence() -> None:
+    wide = matrix_table(np.ones((WIDEST + 1, WIDEST + 1)), "accuracy")
+    assert "<table>" not in wide
+    assert f"{WIDEST + 1} tasks is too wide" in wide
+
+
+def test_a_graph_shows_the_sizes_of_its_classes() -> None:
+    labels = torch.tensor([0, 0, 2, -1])
+    edges = torch.tensor([[0, 1], [1, 2]])
+    graph = eg.Graph.from_edges(edges, features=torch.eye(4), labels=labels, undirected=True)
+    page = graph._repr_html_()
+    assert "<td>0: 2, 2: 1</td>" in page
+    assert "<th>nodes without a class</th><td>1</td>" in page
+    assert "<td>both ways</td>" in page
+
+
+def test_names_of_the_user_are_escaped() -> None:
+    edges = torch.tensor([[0], [1]])
+    graph = eg.Graph.from_edges(edges, features=torch.eye(2), labels=torch.tensor([0, 1]))
+    named = NamedGraph(graph, ids=[EVIL, "b"], classes=(EVIL, "b"))
+    model = eg.ContinualNodeClassifier(width=8, head="analytic")
+    model.partial_fit([EVIL, "b"], torch.eye(2), [EVIL, "b"], [(EVIL, "b")])
+    model.label(["b"], [EVIL])
+    model.partial_fit(["c"], torch.ones(1, 2), [EVIL])
+    shown = [named, model, model.learner_, model.applied_, model.status(), model.explain("c")]
+    for each in shown:
+        assert "script" not in Tags(each._repr_html_()).met
+    assert "&lt;script&gt;" in model.explain("c")._repr_html_()
+
+
+def test_a_live_learner_shows_how_good_it_has_been() -> None:
+    model = eg.ContinualNodeClassifier(width=8, head="analytic")
+    assert "svg" not in model._repr_html_()  # nothing has come
+    model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
+    model.partial_fit(["c"], torch.tensor([[1.0, 0.1]]), ["x"])
+    page = model._repr_html_()
+    assert "accuracy before labels came</th><td>1.000 of 1<" in page
+    assert Tags(page).met.count("svg") == 1
+    assert repr(model.learner_) == (
+        "OnlineLearner(nodes=3, edges=0, classes=2, labelled=3, deltas=2)"
+    )
+
+
+def test_a_long_stream_says_how_many_tasks_are_not_listed() -> None:
+    graph = eg.load("synthetic", nodes=240, classes=60, features=4, mean_degree=2.0)
+    table = eg.GraphStream(graph)._repr_table()
+    assert table["more tasks"] == 5
+    assert "task 24" in table
+    assert "task 25" not in table
