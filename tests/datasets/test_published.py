@@ -12,7 +12,6 @@ import pytest
 import scipy.sparse
 import torch
 import torch_geometric.datasets
-from faulty_server import faulty
 
 from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
 from evergraph.datasets.catalogue import Facts
@@ -28,6 +27,7 @@ from evergraph.datasets.published import (
     Published,
     Reddit,
 )
+from faulty_server import faulty
 
 GNPZ = [CoraFull, Computers, Photo, CoauthorCS, CoauthorPhysics]
 FACTS = Facts(
@@ -149,8 +149,8 @@ def test_files_that_were_carried_by_hand(tmp_path: Path, write_gnpz: Any, set_fa
     set_facts(photo=at("https://nowhere.invalid/photo.npz"))
     cache, how = tmp_path / "cache", Fetch(folder=tmp_path / "stick")
     assert Photo().load(cache, how).num_nodes == 3
+    (tmp_path / "empty").mkdir()
     with pytest.raises(DownloadError, match=r"photo\.npz is not in .*empty, nor in a folder below"):
-        (tmp_path / "empty").mkdir()
         Photo().load(tmp_path / "other", Fetch(folder=tmp_path / "empty"))
 
 

@@ -88,9 +88,9 @@ class Papers(OgbDataset):
     raw_files = ("papers100M-bin/raw/data.npz", "papers100M-bin/raw/node-label.npz")
     folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")
 
-    def load(self, cache: Path) -> Graph:
+    def load(self, cache: Path, how: Fetch | None = None) -> Graph:
         """Return the graph as published."""
-        return self._kept(cache / self.name, undirected=False)
+        return self._kept(cache / self.name, undirected=False, how=how)
 
     def load_both_ways(self, cache: Path) -> Graph:
         """Return the graph with every edge both ways."""
@@ -100,11 +100,11 @@ class Papers(OgbDataset):
         """Return the graph as a run sees it: published as it is, it would be sorted once more."""
         return self.load_both_ways(cache)
 
-    def _kept(self, root: Path, *, undirected: bool) -> Graph:
+    def _kept(self, root: Path, *, undirected: bool, how: Fetch | None = None) -> Graph:
         folder, other = root / self.folders[undirected], root / self.folders[not undirected]
 
         def write(writer: GraphFolderWriter) -> None:
-            self._provide(root.parent)
+            self._provide(root.parent, how)
             like = other if is_graph_folder(other) else None
             try:
                 write_binary_raw(self._raw(root), writer, undirected=undirected, like=like)
@@ -117,14 +117,14 @@ class Papers(OgbDataset):
     def _raw(self, root: Path) -> Path:
         return (root / self.raw_files[0]).parent
 
-    def _provide(self, cache: Path) -> None:
+    def _provide(self, cache: Path, how: Fetch | None) -> None:
         """Make sure that the raw files are there, and are those that were there before."""
         raw = self.raw(cache)
-        if raw.check(None):
+        if raw.check(how):
             return
         with raw.alone():
             if not raw.there:
-                raw.fetch(Fetch(), lambda aside: None)
+                raw.fetch(Fetch() if how is None else how, lambda aside: None)
 
 
 def ogb_master(name: str) -> dict[str, str]:

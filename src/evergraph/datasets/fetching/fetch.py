@@ -32,7 +32,7 @@ class Fetch:
 
     folder: Path | None = None
     sums: Mapping[str, str] = field(default_factory=dict)
-    patience: Patience = Patience()
+    patience: Patience = field(default_factory=Patience)
     on_progress: OnProgress | None = None
 
     def get(self, urls: tuple[str, ...], downloads: Path) -> Path:

@@ -25,7 +25,7 @@ from evergraph.datasets.download import (
     wrong,
 )
 from evergraph.datasets.fetching.fetch import Fetch, name_of
-from evergraph.datasets.fetching.room import check_room
+from evergraph.core.free_disk import check_room
 from evergraph.datasets.fetching.unpacking import unpack
 
 log = logging.getLogger(__name__)

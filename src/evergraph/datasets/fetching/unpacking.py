@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evergraph.core.errors import WrongFileError
 from evergraph.core.mapped import disk_is_enough
-from evergraph.datasets.fetching.room import check_room
+from evergraph.core.free_disk import check_room
 
 _BLOCK = 1 << 20
 
