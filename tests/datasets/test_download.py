@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, WrongFileError
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.download import SUMS, record, recorded, sha256, verify
+from evergraph.datasets.download import SUMS, read_sums, record, recorded, sha256, verify
 
 FILES = ("raw/a.bin", "raw/b.bin")
 
@@ -37,9 +37,7 @@ def test_recorded_in_the_format_of_sha256sum(root: Path) -> None:
 def test_a_changed_file_is_named(root: Path) -> None:
     record(root, FILES)
     (root / "raw" / "a.bin").write_bytes(b"abd")
-    with pytest.raises(
-        DataError, match=r"a\.bin: its SHA-256 is .* delete .* to download it again"
-    ):
+    with pytest.raises(WrongFileError, match=r"a\.bin: its SHA-256 is .*, but .* was expected"):
         verify(root, FILES, {})
 
 
@@ -48,6 +46,17 @@ def test_a_pinned_checksum_holds_before_anything_is_recorded(root: Path) -> None
     verify(root, FILES, {"raw/a.bin": sha256(root / "raw" / "a.bin")})
     with pytest.raises(DataError, match=r"b\.bin: its SHA-256"):
         verify(root, FILES, {"raw/b.bin": "0" * 64})
+
+
+def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path: Path) -> None:
+    path, sums = tmp_path / "sums.txt", ["A" * 64, "b" * 64]
+    path.write_text(f"# four graphs\n\n{sums[0]}  arxiv.zip\n{sums[1]} *raw/my file.npz\n")
+    assert read_sums(path) == {"arxiv.zip": "a" * 64, "raw/my file.npz": sums[1]}
+    path.write_text(f"{sums[0]}  arxiv.zip\n123  reddit.zip\n")
+    with pytest.raises(DataError, match=r"sums\.txt, line 2: must be a SHA-256 of 64 hexadecimal"):
+        read_sums(path)
+    with pytest.raises(DataError, match=r"absent: cannot be read as a list of checksums"):
+        read_sums(tmp_path / "absent")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:

@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.core.errors import ConfigurationError, DataError, DownloadError
+from evergraph.core.errors import ConfigurationError, DataError, WrongFileError
+from evergraph.datasets.catalogue import Facts, catalogue
 from evergraph.datasets.download import SUMS
-from evergraph.datasets.ogb import Arxiv, OgbDataset, Products, ogb_master
+from evergraph.datasets.ogb import Arxiv, OgbDataset, Papers, Products, ogb_master
 from evergraph.datasets.published import KEPT
 
+TINY: Any = {
+    "title": "tiny", "nodes": 3, "edges": 4, "features": 2, "classes": 3, "tasks": 1,
+    "directed": False, "source": "there",
+}  # fmt: skip
 RAW = {
     "edge": "0,1\n2,1\n2,2\n",
     "num-node-list": "3\n",
@@ -80,36 +85,42 @@ def test_raw_files_lie_where_ogb_unpacks_them(dataset: type[OgbDataset]) -> None
     assert bool(extra) == (master["additional node files"] == "node_year")
 
 
-def test_a_download_asks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(url: str, folder: str) -> str:
-        assert url == "http://snap.stanford.edu/ogb/data/nodeproppred/products.zip"
-        write_raw(tmp_path / "site" / "raw")
-        archive = Path(folder, "products.zip")
-        with zipfile.ZipFile(archive, "w") as file:
-            for path in (tmp_path / "site" / "raw").iterdir():
-                file.write(path, f"products/raw/{path.name}")
-        return str(archive)
-
+def test_an_archive_is_unpacked_without_a_question(
+    tmp_path: Path, set_facts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def ask(*_: object) -> str:
         raise AssertionError("a question was asked")
 
-    monkeypatch.setattr("ogb.utils.url.download_url", download)
+    write_raw(tmp_path / "site" / "raw")
+    archive = tmp_path / "products.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("products/split/sales_ranking/train.csv.gz", gzip.compress(b"0\n"))
+        for path in (tmp_path / "site" / "raw").iterdir():
+            file.write(path, f"products/raw/{path.name}")
     monkeypatch.setattr(builtins, "input", ask)
+    set_facts(products=Facts(**TINY, urls=(archive.as_uri(),)))
     assert Products().load(tmp_path / "cache").num_edges == 4
-    assert {p.name for p in (tmp_path / "cache").iterdir()} == {"products"}
-    assert {p.name for p in (tmp_path / "cache" / "products").iterdir()} == {"products", SUMS, KEPT}
+    kept = {p.name for p in (tmp_path / "cache" / "products").iterdir()}
+    assert kept == {"products", SUMS, KEPT}
+    assert not list((tmp_path / "cache").rglob("split"))
 
 
-def test_a_failed_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(url: str, folder: str) -> str:
-        Path(folder, "arxiv.zip").write_bytes(b"half")
-        raise RuntimeError("Stopped downloading due to interruption.")
+def test_an_archive_without_what_it_should_hold(tmp_path: Path, set_facts: Any) -> None:
+    archive = tmp_path / "arxiv.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("../../escaped", "no")
+    set_facts(arxiv=Facts(**TINY, urls=(archive.as_uri(),)))
+    with pytest.raises(WrongFileError, match=r"arxiv\.zip: has no arxiv/raw/edge\.csv\.gz in it"):
+        Arxiv().load(tmp_path / "cache")
+    archive.write_bytes(archive.read_bytes()[:-30])
+    with pytest.raises(WrongFileError, match=r"arxiv\.zip: is no whole zip archive"):
+        Arxiv().load(tmp_path / "cache")
+    assert not (tmp_path / "cache" / "arxiv").exists()
 
-    monkeypatch.setattr("ogb.utils.url.download_url", download)
-    with pytest.raises(DownloadError, match="dataset 'arxiv' could not be fetched") as caught:
-        Arxiv().load(tmp_path)
-    assert f"arxiv/raw/node_year.csv.gz under {tmp_path / 'arxiv'}" in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+
+def test_urls_are_those_of_ogb() -> None:
+    for dataset in (Arxiv, Products, Papers):
+        assert ogb_master(dataset.ogb_name)["url"] in catalogue()[dataset.name].urls
 
 
 def test_damaged_raw_files(tmp_path: Path) -> None:

@@ -177,26 +177,14 @@ def test_damaged_and_changed_raw_files(tmp_path: Path) -> None:
         evergraph.load("papers", cache=tmp_path, undirected=False)
 
 
-def test_a_download_is_unpacked_where_it_belongs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ogb", reason="ogb is an extra")
+def test_a_download_is_unpacked_where_it_belongs(tmp_path: Path, set_facts: Any) -> None:
     raw = write_raw(tmp_path / "site")
-
-    def download(url: str, folder: str) -> str:
-        assert url.endswith("/papers100M-bin.zip")
-        archive = Path(folder, "papers100M-bin.zip")
-        with zipfile.ZipFile(archive, "w") as file:
-            for path in raw.iterdir():
-                file.write(path, f"papers100M-bin/raw/{path.name}")
-        return str(archive)
-
-    monkeypatch.setattr("ogb.utils.url.download_url", download)
+    archive = tmp_path / "papers100M-bin.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in raw.iterdir():
+            file.write(path, f"papers100M-bin/raw/{path.name}")
+    set_facts(papers=Facts(**{**vars(TINY), "urls": (archive.as_uri(),)}))
     assert around(evergraph.load("papers", cache=tmp_path / "cache")) == BOTH_WAYS
-
-    def fail(url: str, folder: str) -> str:
-        raise RuntimeError("no network")
-
-    monkeypatch.setattr("ogb.utils.url.download_url", fail)
+    archive.unlink()
     with pytest.raises(DownloadError, match="dataset 'papers' could not be fetched from there"):
         evergraph.load("papers", cache=tmp_path / "other")

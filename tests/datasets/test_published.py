@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import scipy.sparse
 import torch
 import torch_geometric.datasets
 
-from evergraph.core.errors import DataError, DownloadError
+from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import SUMS, sha256
+from evergraph.datasets.fetching import Fetch, Patience
 from evergraph.datasets.published import (
     KEPT,
     CoauthorCS,
@@ -25,6 +27,7 @@ from evergraph.datasets.published import (
     Published,
     Reddit,
 )
+from faulty_server import faulty
 
 GNPZ = [CoraFull, Computers, Photo, CoauthorCS, CoauthorPhysics]
 FACTS = Facts(
@@ -35,6 +38,20 @@ FACTS = Facts(
 @pytest.fixture(autouse=True)
 def _no_facts(set_facts: Any) -> None:
     set_facts()
+
+
+def at(*urls: str, **changed: Any) -> Facts:
+    """Return the facts of a tiny graph at some addresses."""
+    return Facts(**{**vars(FACTS), "urls": urls, **changed})
+
+
+def zipped(path: Path, folder: Path) -> Path:
+    """Put all files of a folder into an archive, beside others that nobody needs."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.txt", "the publisher's own words")
+        for file in folder.iterdir():
+            archive.write(file, file.name)
+    return path
 
 
 def in_cache(cache: Path) -> list[str]:
@@ -107,50 +124,124 @@ def test_pyg_is_never_made_to_unpickle_what_lies_in_the_cache(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_download_is_moved_in_whole(
-    tmp_path: Path, write_gnpz: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def download(self: Any) -> None:
-        write_gnpz(Path(self.raw_paths[0]))
-
-    monkeypatch.setattr(torch_geometric.datasets.Amazon, "download", download)
+def test_a_download_is_moved_in_whole(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
+    write_gnpz(tmp_path / "site" / "computers.npz")
     cache = tmp_path / "not" / "there" / "yet"
-    assert Computers().load(cache).num_edges == 4
+    with faulty({"/computers.npz": (tmp_path / "site" / "computers.npz").read_bytes()}) as server:
+        set_facts(computers=at(f"{server.url}/computers.npz"))
+        assert Computers().load(cache).num_edges == 4
     raw = f"computers/{Computers.raw_files[0]}"
-    assert in_cache(cache) == sorted([raw, f"computers/{SUMS}", f"computers/{KEPT}"])
+    lock = "downloads/computers.lock"
+    assert in_cache(cache) == sorted([raw, f"computers/{SUMS}", f"computers/{KEPT}", lock])
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("network is unreachable"), zipfile.BadZipFile("cut"), EOFError()]
-)
-def test_a_failed_download_leaves_nothing(
-    tmp_path: Path, set_facts: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_reddits_archive_is_unpacked_where_pyg_expects_it(tmp_path: Path, set_facts: Any) -> None:
+    write_reddit(tmp_path / "site")
+    archive = zipped(tmp_path / "reddit.zip", tmp_path / "site" / "raw")
+    set_facts(reddit=at(archive.as_uri(), features=2, classes=3, edges=2))
+    assert Reddit().load(tmp_path / "cache").num_nodes == 3
+    assert in_cache(tmp_path / "cache" / "reddit") == sorted([*Reddit.raw_files, SUMS, KEPT])
+    assert archive.exists()  # it is not ours to remove
+
+
+def test_files_that_were_carried_by_hand(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
+    write_gnpz(tmp_path / "stick" / "graphs" / "photo.npz")
+    set_facts(photo=at("https://nowhere.invalid/photo.npz"))
+    cache, how = tmp_path / "cache", Fetch(folder=tmp_path / "stick")
+    assert Photo().load(cache, how).num_nodes == 3
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DownloadError, match=r"photo\.npz is not in .*empty, nor in a folder below"):
+        Photo().load(tmp_path / "other", Fetch(folder=tmp_path / "empty"))
+
+
+def test_a_download_that_breaks_off_is_gone_on_with(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any
 ) -> None:
-    def download(self: Any) -> None:
-        Path(self.raw_dir, "reddit_data.npz").write_bytes(b"half")
-        raise error
+    write_gnpz(tmp_path / "site.npz")
+    how = Fetch(patience=Patience(tries=1))
+    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}, "cut") as server:
+        set_facts(photo=at(f"{server.url}/photo.npz"))
+        with pytest.raises(DownloadError) as caught:
+            Photo().load(tmp_path / "cache", how)
+        message = str(caught.value)
+        assert message.startswith("dataset 'photo' could not be fetched from there (photo.npz co")
+        assert f"put {Photo.raw_files[0]} under {tmp_path / 'cache' / 'photo'}" in message
+        assert "\n" not in message
+        assert in_cache(tmp_path / "cache") == [
+            "downloads/photo.lock", "downloads/photo.npz.part", "downloads/photo.npz.part.json"
+        ]  # fmt: skip
+        assert Photo().load(tmp_path / "cache", how).num_nodes == 3
+        assert server.requests[1][1] is not None
 
-    set_facts(reddit=FACTS)
-    monkeypatch.setattr(torch_geometric.datasets.Reddit, "download", download)
-    with pytest.raises(DownloadError) as caught:
-        Reddit().load(tmp_path)
-    message = str(caught.value)
-    assert message.startswith("dataset 'reddit' could not be fetched from there (")
-    assert f"put raw/reddit_data.npz, raw/reddit_graph.npz under {tmp_path / 'reddit'}" in message
-    assert "\n" not in message
-    assert list(tmp_path.iterdir()) == []
 
-
-def test_a_download_that_is_no_archive_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["html", "wrong"])
+def test_what_is_no_dataset_is_fetched_once_more(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any, fault: str
 ) -> None:
-    def download(self: Any) -> None:
-        Path(self.raw_paths[0]).write_bytes(b"<html>404</html>")
+    write_gnpz(tmp_path / "site.npz")
+    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}, fault) as server:
+        set_facts(photo=at(f"{server.url}/photo.npz"))
+        assert Photo().load(tmp_path / "cache").num_nodes == 3
+        assert len(server.requests) == 2
+    assert in_cache(tmp_path / "cache" / "downloads") == ["photo.lock"]
 
-    monkeypatch.setattr(torch_geometric.datasets.Amazon, "download", download)
-    with pytest.raises(DataError, match=r"raw files of dataset 'photo' under .* cannot be read"):
-        Photo().load(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+
+def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any
+) -> None:
+    write_gnpz(tmp_path / "site.npz")
+    found, path = sha256(tmp_path / "site.npz"), tmp_path / "cache" / "downloads" / "photo.npz"
+    how = Fetch(sums={"photo.npz": "0" * 64})
+    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}) as server:
+        set_facts(photo=at(f"{server.url}/photo.npz"))
+        with pytest.raises(WrongFileError) as caught:
+            Photo().load(tmp_path / "cache", how)
+        assert str(caught.value) == (
+            f"{path}: its SHA-256 is {found}, but {'0' * 64} was expected: it is kept as "
+            "photo.npz.wrong"
+        )
+        assert len(server.requests) == 2
+        assert in_cache(path.parent) == ["photo.lock", "photo.npz.wrong"]
+        assert not (tmp_path / "cache" / "photo").exists()
+        set_facts(photo=at(f"{server.url}/photo.npz", sha256={"photo.npz": found}))
+        assert Photo().load(tmp_path / "cache").num_nodes == 3
+    assert in_cache(path.parent) == ["photo.lock"]
+
+
+def test_a_raw_file_that_changed_is_fetched_again_where_it_is_asked_for(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any
+) -> None:
+    raw = tmp_path / "photo" / Photo.raw_files[0]
+    write_gnpz(tmp_path / "site" / "photo.npz")
+    set_facts(photo=at((tmp_path / "site" / "photo.npz").as_uri()))
+    Photo().load(tmp_path)
+    write_gnpz(raw, width=4)
+    assert Photo().load(tmp_path, Fetch()).num_features == 3
+    assert raw.with_name(f"{raw.name}.wrong").exists()
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
+    tmp_path: Path, set_facts: Any
+) -> None:
+    with faulty({}) as server:
+        set_facts(reddit=at(f"{server.url}/reddit.zip", download=10**17, room=10**18))
+        with pytest.raises(
+            ResourceError, match=r"dataset 'reddit' takes about .* GB too few: make"
+        ):
+            Reddit().load(tmp_path)
+        assert server.requests == []
+
+
+def test_whoever_comes_second_waits_and_reads_what_the_first_has_fetched(
+    tmp_path: Path, write_gnpz: Any, set_facts: Any
+) -> None:
+    write_gnpz(tmp_path / "site.npz")
+    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}) as server:
+        set_facts(photo=at(f"{server.url}/photo.npz"))
+        with ThreadPoolExecutor(3) as pool:
+            graphs = list(pool.map(lambda _: Photo().load(tmp_path / "cache"), range(3)))
+        assert [graph.num_nodes for graph in graphs] == [3, 3, 3]
+        assert len(server.requests) == 1
 
 
 def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:

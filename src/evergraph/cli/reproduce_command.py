@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from evergraph.cli.bench_progress import BenchProgress
+from evergraph.cli.dataset_fetching import fetch_all
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.written_aside import check_writable
+from evergraph.core.free_disk import check_room
 
 if TYPE_CHECKING:
+    from evergraph.experiments.bench.benchmark import Bench
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.bench.records import Row
-    from evergraph.studies import Sheet
-    from evergraph.studies.base import RunBench
+    from evergraph.studies import Options, Sheet
+
+RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
 
 
 def reproduce_command(
     names: list[str] = typer.Argument(
         ...,
         metavar="STUDY...",
-        help="table1 to table5, fig4 to fig6, homophily, theorem, strategies.",
+        help="paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
+        "homophily, theorem, strategies.",
     ),
     datasets: str | None = typer.Option(
         None, help="Names or paths between commas (default: the study's own)."
     ),
     seeds: int = typer.Option(3, min=1, help="How many repeats."),
+    tables: str | None = typer.Option(
+        None, help="Of study paper: table3, table5 or both between commas (default: both)."
+    ),
+    methods: str | None = typer.Option(
+        None, help="Of tables 3 and 5: names between commas, such as tem,joint (default: all)."
+    ),
+    download: bool = typer.Option(
+        False, "--download", help="First fetch and check every file of all datasets."
+    ),
+    source: Path | None = typer.Option(
+        None, "--from", help="A folder that holds the files; nothing is downloaded then."
+    ),
+    checksums: Path | None = typer.Option(
+        None, help="A list as sha256sum writes it, which fetched files are held to."
+    ),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
     workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
     device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
@@ -37,27 +59,41 @@ def reproduce_command(
 ) -> None:
     """Make the paper's tables and figures again, with the paper's numbers beside ours.
 
-    What was run before is not run again: an interrupted study goes on where it stopped.
+    evergraph reproduce paper --download fetches the paper's four datasets, checks every file and
+    makes tables 3 and 5. What was fetched or run before is not done again: after an interruption
+    or a failure the same command goes on. Exit code 1: something failed, and the page says what.
     """
     with spinner("loading torch"):
         from evergraph.core.device import choose_device
+        from evergraph.datasets.loading import is_registered
         from evergraph.studies import Options, studies
+        from evergraph.studies.comparison import METHODS
+        from evergraph.studies.paper_tables import TABLES
         from evergraph.studies.results import keep
 
     chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
     folder = out / "quick" if quick else out
+    runs = _Runs(workers, device)
     options = Options(
         out=folder,
-        bench=_runner(workers, device),
+        bench=runs,
         datasets=_names(datasets),
         seeds=seeds,
         quick=quick,
+        tables=_choice("tables", tables, TABLES),
+        methods=_choice("methods", methods, METHODS),
     )
     for study in chosen:
         study.check()
     choose_device("auto" if device is None else device)
     check_writable(folder)
     try:
+        if download or source is not None or checksums is not None:
+            asked = dict.fromkeys(name for study in chosen for name in study.asked(options))
+            known = [name for name in asked if is_registered(name)]
+            options = replace(options, missing=fetch_all(known, source, checksums))
+        if any(study.name == "paper" for study in chosen):
+            _forecast(options)
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
@@ -69,6 +105,58 @@ def reproduce_command(
     except KeyboardInterrupt:
         say("interrupted: what is done is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None
+    _exit(runs, options.missing)
+
+
+def _exit(runs: _Runs, missing: Mapping[str, str]) -> None:
+    """End with exit code 1 where anything is missing, and say what to do."""
+    for note in runs.notes:
+        say(f"note: {note}", err=True)
+    if runs.failed or missing:
+        without = f", and {', '.join(missing)} could not be fetched" if missing else ""
+        say(
+            f"{runs.failed} of {runs.count} runs failed{without}: the same command tries them "
+            "again and goes on with the rest",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """Read some of the known names between commas."""
+    from evergraph.core.checks import check_once
+    from evergraph.core.errors import UnknownNameError
+
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise ConfigurationError(f"{option} must be names between commas, not {text!r}")
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"name in --{option}", name, known)
+    check_once(option, names)
+    return names
+
+
+def _forecast(options: Options) -> None:
+    """Say what the paper's tables will take, as far as can be told."""
+    from evergraph.experiments.planning.constants import read_constants
+    from evergraph.studies import Paper
+    from evergraph.studies.comparison import METHODS
+    from evergraph.studies.forecast import forecast
+    from evergraph.studies.paper_tables import TABLES
+
+    tables, methods = options.tables or TABLES, options.methods or METHODS
+    runs = len(tables) * len(methods) * len(options.repeats())
+    for dataset in Paper().asked(options):
+        found = None if dataset in options.missing else forecast(dataset)
+        if found is not None:
+            say(found.told(runs), err=True)
+    quick = " --quick takes a small part of it." if options.quick else ""
+    say(
+        f"Estimated from: {read_constants().machine}; a GPU is not estimated. The table of runs "
+        f"tells the time left.{quick}",
+        err=True,
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -91,21 +179,55 @@ def _names(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _runner(workers: int | None, device: str | None) -> RunBench:
-    """Return what runs a benchmark with a live table, going on with what its folder holds."""
+class _Runs:
+    """Runs benchmarks with a live table, going on with what their folders hold.
 
-    def run(config: BenchConfig, folder: Path) -> list[Row]:
+    Attributes:
+        count, failed: how many runs there were, and how many of them failed.
+        notes: what they logged, each sentence once.
+    """
+
+    def __init__(self, workers: int | None, device: str | None) -> None:
+        self.count, self.failed = 0, 0
+        self.notes: dict[str, None] = {}
+        self._workers = workers
+        self._over = {} if device is None else {"device": device}
+
+    def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
+        """Run a benchmark; a run whose process was killed is tried once more, alone."""
+        from evergraph.experiments.bench.pool import was_killed
+
+        rows, workers = self._run(config, folder, self._workers)
+        killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
+        if killed and workers > 1:
+            say(f"{len(killed)} runs were killed: they are tried again, one at a time", err=True)
+            rows, _ = self._run(config, folder, 1)
+        self.count += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        return rows
+
+    def _run(self, config: BenchConfig, folder: Path, workers: int | None) -> tuple[list[Row], int]:
         from evergraph.experiments.bench.benchmark import open_bench, run_bench
-        from evergraph.experiments.bench.capacity import default_workers
 
-        over = {} if device is None else {"device": device}
-        bench = open_bench(config, out=folder, resume=True, over=over)
-        devices = {job.config.device for job in bench.jobs}
-        fitting = workers or min(bench.size, *map(default_workers, devices))
+        bench = open_bench(config, out=folder, resume=True, over=self._over)
+        fitting = workers or _fitting(bench)
+        check_room(folder, fitting * RESULT_BYTES, "what runs keep while they learn")
         with BenchProgress(bench) as progress:
-            return run_bench(bench, workers=fitting, on_event=progress.on_event)
+            rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
+        self.notes |= progress.notes
+        return rows, fitting
 
-    return run
+
+def _fitting(bench: Bench) -> int:
+    """Return how many runs this machine carries at once, graphs of that size."""
+    from evergraph.core.free_memory import free_memory
+    from evergraph.experiments.bench.capacity import default_workers
+    from evergraph.studies.forecast import forecast
+
+    most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
+    found = [forecast(name) for name in {job.config.dataset.name for job in bench.jobs}]
+    each = max((one.memory for one in found if one is not None), default=1.0)
+    return max(1, min(most, int(free_memory() // each)))
 
 
 def _show(sheet: Sheet, folder: Path) -> None:

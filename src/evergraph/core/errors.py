@@ -5,6 +5,7 @@
     │   └── UnknownNameError    a name that no component has; lists the names that exist
     ├── DataError               a graph or a file is not what it should be
     │   ├── DownloadError       a dataset could not be fetched
+    │   ├── WrongFileError      a file that was fetched has other bytes than it should have
     │   ├── UnknownNodeError    an id that no node of the graph has
     │   │   └── LooseEdgeError  an edge to such an id
     │   ├── UnknownEdgeError    an edge that the graph does not have
@@ -87,6 +88,10 @@ class DataError(EvergraphError):
 
 class DownloadError(DataError):
     """A dataset could not be fetched."""
+
+
+class WrongFileError(DataError):
+    """A file that was fetched has other bytes than it should have."""
 
 
 class UnknownNodeError(DataError):

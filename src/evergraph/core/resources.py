@@ -33,6 +33,8 @@ class Resources:
             four fifths of what is free.
         scratch: where arrays go that do not fit; the system's folder for such things unless given.
         engine: who does work that can be cut into blocks.
+        on_gpu: the most that graphs and embeddings may take on a GPU, in bytes; what is free there
+            unless given. 0 keeps them in main memory, and only what is trained on goes to the GPU.
         shelf: where learners that work side by side find what one of them has computed already;
             None if each computes its own.
     """
@@ -41,6 +43,7 @@ class Resources:
     scratch: Path | None = None
     engine: Engine = field(default_factory=LocalEngine)
     shelf: Shelf | None = None
+    on_gpu: int | None = None
 
     @property
     def left(self) -> int:
@@ -56,6 +59,8 @@ class Resources:
         """How many bytes may still be taken on a device."""
         if device.type == "cpu":
             return self.left
+        if self.on_gpu is not None:
+            return self.on_gpu
         free: int = torch.cuda.mem_get_info(device)[0]
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(FREE_SHARE * (free + held))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
@@ -16,6 +19,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+OVERLAY = "EVERGRAPH_CATALOGUE"
 
 
 @dataclass(frozen=True)
@@ -35,18 +41,44 @@ class Facts:
     terms: str | None = None
     paper: str | None = None
     labelled: int | None = field(default=None, repr=False)  # twins are known by the others
+    urls: tuple[str, ...] = field(default=(), repr=False)
+    download: int = field(default=0, repr=False)
+    room: int = field(default=0, repr=False)
     sha256: Mapping[str, str] = field(default_factory=dict)
 
 
-@cache
 def catalogue() -> dict[str, Facts]:
     """Return the facts of every named dataset.
+
+    A TOML file that ``$EVERGRAPH_CATALOGUE`` names is laid over them, table by table: mirrors of
+    one's own, or checksums.
 
     >>> catalogue()["arxiv"].nodes
     169343
     """
+    return _catalogue(os.environ.get(OVERLAY))
+
+
+@cache
+def _catalogue(overlay: str | None) -> dict[str, Facts]:
     text = resources.files("evergraph.datasets").joinpath("catalogue.toml").read_text("utf-8")
-    return {name: Facts(**facts) for name, facts in tomllib.loads(text).items()}
+    known: dict[str, dict[str, Any]] = tomllib.loads(text)
+    for name, facts in _read_overlay(overlay).items():
+        known[name] = {**known.get(name, {}), **facts}
+    try:
+        found = {name: Facts(**facts) for name, facts in known.items()}
+    except TypeError as error:
+        raise DataError(f"${OVERLAY}: {overlay}: is no catalogue of datasets ({error})") from None
+    return {name: replace(facts, urls=tuple(facts.urls)) for name, facts in found.items()}
+
+
+def _read_overlay(path: str | None) -> dict[str, dict[str, Any]]:
+    if not path:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"${OVERLAY}: {path}: cannot be read ({error})") from None
 
 
 def check_facts(name: str, graph: Graph) -> None:

@@ -9,16 +9,18 @@ misled by a file's date.
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 
-from evergraph.core.errors import DataError, DownloadError
+from evergraph.core.errors import DataError, DownloadError, WrongFileError
 from evergraph.core.written_aside import written_aside
 
 SUMS = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
 
 # What the publishers' own readers raise when the network or a raw file fails them.
 FAILURES = (
@@ -60,15 +62,56 @@ def recorded(root: Path) -> dict[str, str]:
     return {file.strip(): digest for digest, _, file in (line.partition("  ") for line in lines)}
 
 
+def read_sums(path: Path) -> dict[str, str]:
+    """Return the checksums of a list as ``sha256sum`` writes it, by file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "sums").write_text(f"{'0' * 64} *arxiv.zip\\n")
+    ...     read_sums(Path(folder, "sums"))["arxiv.zip"] == "0" * 64
+    True
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as a list of checksums ({error})") from None
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        matched = _LINE.fullmatch(line.strip())
+        if matched is None:
+            raise DataError(
+                f"{path}, line {number}: must be a SHA-256 of 64 hexadecimal digits, two spaces "
+                f"and the name of a file, as sha256sum writes them, not {line!r}"
+            )
+        found[matched[2]] = matched[1].lower()
+    return found
+
+
+def check_sum(path: Path, expected: str) -> None:
+    """Raise unless a file has the SHA-256 that it should have."""
+    if (found := sha256(path)) != expected:
+        raise WrongFileError(f"{path}: its SHA-256 is {found}, but {expected} was expected")
+
+
 def verify(root: Path, files: Iterable[str], pinned: Mapping[str, str]) -> None:
     """Raise unless every file has its pinned checksum, or the recorded one where none is."""
     known = {**recorded(root), **pinned}
     for file in files:
-        if file in known and (found := sha256(root / file)) != known[file]:
-            raise DataError(
-                f"{root / file}: its SHA-256 is {found}, but {known[file]} was expected: "
-                f"delete {root} to download it again"
-            )
+        if file in known:
+            check_sum(root / file, known[file])
+
+
+def wrong(path: Path) -> Path:
+    """Return where a file that is wrong is set aside."""
+    return path.with_name(f"{path.name}.wrong")
+
+
+def set_aside(path: Path) -> None:
+    """Keep a file that is wrong under another name, for whoever wants to look at it."""
+    if path.exists():
+        path.replace(wrong(path))
 
 
 def present(root: Path, files: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Graphs of the Open Graph Benchmark, fetched by ogb's downloader and read by its CSV reader.
+"""Graphs of the Open Graph Benchmark, read by ogb's CSV reader.
 
 ogb's own dataset class is left alone: it keeps a pickle and asks questions on standard input. Its
 reader of binary files holds all of them in memory: that one is ours, too.
@@ -7,7 +7,6 @@ reader of binary files holds all of them in memory: that one is ours, too.
 from __future__ import annotations
 
 import csv
-import logging
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -18,21 +17,13 @@ import torch
 
 from evergraph.core.extras import require
 from evergraph.datasets.base import datasets
-from evergraph.datasets.download import (
-    FAILURES,
-    not_fetched,
-    not_readable,
-    present,
-    record,
-    verify,
-)
+from evergraph.datasets.download import FAILURES, not_readable, record
+from evergraph.datasets.fetching import Fetch
 from evergraph.datasets.kept_folder import kept_graph
 from evergraph.datasets.ogb_binary import write_binary_raw
 from evergraph.datasets.published import Published
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
-
-log = logging.getLogger(__name__)
 
 
 class OgbDataset(Published):
@@ -40,12 +31,14 @@ class OgbDataset(Published):
 
     ogb_name: ClassVar[str]
 
+    def check_reader(self) -> None:
+        """Raise if ogb is not installed."""
+        ogb_master(self.ogb_name)
+
     def read(self, folder: Path) -> Graph:
-        """Return the graph of OGB's raw files, fetching them if they are missing."""
+        """Return the graph of OGB's raw files."""
         master = ogb_master(self.ogb_name)
         with redirect_stdout(sys.stderr):  # ogb prints its progress
-            if not present(folder, self.raw_files):
-                fetch_archive(master["url"], folder)
             return read_raw(folder / master["download_name"] / "raw", master)
 
 
@@ -95,9 +88,9 @@ class Papers(OgbDataset):
     raw_files = ("papers100M-bin/raw/data.npz", "papers100M-bin/raw/node-label.npz")
     folders: ClassVar[tuple[str, str]] = ("as-listed", "both-ways")
 
-    def load(self, cache: Path) -> Graph:
+    def load(self, cache: Path, how: Fetch | None = None) -> Graph:
         """Return the graph as published."""
-        return self._kept(cache / self.name, undirected=False)
+        return self._kept(cache / self.name, undirected=False, how=how)
 
     def load_both_ways(self, cache: Path) -> Graph:
         """Return the graph with every edge both ways."""
@@ -107,11 +100,11 @@ class Papers(OgbDataset):
         """Return the graph as a run sees it: published as it is, it would be sorted once more."""
         return self.load_both_ways(cache)
 
-    def _kept(self, root: Path, *, undirected: bool) -> Graph:
+    def _kept(self, root: Path, *, undirected: bool, how: Fetch | None = None) -> Graph:
         folder, other = root / self.folders[undirected], root / self.folders[not undirected]
 
         def write(writer: GraphFolderWriter) -> None:
-            self._provide(root)
+            self._provide(root.parent, how)
             like = other if is_graph_folder(other) else None
             try:
                 write_binary_raw(self._raw(root), writer, undirected=undirected, like=like)
@@ -124,17 +117,14 @@ class Papers(OgbDataset):
     def _raw(self, root: Path) -> Path:
         return (root / self.raw_files[0]).parent
 
-    def _provide(self, root: Path) -> None:
+    def _provide(self, cache: Path, how: Fetch | None) -> None:
         """Make sure that the raw files are there, and are those that were there before."""
-        if not present(root, self.raw_files):
-            with self._fetching(root) as aside, redirect_stdout(sys.stderr):
-                try:
-                    fetch_archive(ogb_master(self.ogb_name)["url"], aside)
-                except FAILURES as error:
-                    raise not_fetched(
-                        self.name, self._source(), root, self.raw_files, error
-                    ) from error
-        verify(root, self.raw_files, self._pinned())
+        raw = self.raw(cache)
+        if raw.check(how):
+            return
+        with raw.alone():
+            if not raw.there:
+                raw.fetch(Fetch() if how is None else how, lambda aside: None)
 
 
 def ogb_master(name: str) -> dict[str, str]:
@@ -147,20 +137,6 @@ def ogb_master(name: str) -> dict[str, str]:
         header, *rows = csv.reader(file)
     column = header.index(name)
     return {row[0]: row[column] for row in rows}
-
-
-def fetch_archive(url: str, folder: Path) -> None:
-    """Download OGB's archive and unpack it under ``folder``.
-
-    ogb asks on standard input before it fetches more than 1 GB, which would hang a run that nobody
-    watches. Whoever names the dataset has decided: the question is skipped, and logged instead.
-    """
-    from ogb.utils.url import download_url, extract_zip
-
-    log.info("downloading %s; the archive may be larger than 1 GB", url)
-    archive = download_url(url, str(folder))
-    extract_zip(archive, str(folder))
-    Path(archive).unlink()
 
 
 def read_raw(raw: Path, master: dict[str, str]) -> Graph:

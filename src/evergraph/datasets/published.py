@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-import tempfile
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.core.errors import ResourceError
 from evergraph.core.extras import require
+from evergraph.core.mapped import disk_is_enough
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.download import (
-    FAILURES,
-    SUMS,
-    not_fetched,
-    not_readable,
-    present,
-    record,
-    verify,
-)
+from evergraph.datasets.download import FAILURES, not_readable, record
+from evergraph.datasets.fetching.fetch import Fetch
+from evergraph.datasets.fetching.raw_files import RawFiles
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.graphs import Graph
-
-log = logging.getLogger(__name__)
 
 KEPT = "graph.npz"
 
@@ -37,79 +27,68 @@ class Published(Dataset):
 
     ``cache/<name>`` holds the raw files where the publisher's reader expects them, their
     ``SHA256SUMS``, and ``graph.npz``: the parsed graph, which is what later loads read.
-    A download happens in a folder aside and its files are moved in only when all are sound, so
-    that a broken attempt, or a killed process, never leaves half a file in the cache.
+    ``cache/downloads`` holds what is being fetched. Raw files move into the cache only when all are
+    sound, so that a broken attempt, or a killed process, never leaves half a file there.
     """
 
     raw_files: ClassVar[tuple[str, ...]]  # paths below the dataset's folder
 
     @abstractmethod
     def read(self, folder: Path) -> Graph:
-        """Return the graph of the raw files under ``folder``, fetching them if they are missing."""
+        """Return the graph of the raw files under ``folder``."""
 
-    def load(self, cache: Path) -> Graph:
-        """Return the graph as published."""
-        root = cache / self.name
-        if not present(root, self.raw_files):
-            return self._first_load(root)
-        verify(root, self.raw_files, self._pinned())
-        if (root / KEPT).exists():
-            return read_npz(root / KEPT)
-        return self._keep(root, self._read_raw(root, root))
+    def check_reader(self) -> None:
+        """Raise if what reads the raw files is not installed: before they are fetched."""
 
-    def _first_load(self, root: Path) -> Graph:
-        with self._fetching(root) as aside:
-            graph = self._read_raw(aside, root)
-        return self._keep(root, graph)
+    def load(self, cache: Path, how: Fetch | None = None) -> Graph:
+        """Return the graph as published.
 
-    @contextmanager
-    def _fetching(self, root: Path) -> Iterator[Path]:
-        """Yield a folder for raw files, which are moved to where they belong if they are sound."""
-        log.info("fetching dataset %s into %s", self.name, root)
-        try:
-            root.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{self.name}-") as folder:
-                aside = Path(folder)
-                yield aside
-                verify(aside, self.raw_files, self._pinned())
-                self._move_in(aside, root)
-        except OSError as error:
-            raise not_fetched(self.name, self._source(), root, self.raw_files, error) from error
+        how: how files are fetched; where it is given, files that are there and have changed are
+        set aside and fetched again.
+        """
+        raw = self.raw(cache)
+        if not raw.check(how):
+            return self._first_load(raw, Fetch() if how is None else how)
+        if (raw.root / KEPT).exists():
+            return read_npz(raw.root / KEPT)
+        return self._keep(raw.root, self._read_raw(raw.root, raw.root))
+
+    def raw(self, cache: Path) -> RawFiles:
+        """Return what is known of the raw files."""
+        return RawFiles(self.name, self.raw_files, cache / self.name, catalogue().get(self.name))
+
+    def _first_load(self, raw: RawFiles, how: Fetch) -> Graph:
+        self.check_reader()
+        with raw.alone():
+            if raw.there:  # another process was faster
+                return self.load(raw.root.parent)
+            (raw.root / KEPT).unlink(missing_ok=True)  # it belongs to raw files that are gone
+            graph = raw.fetch(how, lambda aside: self._read_raw(aside, raw.root))
+            return self._keep(raw.root, graph)
 
     def _read_raw(self, folder: Path, root: Path) -> Graph:
         """Read the raw files under ``folder``; they belong, or will belong, under ``root``."""
         try:
-            graph = self.read(folder)
+            with disk_is_enough(folder):
+                graph = self.read(folder)
+        except MemoryError as error:
+            raise ResourceError(
+                f"the raw files of dataset {self.name!r} need more memory to be read than there is"
+            ) from error
         except FAILURES as error:
-            if present(folder, self.raw_files):
-                raise not_readable(self.name, root, error) from error
-            raise not_fetched(self.name, self._source(), root, self.raw_files, error) from error
+            raise not_readable(self.name, root, error) from error
         check_facts(self.name, graph)
         return graph
 
-    def _move_in(self, aside: Path, root: Path) -> None:
-        (root / KEPT).unlink(missing_ok=True)  # it belongs to raw files that are gone
-        (root / SUMS).unlink(missing_ok=True)
-        for file in self.raw_files:
-            (root / file).parent.mkdir(parents=True, exist_ok=True)
-            (aside / file).replace(root / file)
-
     def _keep(self, root: Path, graph: Graph) -> Graph:
-        write_npz(graph, root / KEPT)
-        record(root, self.raw_files)
+        with disk_is_enough(root):
+            write_npz(graph, root / KEPT)
+            record(root, self.raw_files)
         return graph
-
-    def _pinned(self) -> Mapping[str, str]:
-        facts = catalogue().get(self.name)
-        return {} if facts is None else facts.sha256
-
-    def _source(self) -> str:
-        facts = catalogue().get(self.name)
-        return "its publisher" if facts is None else facts.source
 
 
 class PygDataset(Published):
-    """A dataset that a class of ``torch_geometric.datasets`` downloads and parses.
+    """A dataset that a class of ``torch_geometric.datasets`` parses.
 
     PyG keeps what it parsed in a file of its own, which it may read back with a full unpickler.
     ``force_reload`` makes it parse the raw files instead and read only what it has just written;
@@ -119,9 +98,13 @@ class PygDataset(Published):
     pyg_class: ClassVar[str]
     pyg_arguments: ClassVar[dict[str, Any]] = {}
 
-    def read(self, folder: Path) -> Graph:
-        """Return the graph PyG makes of the raw files, fetching them if they are missing."""
+    def check_reader(self) -> None:
+        """Raise if PyG is not installed."""
         require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
+
+    def read(self, folder: Path) -> Graph:
+        """Return the graph PyG makes of the raw files."""
+        self.check_reader()
         import torch_geometric.datasets
 
         make = getattr(torch_geometric.datasets, self.pyg_class)

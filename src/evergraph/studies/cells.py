@@ -31,6 +31,20 @@ def difference(ours: float | None, papers: float | None) -> str:
     return "-" if ours is None or papers is None else f"{ours - papers:+.1f}"
 
 
+def within(ours: float, papers: Mapping[str, Any]) -> str:
+    """Return whether ours is as near to the paper's AA as its preset tolerates, with the tolerance.
+
+    >>> papers = {"average_accuracy": {"mean": 53.2}, "tolerance": 5.0}
+    >>> within(49.0, papers), within(48.0, papers), within(49.0, {})
+    ('yes (5.0)', 'no (5.0)', '-')
+    """
+    if "tolerance" not in papers:
+        return "-"
+    tolerance = papers["tolerance"]
+    near = abs(ours - papers["average_accuracy"]["mean"]) <= tolerance
+    return f"{'yes' if near else 'no'} ({tolerance})"
+
+
 def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
     """Return cells of which the best and the second best are known as such.
 

@@ -164,6 +164,11 @@ class _Slot:
         return Ending(Failure(_death(code), type(error).__name__), ())
 
 
+def was_killed(failure: Failure) -> bool:
+    """Whether a run failed because its process died, not because of anything it did."""
+    return failure.type == BrokenProcessPool.__name__
+
+
 def _death(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return "the worker process was killed (SIGKILL), perhaps for lack of memory"

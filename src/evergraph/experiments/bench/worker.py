@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from evergraph.core.errors import EvergraphError
 from evergraph.experiments.config import RunConfig
 
 if TYPE_CHECKING:
+    from evergraph.core.resources import Resources
     from evergraph.graphs import Graph
 
 
@@ -105,17 +107,26 @@ def learn(work: Work) -> Ending:
 
 
 def _learn(work: Work) -> None:
-    from evergraph.experiments.runner import assemble_if_whole, learn_seed, open_run
+    from evergraph.experiments.bench.less import with_less
 
     _forget_peak()
-    config = RunConfig.of(work.config)
-    opened = open_run(config, out=work.folder, resume=True, load=_shelf.load, seeds=[work.seed])
+    with_less(RunConfig.of(work.config), partial(_learn_within, work))
+    _free_gpu()
+
+
+def _learn_within(work: Work, config: RunConfig, resources: Resources) -> None:
+    """Learn one seed with some resources, from wherever its folder says it stopped."""
+    from evergraph.experiments.runner import assemble_if_whole, learn_seed, open_run
+
+    opened = open_run(
+        config, out=work.folder, resume=True, resources=resources, load=_shelf.load,
+        seeds=[work.seed],
+    )  # fmt: skip
     try:
         learn_seed(opened, work.seed)
         assemble_if_whole(opened)
     finally:
         opened.close()
-    _free_gpu()
 
 
 class _Shelf:

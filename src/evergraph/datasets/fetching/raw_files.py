@@ -1,0 +1,185 @@
+"""The raw files of one dataset: fetched, held to their sums, and moved to where they belong."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from evergraph.core.errors import DataError, DownloadError, LockedError, WrongFileError
+from evergraph.core.file_lock import FileLock, is_held
+from evergraph.core.mapped import disk_is_enough
+from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.download import (
+    check_sum,
+    not_fetched,
+    present,
+    recorded,
+    set_aside,
+    sha256,
+    verify,
+    wrong,
+)
+from evergraph.datasets.fetching.fetch import Fetch, name_of
+from evergraph.core.free_disk import check_room
+from evergraph.datasets.fetching.unpacking import unpack
+
+log = logging.getLogger(__name__)
+
+DOWNLOADS = "downloads"  # in the cache: what is being fetched
+MAKE_ROOM = "make room, or let EVERGRAPH_CACHE name a folder on another disk"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RawFiles:
+    """The raw files of a dataset.
+
+    Attributes:
+        name: of the dataset.
+        files: their paths below ``root``.
+        root: the dataset's folder in the cache.
+        facts: what the catalogue says of it, None where it says nothing.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    root: Path
+    facts: Facts | None
+
+    @property
+    def there(self) -> bool:
+        """Whether all of them are in the cache."""
+        return present(self.root, self.files)
+
+    def check(self, how: Fetch | None) -> bool:
+        """Whether all of them are there and may be read.
+
+        One with a wrong sum is an error; where it is told how files are fetched, all are set aside
+        instead, to be fetched again.
+        """
+        if not self.there:
+            return False
+        try:
+            verify(self.root, self.files, self._expected(Fetch() if how is None else how))
+        except WrongFileError as error:
+            if how is None:
+                raise DataError(f"{error}: delete {self.root} to download it again") from None
+            log.warning("%s: it is set aside and fetched again", error)
+            for file in self.files:
+                set_aside(self.root / file)
+        return self.there
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one process at a time fetch them; others wait for it."""
+        path = self._downloads / f"{self.name}.lock"
+        try:
+            self._downloads.mkdir(parents=True, exist_ok=True)
+            if is_held(path):
+                log.info("dataset %s is being fetched by another process: waiting", self.name)
+            lock = FileLock(path, LockedError, wait=True)
+        except OSError as error:
+            raise self._not_fetched(error) from error
+        with lock:
+            yield
+
+    def fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
+        """Fetch them, once more if what comes is wrong, and return what is read of them."""
+        log.info("fetching dataset %s into %s", self.name, self.root)
+        try:
+            try:
+                return self._fetch(how, read)
+            except WrongFileError as error:
+                if how.folder is not None:
+                    raise
+                log.warning("%s, and fetched once more", error)
+            return self._fetch(how, read)
+        except (DownloadError, OSError) as error:
+            raise self._not_fetched(error) from error
+
+    def check_room(self, how: Fetch) -> None:
+        """Raise unless the disk has room for what is still to come."""
+        check_room(self.root.parent, self.room(how), f"dataset {self.name!r}", remedy=MAKE_ROOM)
+
+    def room(self, how: Fetch) -> int:
+        """Return how many more bytes the disk must have, about; 0 where nobody knows."""
+        if self.there or self.facts is None or not self.facts.urls:
+            return 0
+        if how.folder is not None:
+            return self.facts.room - self.facts.download
+        part = self._downloads / f"{name_of(self.facts.urls[0])}.part"
+        return self.facts.room - (part.stat().st_size if part.exists() else 0)
+
+    def _fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
+        if self.facts is None or not self.facts.urls:
+            raise DownloadError("the catalogue has no address of it")
+        self.check_room(how)
+        file = how.get(self.facts.urls, self._downloads)
+        ours = file.parent == self._downloads
+        try:
+            found = self._read_of(file, how, read)
+        except WrongFileError as error:
+            if not ours:
+                raise
+            set_aside(file)
+            raise WrongFileError(f"{error}: it is kept as {wrong(file).name}") from error
+        if ours:
+            file.unlink()
+            wrong(file).unlink(missing_ok=True)
+        return found
+
+    def _read_of(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
+        """Return what is read of the file that was fetched; where its sum is unknown, that tells
+        whether it is the right one.
+        """
+        known = self._check_sum(file, how)
+        try:
+            return self._moved_in(file, how, read)
+        except WrongFileError:
+            raise
+        except DataError as error:
+            if known:
+                raise  # these are the publisher's own bytes: others would be no better
+            raise WrongFileError(str(error)) from error
+
+    def _check_sum(self, file: Path, how: Fetch) -> bool:
+        """Raise if what was fetched has a wrong sum; return whether its sum is known."""
+        pinned = {} if self.facts is None else self.facts.sha256
+        expected = how.sum_of(f"{self.name}/{file.name}", file.name) or pinned.get(file.name)
+        if expected is not None:
+            check_sum(file, expected)
+        else:
+            log.info("%s: its SHA-256 is %s", file.name, sha256(file))
+        return expected is not None
+
+    def _moved_in(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
+        parent = self.root.parent
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f".{self.name}-") as folder:
+            aside = Path(folder)
+            unpack(file, self.files, aside)
+            verify(aside, self.files, recorded(self.root) | self._expected(how))
+            found = read(aside)
+            with disk_is_enough(self.root):
+                for path in self.files:
+                    (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                    (aside / path).replace(self.root / path)
+        return found
+
+    def _expected(self, how: Fetch) -> dict[str, str]:
+        """Return the sums that they must have, by their paths."""
+        pinned = {} if self.facts is None else dict(self.facts.sha256)
+        given = {file: how.sum_of(f"{self.name}/{file}", file) for file in self.files}
+        return pinned | {file: known for file, known in given.items() if known is not None}
+
+    def _not_fetched(self, error: Exception) -> DownloadError:
+        source = "its publisher" if self.facts is None else self.facts.source
+        return not_fetched(self.name, source, self.root, self.files, error)
+
+    @property
+    def _downloads(self) -> Path:
+        return self.root.parent / DOWNLOADS
