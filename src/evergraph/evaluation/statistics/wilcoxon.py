@@ -21,14 +21,20 @@ class SignedRanks:
 
     Attributes:
         wins, losses: pairs in which the first is ahead, and the second; ties are neither.
-        statistic: the smaller of the two sums of ranks.
+        won, lost: the sums of their ranks.
         p_value: how probable sums this far apart are if there is no difference; two-sided.
     """
 
     wins: int
     losses: int
-    statistic: float
+    won: float
+    lost: float
     p_value: float
+
+    @property
+    def statistic(self) -> float:
+        """Wilcoxon's T, the smaller sum."""
+        return min(self.won, self.lost)
 
 
 def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
@@ -44,7 +50,7 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     Ranks 1, 2 and 3 are won and none is lost: 2 of 8 ways have sums as far apart.
 
     >>> wilcoxon([2, 4, 6], [1, 2, 3])
-    SignedRanks(wins=3, losses=0, statistic=0.0, p_value=0.25)
+    SignedRanks(wins=3, losses=0, won=6.0, lost=0.0, p_value=0.25)
     """
     change = differences(a, b, least=1)
     change = change[np.abs(change) > ALIKE]
@@ -52,7 +58,8 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     won, lost = float(ranks[change > 0].sum()), float(ranks[change < 0].sum())
     least = min(won, lost)
     p_value = _exact(ranks, least) if len(ranks) <= EXACT else _normal(ranks, least)
-    return SignedRanks(int((change > 0).sum()), int((change < 0).sum()), least, min(1.0, p_value))
+    wins, losses = int((change > 0).sum()), int((change < 0).sum())
+    return SignedRanks(wins, losses, won, lost, min(1.0, p_value))
 
 
 def _exact(ranks: Numbers, least: float) -> float:
