@@ -38,7 +38,7 @@ class Finished:
     @property
     def labelled(self) -> bool:
         """Whether it lies where a benchmark puts it: in ``DATASET/SETTING/METHOD``, by labels."""
-        return self.folder.parent.name == self.result["config"]["stream"]["setting"]
+        return self.folder.parent.name == str(self.result["config"]["stream"]["setting"])
 
     @property
     def dataset(self) -> str:

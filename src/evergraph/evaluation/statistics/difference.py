@@ -35,14 +35,17 @@ class Difference:
     paired: bool
 
 
-def paired_difference(a: Sample, b: Sample, *, confidence: float = CONFIDENCE) -> Difference:
+def paired_difference(
+    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+) -> Difference:
     """Return the mean difference of pairs, by Student's t.
 
     With d = a - b of n pairs: mean(d) ± t · s(d)/√n, t being the quantile of Student's
     distribution with n - 1 degrees of freedom. Where all pairs differ by the same the interval is a
     point, and p is 0, or 1 if they do not differ.
 
-    a, b: [pairs], at least 2.
+    a, b: [pairs], at least 2. least_spread: what s(d) is at least taken to be: scores of a few
+    answers may agree by chance, and then show no spread where there is one.
 
     d is 1, 2 and 3: mean 2, s = 1, and 4.303/√3 on either side.
 
@@ -51,18 +54,20 @@ def paired_difference(a: Sample, b: Sample, *, confidence: float = CONFIDENCE) -
     (2.0, -0.48, 4.48, 0.074)
     """
     change = differences(a, b, least=2)
-    error = _deviation(change) / math.sqrt(len(change))
+    error = max(_deviation(change), least_spread) / math.sqrt(len(change))
     return _by_t(float(change.mean()), error, len(change) - 1, confidence, pairs=len(change))
 
 
-def unpaired_difference(a: Sample, b: Sample, *, confidence: float = CONFIDENCE) -> Difference:
+def unpaired_difference(
+    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+) -> Difference:
     """Return the difference of the means of samples that are not paired, by Welch's t.
 
     With v = s²/n of each sample: mean(a) - mean(b) ± t · √(v_a + v_b), at
     (v_a + v_b)² / (v_a²/(n_a - 1) + v_b²/(n_b - 1)) degrees of freedom (Welch 1947): samples may
     differ in size and in spread.
 
-    a: [numbers], b: [numbers], at least 2 each.
+    a: [numbers], b: [numbers], at least 2 each. least_spread: what s is at least taken to be.
 
     Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
 
@@ -71,7 +76,7 @@ def unpaired_difference(a: Sample, b: Sample, *, confidence: float = CONFIDENCE)
     (-3.0, -5.27, 0.021, False)
     """
     ours, theirs = sample("a", a, least=2), sample("b", b, least=2)
-    spreads = [_deviation(part) ** 2 / len(part) for part in (ours, theirs)]
+    spreads = [max(_deviation(p), least_spread) ** 2 / len(p) for p in (ours, theirs)]
     variance = sum(spreads)
     terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, (ours, theirs), strict=True)]
     freedom = variance**2 / sum(terms) if variance else 1.0

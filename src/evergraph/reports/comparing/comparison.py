@@ -17,6 +17,7 @@ from evergraph.evaluation.statistics import (
     wilcoxon,
 )
 from evergraph.evaluation.statistics.difference import CONFIDENCE
+from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
 from evergraph.experiments.dotted import flat
 from evergraph.reports.comparing.pairing import Pairing, check_comparable, pair
 from evergraph.reports.comparing.trials import Trials, trials_of, way_of
@@ -25,7 +26,7 @@ from evergraph.reports.runs import Finished
 if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult
 
-Verdict = Literal["better", "worse", "no difference"]
+Verdict = Literal["better", "worse", "no difference", "cannot tell"]
 NOT_LEARNED = ("seeds", "device", "plugins", "test_every", "measures")  # keys that change no method
 
 
@@ -64,10 +65,17 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """What holds of a: ``better`` or ``worse`` only where that is more than chance."""
-        p_value = self.p_value if self.corrected_p is None else self.corrected_p
+        """What holds of a: ``better`` or ``worse`` only where that is more than chance.
+
+        ``cannot tell`` where a single seed meets so few tasks that they never show anything.
+        """
         by_tasks = self.pairing.basis == "tasks"
-        if p_value >= 1 - self.confidence or (by_tasks and self.same):
+        if by_tasks and self.same:
+            return "no difference"
+        if by_tasks and self.difference.pairs < LEAST_PAIRS:
+            return "cannot tell"
+        p_value = self.p_value if self.corrected_p is None else self.corrected_p
+        if p_value >= 1 - self.confidence:
             return "no difference"
         return "better" if self.difference.mean > 0 else "worse"
 
@@ -134,7 +142,8 @@ def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> C
     ours = [a.scores[seed] for seed in pairing.ours]
     theirs = [b.scores[seed] for seed in pairing.theirs]
     measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
-    found = measure(ours, theirs, confidence=confidence)
+    least = max(a.resolution, b.resolution)
+    found = measure(ours, theirs, confidence=confidence, least_spread=least)
     means = float(np.mean(ours)), float(np.mean(theirs))
     return Comparison(a, b, pairing, *means, found, None, confidence, found.p_value)
 

@@ -43,14 +43,14 @@ class OverDatasets:
     def sentence(self) -> str:
         """The verdict with its numbers."""
         count, ranks = len(self.datasets), self.ranks
-        won = f"ahead on {ranks.wins} and behind on {ranks.losses}"
+        won = f"on {ranks.wins} and behind on {ranks.losses}"
         tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
         where = f"over {count} datasets, {self.setting}"
         if count < LEAST_PAIRS:
             tested = f"too few datasets for Wilcoxon's test, which takes {LEAST_PAIRS}"
         if self.verdict == "no difference":
-            return f"no difference {where}: {self.a} is {won} of {self.b} ({tested})."
-        return f"{self.a} is {self.verdict} than {self.b} {where}: {won} ({tested})."
+            return f"no difference {where}: {self.a} is ahead of {self.b} {won} ({tested})."
+        return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
 
     def __repr__(self) -> str:
         return self.sentence

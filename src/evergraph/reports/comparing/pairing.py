@@ -79,24 +79,16 @@ def pair(a: Trials, b: Trials) -> Pairing:
     """Return which repeats are compared; raise if they have nothing in common.
 
     A seed stands for the same split in both: either all seeds share one, or it follows the seed.
-    Two repeats that come out alike tell nothing of chance: only where repeats differ are they used.
     """
     common = tuple(sorted(a.scores.keys() & b.scores.keys()))
-    alone = {t.name: tuple(sorted(t.scores.keys() - set(common))) for t in (a, b)}
-    if len(common) >= 2 and _differ(a, b, common):
+    ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
+    if len(common) >= 2:
+        alone = {t.name: tuple(sorted(t.scores.keys() - set(common))) for t in (a, b)}
         left_out = {name: seeds for name, seeds in alone.items() if seeds}
         return Pairing("paired seeds", common, common, left_out)
-    ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
-    enough = len(common) < 2 <= min(len(ours), len(theirs))
-    if enough and (a.varies or b.varies):
+    if min(len(ours), len(theirs)) >= 2:
         return Pairing("unpaired seeds", ours, theirs, {})
     return _by_tasks(a, b, common)
-
-
-def _differ(a: Trials, b: Trials, seeds: tuple[int, ...]) -> bool:
-    """Whether the differences of pairs are spread, or there is none at all."""
-    gaps = [a.scores[seed] - b.scores[seed] for seed in seeds]
-    return max(gaps) - min(gaps) > 1e-12 or all(abs(gap) <= 1e-12 for gap in gaps)
 
 
 def _by_tasks(a: Trials, b: Trials, common: tuple[int, ...]) -> Pairing:

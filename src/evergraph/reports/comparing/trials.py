@@ -10,8 +10,10 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.spread import main_key
 from evergraph.reports.runs import Finished
+from evergraph.streams.splits import SHARES
 
 TESTINGS = ("local", "global")
+LEAST_RESOLUTION = 0.001  # 0.1 points, the last digit that is told
 Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
 
@@ -49,9 +51,10 @@ class Trials:
         return sum(self.scores.values()) / len(self.scores)
 
     @property
-    def varies(self) -> bool:
-        """Whether repeats differ at all, which those of a method without chance do not."""
-        return max(self.scores.values()) - min(self.scores.values()) > 1e-12
+    def resolution(self) -> float:
+        """How fine scores are told apart: by a test node, if known, but no finer than 0.001."""
+        nodes = float(self.facts.get("nodes", 0)) * self.config["stream"].get("split", SHARES)[2]
+        return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
 
     @property
     def where(self) -> str:

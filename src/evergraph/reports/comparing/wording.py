@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
+
 if TYPE_CHECKING:
     from evergraph.reports.comparing.comparison import Comparison
 
@@ -47,10 +49,10 @@ def listed(words: list[str]) -> str:
 
 def _claim(found: Comparison) -> str:
     a, b, where = found.a.name, found.b.name, found.a.where
-    if found.verdict == "no difference":
-        return f"no difference: {a} and {b} on {where}"
-    is_or_was = "did" if found.pairing.basis == "tasks" else "is"
-    return f"{a} {is_or_was} {found.verdict} than {b} on {where}"
+    if found.verdict in ("no difference", "cannot tell"):
+        return f"{found.verdict}: {a} and {b} on {where}"
+    verb = "did" if found.pairing.basis == "tasks" else "is"
+    return f"{a} {verb} {found.verdict} than {b} on {where}"
 
 
 def _numbers(found: Comparison) -> str:
@@ -61,9 +63,10 @@ def _numbers(found: Comparison) -> str:
 def _evidence(found: Comparison) -> str:
     interval = f"{points(found.difference.low)} to {points(found.difference.high)}"
     told = [f"{100 * found.confidence:.4g} % interval {interval}", _over(found)]
-    told.append(p_text(found.p_value))
-    if found.corrected_p is not None:
-        told.append(f"{p_text(found.corrected_p)} after Holm's correction")
+    if found.corrected_p is None:
+        told.append(p_text(found.p_value))
+    else:
+        told.append(f"{p_text(found.corrected_p)} by Holm")
     for name, seeds in found.pairing.left_out.items():
         told.append(f"without {_seeds(seeds)}, which only {name} has")
     return ", ".join(told)
@@ -84,9 +87,9 @@ def _reach(found: Comparison) -> str:
     """Return how far a claim reaches that rests on tasks."""
     if found.pairing.basis != "tasks":
         return ""
-    several = min(len(found.pairing.ours), len(found.pairing.theirs)) > 1
-    why = "since every seed came out the same" if several else "with a single seed"
-    return f"; {why} this covers these test nodes, not the randomness of learning"
+    if found.verdict == "cannot tell":
+        return f"; a single seed needs {LEAST_PAIRS} tasks to tell, so run both with several seeds"
+    return "; with a single seed this covers these test nodes, not the randomness of learning"
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:
