@@ -146,6 +146,7 @@ if TYPE_CHECKING:
         ReplayHead,
         TargetHead,
     )
+    from evergraph.reports.comparing import Comparison, compare
     from evergraph.streams import Exam, GraphStream, Task
     from evergraph.topology import (
         APPNP,
@@ -313,6 +314,10 @@ _HOMES = {
         "ReplayHead",
         "TargetHead",
     ),
+    "reports.comparing": (
+        "Comparison",
+        "compare",
+    ),
     "streams": (
         "Exam",
         "GraphStream",
@@ -368,6 +373,7 @@ __all__ = [
     "ClusterError",
     "CoauthorCS",
     "CoauthorPhysics",
+    "Comparison",
     "Computers",
     "ConfigurationError",
     "ContinualNodeClassifier",
@@ -459,6 +465,7 @@ __all__ = [
     "average_forgetting",
     "average_forgetting_curve",
     "balanced_accuracy",
+    "compare",
     "coverage_ratio",
     "estimate_reach_sizes",
     "evaluate",

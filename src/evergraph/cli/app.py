@@ -32,6 +32,7 @@ LESSON = """\
   [cyan]evergraph bench quick[/cyan]             many methods side by side
   [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
   [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
+  [cyan]evergraph compare A B[/cyan]             which of two runs is better, in one sentence
   [cyan]evergraph serve papers[/cyan]            a learner living with its graph, over HTTP
   [cyan]evergraph backup papers day.tar[/cyan]   a copy of it, while it goes on learning
 

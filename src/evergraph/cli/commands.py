@@ -23,6 +23,7 @@ COMMANDS = (
     "embed",
     "list",
     "report",
+    "compare",
     "reproduce",
     "serve",
     "ingest",

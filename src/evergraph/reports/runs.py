@@ -33,14 +33,23 @@ class Finished:
     @property
     def method(self) -> str:
         """The method's name, or the label a benchmark gave it: its folder's name there."""
-        config = self.result["config"]
-        labelled = self.folder.parent.name == config["stream"]["setting"]
-        return self.folder.name if labelled else str(config["method"]["name"])
+        return self.folder.name if self.labelled else str(self.result["config"]["method"]["name"])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it lies where a benchmark puts it: in ``DATASET/SETTING/METHOD``, by labels."""
+        return self.folder.parent.name == str(self.result["config"]["stream"]["setting"])
 
     @property
     def dataset(self) -> str:
-        """The dataset's name, without folder and ending if it is a file."""
-        return Path(self.result["config"]["dataset"]["name"]).stem
+        """The dataset's name, without folder and ending if it is a file.
+
+        Where it has parameters, the label that a benchmark gave it: several have one name then.
+        """
+        config = self.result["config"]["dataset"]
+        if self.labelled and len(config) > 1 and self.folder.parent.parent.name:
+            return self.folder.parent.parent.name
+        return Path(config["name"]).stem
 
     @property
     def setting(self) -> str:

@@ -1,0 +1,59 @@
+"""Runs to be compared, from what was typed: a folder, or a method's name in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evergraph.core.errors import ResultsError, UnknownNameError
+
+if TYPE_CHECKING:
+    from evergraph.reports.comparing import Trials
+
+Place = tuple[str, str]
+"""A dataset and a setting."""
+
+
+def found_trials(
+    typed: str, folder: Path | None, *, testing: str | None, averaging: str | None
+) -> dict[Place, Trials]:
+    """Return what was typed on every dataset and in every setting in which it was run."""
+    where = Path(typed) if folder is None else folder
+    if folder is None and not where.exists():
+        raise ResultsError(
+            f"{typed} must be a results folder, or the name of a method in a folder given with "
+            "--in: there is no such folder"
+        )
+    every = _read(where, testing, averaging)
+    if folder is None:
+        return _one_each(every, f"{typed} holds", "compare two of its methods with --in")
+    named = [(source, trials) for source, trials in every if trials.name == typed]
+    if not named:
+        raise UnknownNameError(f"method in {folder}", typed, {trials.name for _, trials in every})
+    return _one_each(named, f"{folder} holds", "give the folders of the two that are meant")
+
+
+def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> dict[Place, Trials]:
+    """Return what was found by dataset and setting; raise where there are two of one."""
+    places: dict[Place, tuple[Path, Trials]] = {}
+    for source, trials in found:
+        place = (trials.dataset, trials.setting)
+        if place in places:
+            raise ResultsError(
+                f"{holds} more than one run on {', '.join(place)}, {places[place][0]} and "
+                f"{source}: {remedy}"
+            )
+        places[place] = (source, trials)
+    return {place: trials for place, (_, trials) in sorted(places.items())}
+
+
+def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tuple[Path, Trials]]:
+    """Return every run in a folder, or every row of a results book, and where it lies."""
+    from evergraph.reports import collect
+    from evergraph.reports.comparing import trials_of, way_of
+
+    return [
+        (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
+        for run in collect(folder)
+    ]

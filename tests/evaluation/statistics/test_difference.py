@@ -1,0 +1,107 @@
+"""Mean differences by hand, against scipy, and what must not change them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.evaluation.statistics import paired_difference, unpaired_difference
+
+scores = st.integers(0, 1000).map(lambda n: n / 1000)
+pairs = st.lists(st.tuples(scores, scores), min_size=2, max_size=8)
+
+
+def test_two_pairs_by_hand() -> None:
+    # d is 0.2 and 0.4: mean 0.3, s = 0.1414, s/√2 = 0.1; t of one degree of freedom is 12.706
+    found = paired_difference([0.8, 0.9], [0.6, 0.5])
+    assert (found.mean, found.low, found.high) == pytest.approx((0.3, -0.97062, 1.57062))
+    # Cauchy: P(|t| > 3) = 1 - 2/π · atan(3)
+    assert found.p_value == pytest.approx(1 - 2 / math.pi * math.atan(3))
+    assert (found.pairs, found.paired) == (2, True)
+
+
+def test_welch_by_hand() -> None:
+    # v = 2/2 and 8/2: 5 together; (1 + 4)² / (1/1 + 16/1) = 1.4706 degrees of freedom
+    found = unpaired_difference([10, 12], [3, 7])
+    freedom = 25 / 17
+    assert found.mean == 6
+    assert found.high - 6 == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(5))
+    assert (found.pairs, found.paired) == (0, False)
+
+
+def test_a_wider_confidence_makes_a_wider_interval() -> None:
+    a, b = [0.8, 0.9, 0.7], [0.6, 0.5, 0.6]
+    narrow, wide = (paired_difference(a, b, confidence=c) for c in (0.9, 0.99))
+    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+    assert wide.p_value == narrow.p_value
+
+
+def test_pairs_that_all_differ_by_the_same_make_a_point() -> None:
+    same = paired_difference([0.1 + 0.2, 0.6], [0.3, 0.6])  # 0.1 + 0.2 is not 0.3 in a computer
+    assert (same.p_value, same.low) == (1.0, same.high)
+    apart = paired_difference([0.8, 0.7], [0.5, 0.4])
+    assert (apart.low, apart.high, apart.p_value) == pytest.approx((0.3, 0.3, 0.0))
+
+
+@settings(deadline=None, max_examples=20)
+@given(pairs)
+def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
+    a, b = (np.array(side) for side in zip(*drawn, strict=True))
+    assume(np.ptp(a - b) > 1e-6)
+    assume(np.ptp(a) > 1e-6)
+    assume(np.ptp(b) > 1e-6)
+    theirs = stats.ttest_rel(a, b)
+    ours = paired_difference(a, b)
+    assert ours.p_value == pytest.approx(theirs.pvalue)
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval()))
+    welch = stats.ttest_ind(a, b, equal_var=False)
+    assert unpaired_difference(a, b).p_value == pytest.approx(welch.pvalue)
+
+
+@pytest.mark.parametrize("difference", [paired_difference, unpaired_difference])
+@settings(deadline=None, max_examples=40)
+@given(drawn=pairs, shift=st.integers(-5, 5))
+def test_swapping_turns_the_sign_and_shifting_changes_nothing(difference, drawn, shift) -> None:
+    a, b = (np.array(side) for side in zip(*drawn, strict=True))
+    there, back = difference(a, b), difference(b, a)
+    assert (there.mean, there.low, there.high) == pytest.approx(
+        (-back.mean, -back.high, -back.low), abs=1e-9
+    )
+    assert there.p_value == pytest.approx(back.p_value, abs=1e-9)
+    moved = difference(a + shift, b + shift)
+    assert (moved.low, moved.high) == pytest.approx((there.low, there.high), abs=1e-6)
+    # A claim and an interval without 0 are the same thing.
+    if abs(there.p_value - 0.05) > 1e-9:
+        assert (there.p_value < 0.05) == (there.low > 0 or there.high < 0)
+
+
+@given(st.lists(scores, min_size=2, max_size=8))
+def test_identical_scores_show_no_difference(same: list[float]) -> None:
+    for difference in (paired_difference, unpaired_difference):
+        found = difference(same, same)
+        assert (found.mean, found.p_value) == (0.0, pytest.approx(1.0))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ([1.0], [2.0], "a must have at least 2 numbers, not 1"),
+        ([1.0, 2.0], [2.0, 3.0, 4.0], "same length to be paired, not 2 and 3"),
+        ([1.0, math.nan], [2.0, 3.0], "finite"),
+        ([[1.0, 2.0]], [2.0, 3.0], "a list of numbers"),
+    ],
+)
+def test_what_cannot_be_paired_is_refused(a, b, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        paired_difference(a, b)
+
+
+def test_a_confidence_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="confidence must be a number from"):
+        paired_difference([1, 2], [3, 5], confidence=95)
