@@ -102,7 +102,7 @@ class StreamConfig(Section):
     order: Literal["label", "shuffled"] | list[int] = "label"
     edges: str = "within"
     setting: str = "class-il"
-    split: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    split: tuple[int, int, int] | tuple[float, float, float] = (0.6, 0.2, 0.2)
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3
     known_labels: str = "global"
@@ -145,7 +145,8 @@ class RunConfig(Section):
     they are made to run both ways. ``seeds``: a repeat each; a single number N stands for 0 to
     N - 1. ``part``: the nodes tested on. ``measures``: whether to test, after each task, on what
     comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
-    ``load_plugin``.
+    ``load_plugin``. ``protocol``: the paper whose rules the rest follows and whose number stands
+    first, see ``read_protocol``; naming it here changes no other value.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
@@ -168,6 +169,7 @@ class RunConfig(Section):
     measures: bool = False
     device: str = "auto"
     plugins: Plugins = ()
+    protocol: str | None = None
 
     @field_validator("seeds")
     @classmethod
