@@ -24,10 +24,13 @@ def reproduce_command(
     names: list[str] = typer.Argument(
         ...,
         metavar="STUDY...",
-        help="table1 to table5, fig4 to fig6, homophily, theorem, strategies.",
+        help="table1 to table5, fig4 to fig6, homophily, theorem, strategies, protocols.",
     ),
     datasets: str | None = typer.Option(
         None, help="Names or paths between commas (default: the study's own)."
+    ),
+    method: str | None = typer.Option(
+        None, help="For protocols: one, or several between commas (default: the study's own)."
     ),
     seeds: int = typer.Option(3, min=1, help="How many repeats."),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
@@ -52,6 +55,7 @@ def reproduce_command(
         datasets=_names(datasets),
         seeds=seeds,
         quick=quick,
+        methods=_methods(method, names),
     )
     for study in chosen:
         study.check()
@@ -88,6 +92,24 @@ def _names(text: str | None) -> tuple[str, ...]:
     for name in names:
         check_dataset(Component(name=name))
     check_once("datasets", [Path(name).stem for name in names], remedy=": results go by that name")
+    return names
+
+
+def _methods(text: str | None, studies: list[str]) -> tuple[str, ...]:
+    """Read names of methods between commas; a wrong one is said at once."""
+    from evergraph.core.checks import check_once
+    from evergraph.methods import methods
+
+    if text is None:
+        return ()
+    if studies != ["protocols"]:
+        raise ConfigurationError(
+            f"--method is for the study protocols, not for {' '.join(studies)}"
+        )
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        methods.resolve(name)
+    check_once("method", names)
     return names
 
 

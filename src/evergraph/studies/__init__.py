@@ -6,6 +6,7 @@ from evergraph.studies.datasets import Homophily, Table1
 from evergraph.studies.fig4 import Fig4
 from evergraph.studies.fig5 import Fig5
 from evergraph.studies.fig6 import Fig6
+from evergraph.studies.protocols import Protocols
 from evergraph.studies.strategies import Strategies
 from evergraph.studies.table2 import Table2
 from evergraph.studies.table4 import Table4
@@ -17,6 +18,7 @@ __all__ = [
     "Fig6",
     "Homophily",
     "Options",
+    "Protocols",
     "Sheet",
     "Strategies",
     "Study",

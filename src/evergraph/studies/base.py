@@ -64,6 +64,7 @@ class Options:
         datasets: names or paths; those of the study itself unless given.
         seeds: how many repeats.
         quick: few epochs, small choices: to see that it works, not to be quoted.
+        methods: for studies that take others than their own.
         bench: runs a benchmark.
     """
 
@@ -72,6 +73,7 @@ class Options:
     datasets: tuple[str, ...] = ()
     seeds: int = 3
     quick: bool = False
+    methods: tuple[str, ...] = ()
 
     def repeats(self) -> list[int]:
         """Return the seeds."""
