@@ -52,10 +52,10 @@ def say_protocol(asked: RunConfig, config: RunConfig) -> None:
     """
     if config.protocol is None:
         return
-    where = f"protocol {config.protocol}"
+    where = f"{asked.method.name} under protocol {config.protocol}"
     for departure in departures(config):
         say(where, f"{departure}, so the result is not comparable with that paper's")
     if config.method.name != asked.method.name:
-        say(where, f"{config.method.name} in place of {asked.method.name}: test sets are answered")
+        say(where, f"{config.method.name} is run instead, since test sets are answered")
     elif read_protocol(config.protocol).pooled and not config.method.name.endswith(POOLED):
-        say(where, f"{config.method.name} answers node by node, which the paper's method does not")
+        say(where, "it answers node by node, and the paper's method whole test sets")
