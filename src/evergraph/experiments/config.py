@@ -145,8 +145,10 @@ class RunConfig(Section):
     they are made to run both ways. ``seeds``: a repeat each; a single number N stands for 0 to
     N - 1. ``part``: the nodes tested on. ``measures``: whether to test, after each task, on what
     comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
-    ``load_plugin``. ``protocol``: the paper whose rules the rest follows and whose number stands
-    first, see ``read_protocol``; naming it here changes no other value.
+    ``load_plugin``.
+
+    ``protocol``: the paper whose rules the rest follows and whose number stands first, see
+    ``read_protocol``; naming it here changes no other value.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}

@@ -23,7 +23,7 @@ from evergraph.streams.companions import (
     fitting_way,
     with_companions,
 )
-from evergraph.streams.splits import LEAST_NODES, SHARES, Shares, split_tasks
+from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.target_streams import (
     new_targets,
     split_each,
@@ -122,7 +122,7 @@ class GraphStream(Shown):
         order: ClassOrder = "label",
         edges: Edges = "within",
         setting: Setting = "class-il",
-        split: Shares = SHARES,
+        split: tuple[float, float, float] = SHARES,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
         unlabelled: Unlabelled | None = None,
