@@ -138,3 +138,20 @@ def test_lopsided_shares_leave_a_node_to_every_part(
 ) -> None:
     split = split_classes(torch.zeros(count, dtype=torch.long), (0,), shares=shares)
     assert (len(split.train), len(split.validation), len(split.test)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(100, [8, 2, 4]), (14, [8, 2, 4]), (7, [4, 1, 2]), (3, [1, 1, 1])],  # small ones: 4 : 1 : 2
+)
+def test_whole_numbers_are_nodes_of_every_class(size: int, expected: list[int]) -> None:
+    labels = labels_of(size, 50)
+    split = split_classes(labels, (0, 1), shares=(8, 2, 4))
+    assert counts(split, labels, 0) == expected
+    assert counts(split, labels, 1) == [8, 2, 4]
+
+
+@pytest.mark.parametrize("shares", [(8, 0, 4), (8, 2, -1), (8, 2, 0.5)])
+def test_numbers_of_nodes_are_whole_and_at_least_one(shares: tuple[float, float, float]) -> None:
+    with pytest.raises(ConfigurationError, match="split must be"):
+        split_classes(labels_of(20), (0,), shares=shares)

@@ -14,6 +14,7 @@ from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_s
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
+from evergraph.cli.protocol_option import PROTOCOL
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def bench_command(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
     ),
+    protocol: str | None = PROTOCOL,
     plugins: list[str] = PLUGINS,
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
@@ -53,7 +55,8 @@ def bench_command(
     """
     config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds), plugins=plugins)
     check_engine(engine, address)
-    over = parse_settings(settings) | ({} if device is None else {"device": device})
+    given = {"device": device, "protocol": protocol}
+    over = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
     try:
         with spinner("loading torch and checking the benchmark"):
@@ -119,6 +122,7 @@ def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
 
 def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
+    from evergraph.reports.tables.headline import headlines
     from evergraph.reports.tables.summary import failed
 
     searches = [line for row in rows for line in _search_lines(row)]
@@ -126,6 +130,8 @@ def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
     runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
+    if (first := headlines(runs)) is not None:
+        print_table(first.headings, first.texts, first.caption)
     table = comparison(runs)
     told = iter(table.texts)
     lines = [failed(*_names(row)) if row.result is None else next(told) for row in rows]

@@ -33,6 +33,7 @@ class Kind(str, Enum):
     samplers = "samplers"
     backbones = "backbones"
     presets = "presets"
+    protocols = "protocols"
     benches = "benches"
 
 
@@ -103,8 +104,9 @@ def _summaries(kind: Kind) -> dict[str, str]:
         return _parts(kind)
     from evergraph.experiments.benches import benches
     from evergraph.experiments.presets import presets, summary
+    from evergraph.experiments.protocols import protocols
 
-    files = presets() if kind is Kind.presets else benches()
+    files = {Kind.presets: presets, Kind.protocols: protocols, Kind.benches: benches}[kind]()
     return {name: summary(path) for name, path in files.items()}
 
 

@@ -27,13 +27,14 @@ else:
 def overrides(
     preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> RunConfig:
-    """Lay options over a preset over the defaults."""
-    from evergraph.experiments.config import RunConfig, merged
+    """Lay options over a preset over a protocol over the defaults."""
+    from evergraph.experiments.config import RunConfig
+    from evergraph.experiments.layers import layered
     from evergraph.experiments.presets import read_preset
 
     def laid_over(values: Mapping[str, Any]) -> RunConfig:
-        below = merged(RunConfig().to_dict(), values)
-        return RunConfig.of(merged(merged(below, _without_gaps(given)), settings))
+        own = _without_gaps(given)
+        return RunConfig.of(layered(RunConfig().to_dict(), values, own, settings))
 
     if preset is None:
         return laid_over({})

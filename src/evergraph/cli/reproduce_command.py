@@ -14,8 +14,8 @@ from evergraph.cli.dataset_fetching import fetch_all
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.written_aside import check_writable
 from evergraph.core.free_disk import check_room
+from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
@@ -31,7 +31,7 @@ def reproduce_command(
         ...,
         metavar="STUDY...",
         help="paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
-        "homophily, theorem, strategies.",
+        "homophily, theorem, strategies, protocols.",
     ),
     datasets: str | None = typer.Option(
         None, help="Names or paths between commas (default: the study's own)."
@@ -41,7 +41,9 @@ def reproduce_command(
         None, help="Of study paper: table3, table5 or both between commas (default: both)."
     ),
     methods: str | None = typer.Option(
-        None, help="Of tables 3 and 5: names between commas, such as tem,joint (default: all)."
+        None,
+        help="Of paper, tables 3 and 5 and protocols: names between commas, such as tem,joint "
+        "(default: the study's own).",
     ),
     download: bool = typer.Option(
         False, "--download", help="First fetch and check every file of all datasets."
@@ -67,7 +69,6 @@ def reproduce_command(
         from evergraph.core.device import choose_device
         from evergraph.datasets.loading import is_registered
         from evergraph.studies import Options, studies
-        from evergraph.studies.comparison import METHODS
         from evergraph.studies.paper_tables import TABLES
         from evergraph.studies.results import keep
 
@@ -81,7 +82,7 @@ def reproduce_command(
         seeds=seeds,
         quick=quick,
         tables=_choice("tables", tables, TABLES),
-        methods=_choice("methods", methods, METHODS),
+        methods=_choice("methods", methods, _methods_of(names)),
     )
     for study in chosen:
         study.check()
@@ -177,6 +178,17 @@ def _names(text: str | None) -> tuple[str, ...]:
         check_dataset(Component(name=name))
     check_once("datasets", [Path(name).stem for name in names], remedy=": results go by that name")
     return names
+
+
+def _methods_of(studies: list[str]) -> Collection[str]:
+    """Return the methods that --methods may choose from."""
+    if studies != ["protocols"]:
+        from evergraph.studies.comparison import METHODS
+
+        return METHODS
+    from evergraph.methods import methods
+
+    return methods.names()
 
 
 class _Runs:

@@ -22,6 +22,7 @@ from evergraph.cli.options import (
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
+from evergraph.cli.protocol_option import PROTOCOL
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
 from evergraph.core.written_aside import check_writable
@@ -89,6 +90,7 @@ def run_command(
     preset: str | None = typer.Option(
         None, help="A preset's name, or a TOML file (default: none)."
     ),
+    protocol: str | None = PROTOCOL,
     plugins: list[str] = PLUGINS,
     out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
@@ -100,8 +102,8 @@ def run_command(
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
 
-    Options override the preset, which overrides the defaults. Several methods learn side by side,
-    each into a folder of its own below --out.
+    Options override the preset, which overrides the protocol, which overrides the defaults. Several
+    methods learn side by side, each into a folder of its own below --out.
     """
     given = {
         "dataset": dataset,
@@ -124,6 +126,7 @@ def run_command(
         "seeds": parse_seeds(seeds),
         "device": device,
         "plugins": plugins,
+        "protocol": protocol,
     }
     if report:
         require("matplotlib", extra="report", why="--report")
@@ -217,10 +220,12 @@ def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
+    from evergraph.reports.tables.headline import headlines
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    table = comparison(runs)
-    print_table(table.headings, table.texts, table.caption)
+    for table in (headlines(runs), comparison(runs)):
+        if table is not None:
+            print_table(table.headings, table.texts, table.caption)
 
 
 def _drawn(folder: Path) -> Path:
@@ -237,9 +242,13 @@ def _print_result(result: RunResult, folder: Path) -> None:
     values = result.to_dict()
     keys = [*result.yardstick.rows]
     ways = [(testing, average) for testing in ("local", "global") for average in keys]
+    first = tuple(result.headline.values())
+    protocol = result.config.protocol
+    ways.sort(key=lambda way: way != first)
     rows = [
         (
-            f"{testing}, {average.replace('_f1', ' F1').replace('r2', 'R2')}",
+            f"{testing}, {average.replace('_f1', ' F1').replace('r2', 'R2')}"
+            f"{f': as {protocol} reports' if protocol and (testing, average) == first else ''}",
             percent(values["average_accuracy"][testing][average]),
             percent(values["average_forgetting"][testing][average]),
         )

@@ -23,6 +23,7 @@ from evergraph.experiments.config import (
     RunConfig,
     TrainingConfig,
 )
+from evergraph.experiments.under_protocol import pooled
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -131,8 +132,9 @@ def build_learner(
 
 
 def resolved(config: RunConfig) -> RunConfig:
-    """Return the configuration with every default spelled out."""
+    """Return the configuration with every default spelled out, and as its protocol asks."""
     load_plugins(config.plugins)
+    config = pooled(config)
     backbone = _backbone_of(config)
     recipe = dict(vars(backbones.resolve(backbone.name).recipe))
     recipe["batch_size"] = recipe["batch_size"] or "full"

@@ -102,7 +102,7 @@ class StreamConfig(Section):
     order: Literal["label", "shuffled"] | list[int] = "label"
     edges: str = "within"
     setting: str = "class-il"
-    split: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    split: tuple[int, int, int] | tuple[float, float, float] = (0.6, 0.2, 0.2)
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3
     known_labels: str = "global"
@@ -147,6 +147,9 @@ class RunConfig(Section):
     comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
     ``load_plugin``.
 
+    ``protocol``: the paper whose rules the rest follows and whose number stands first, see
+    ``read_protocol``; naming it here changes no other value.
+
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
     >>> RunConfig.of({"seeds": 3}).seeds
@@ -168,6 +171,7 @@ class RunConfig(Section):
     measures: bool = False
     device: str = "auto"
     plugins: Plugins = ()
+    protocol: str | None = None
 
     @field_validator("seeds")
     @classmethod

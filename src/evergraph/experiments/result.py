@@ -25,6 +25,7 @@ from evergraph.evaluation import (
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.protocols import read_protocol
 from evergraph.experiments.spread import spread
 from evergraph.streams.stream import TESTINGS
 from evergraph.training import Learner
@@ -126,6 +127,22 @@ class RunResult(Shown):
         kind: Kind = self.dataset.get("targets", {}).get("kind", "class")
         return YARDSTICKS[kind]
 
+    @property
+    def headline(self) -> dict[str, str]:
+        """Which ``testing`` and ``averaging`` its protocol reports; local and the main one without.
+
+        What answers are measured by in place of accuracy has no protocol, and averages its own way.
+        """
+        main = {"testing": "local", "averaging": self.yardstick.main}
+        if self.config.protocol is None:
+            return main
+        told = main | read_protocol(self.config.protocol).headline
+        return (
+            told
+            if told["averaging"] in self.yardstick.rows
+            else told | {"averaging": self.yardstick.main}
+        )
+
     def _repr_facts(self) -> dict[str, object]:
         measured = {} if self.yardstick.main == "balanced" else {"measured": self.yardstick.name}
         return {
@@ -133,6 +150,7 @@ class RunResult(Shown):
             "dataset": self.config.dataset.name,
             "setting": self.config.stream.setting,
             "seeds": len(self.seeds),
+            **({} if self.config.protocol is None else {"protocol": self.config.protocol}),
             **measured,
             "average_accuracy": round(self.average_accuracy(), 4),
             "average_forgetting": round(self.average_forgetting(), 4),
@@ -153,22 +171,27 @@ class RunResult(Shown):
 
         return pictures(self)
 
-    def average_accuracy(self, testing: str = "local", average: str | None = None) -> float:
+    def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
 
-        average: ``balanced`` unless given, or ``plain``; of several labels ``micro_f1`` unless
-        given, or ``macro_f1``; of numbers ``r2``.
+        testing: ``local`` or ``global``. average: ``balanced`` or ``plain``; of several labels
+        ``micro_f1`` or ``macro_f1``; of numbers ``r2``. Unless given, those of the ``headline``.
         """
-        average = average or self.yardstick.main
-        return float(np.mean([average_accuracy(s.matrix(testing, average)) for s in self.seeds]))
+        matrices = self._told(testing, average)
+        return float(np.mean([average_accuracy(matrix) for matrix in matrices]))
 
-    def average_forgetting(self, testing: str = "local", average: str | None = None) -> float:
+    def average_forgetting(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AF after the last task, the mean over seeds; negative means forgotten.
 
-        average: as in ``average_accuracy``.
+        testing, average: as in ``average_accuracy``.
         """
-        average = average or self.yardstick.main
-        return float(np.mean([average_forgetting(s.matrix(testing, average)) for s in self.seeds]))
+        matrices = self._told(testing, average)
+        return float(np.mean([average_forgetting(matrix) for matrix in matrices]))
+
+    def _told(self, testing: str | None, average: str | None) -> list[AccuracyMatrix]:
+        main = self.headline
+        ways = testing or main["testing"], average or main["averaging"]
+        return [seed.matrix(*ways) for seed in self.seeds]
 
     def to_frame(self) -> DataFrame:
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
@@ -216,6 +239,8 @@ class RunResult(Shown):
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         return {
             "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
+            "protocol": self.config.protocol,
+            "headline": self.headline,
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "average_accuracy_curve": self._curves(),

@@ -30,6 +30,7 @@ from evergraph.experiments.protocol import TaskReport, learn_stream
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
 from evergraph.experiments.settings import IN_MEMORY, configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
+from evergraph.experiments.under_protocol import say_protocol
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
@@ -108,7 +109,8 @@ def run(
         keep: whether the result holds the last seed's trained learner, as ``result.learner``. A
             run that was finished already when it was resumed has none.
         settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
-            ``seeds=3``, ``epochs=10``, ``budget=50`` or ``topology__alpha=0.2``; a part by name,
+            ``seeds=3``, ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or
+            ``topology__alpha=0.2``; a part by name,
             as a table with its ``name``, or as an object: ``sampler=UniformSampler()``.
 
     >>> from evergraph.datasets import load
@@ -201,10 +203,11 @@ def open_run(
     them until the run is closed.
     """
     started = time.perf_counter()
-    config = resolved(config)
+    asked, config = config, resolved(config)
     check(config)
     graph = load(config)
     config = fitted_to(graph, config)
+    say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     resources = Resources() if resources is None else resources

@@ -9,7 +9,8 @@ from typing import Any
 from evergraph.core.component import Part
 from evergraph.core.errors import UnknownNameError
 from evergraph.datasets.doors import as_graph
-from evergraph.experiments.config import RunConfig, Section, merged
+from evergraph.experiments.config import RunConfig, Section
+from evergraph.experiments.layers import layered
 from evergraph.graphs import Graph
 
 IN_MEMORY = "in memory"
@@ -30,7 +31,7 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     A setting is a field of ``RunConfig``, a field of one of its sections (``setting``, ``epochs``,
     ``budget``, ...) or ``hops``; ``outer__inner`` reaches anything, named as by
     ``get_params(deep=True)``. A part may be given by name, as a table with its ``name``, or as an
-    object. ``seeds=3`` means 0, 1 and 2.
+    object. ``seeds=3`` means 0, 1 and 2. What ``protocol`` says is laid under all other settings.
 
     >>> config = configured(RunConfig(), {"setting": "task-il", "seeds": 2, "topology__hops": 3})
     >>> config.stream.setting, config.seeds, config.topology.parameters
@@ -38,13 +39,13 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """
     if not settings:
         return base
-    values = base.to_dict()
+    layers = []
     for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
-        values = merged(values, _nested(key, settings[key]))
+        layers.append(_nested(key, settings[key]))
         topology = getattr(settings[key], "topology", None) if key == "backbone" else None
         if isinstance(topology, Part) and "topology" not in settings:
-            values = merged(values, {"topology": _plain(topology)})
-    return RunConfig.of(values)
+            layers.append({"topology": _plain(topology)})
+    return RunConfig.of(layered(base.to_dict(), *layers))
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

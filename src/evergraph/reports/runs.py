@@ -61,7 +61,20 @@ class Finished:
             told.append("blurred" if by == "blurred" else f"by {by}")
         if edges != USUAL["edges"]:
             told.append(f"{edges} edges")
+        if self.protocol is not None:
+            told.append(f"protocol {self.protocol}")
         return ", ".join(told)
+
+    @property
+    def protocol(self) -> str | None:
+        """The paper whose rules it follows; None for none, as in results of earlier versions."""
+        return self.result.get("protocol")
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The way of testing and of averaging whose number stands first."""
+        told = self.result.get("headline", {})
+        return told.get("testing", "local"), told.get("averaging", main_key(self.result))
 
     @property
     def metric(self) -> str:

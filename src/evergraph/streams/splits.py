@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_number
+from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.streams.arrival import Arrival
 
-SHARES = (0.6, 0.2, 0.2)
+Shares = tuple[float, float, float]
+"""Of training, validation and test nodes: shares of a class, or whole numbers of its nodes."""
+SHARES: Shares = (0.6, 0.2, 0.2)
 LEAST_NODES = 3  # of a class: one to train, one to validate and one to test on
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
@@ -31,15 +33,21 @@ def split_classes(
     labels: Tensor,
     classes: Sequence[int],
     *,
-    shares: tuple[float, float, float] = SHARES,
+    shares: Shares = SHARES,
     seed: int = 0,
 ) -> Split:
     """Split the nodes of some classes at random, each class in the same shares.
 
-    Every class gives at least one node to each part. The draw for a class depends on ``seed`` and
-    the class alone, not on the order in which classes arrive.
+    Three whole numbers are numbers of nodes: other nodes of the class are in no part, and a class
+    that has too few is split in proportion. Every class gives at least one node to each part. The
+    draw for a class depends on ``seed`` and the class alone, not on the order in which classes
+    arrive.
 
     labels: int64 [nodes]
+
+    >>> few = split_classes(torch.tensor([0] * 10 + [1] * 4), (0, 1), shares=(3, 1, 1))
+    >>> [len(part) for part in (few.train, few.validation, few.test)]
+    [5, 2, 2]
     """
     check_shares(shares)
     parts: list[list[Tensor]] = [[], [], []]
@@ -55,7 +63,7 @@ def split_tasks(
     labels: Tensor,
     arrival: Arrival,
     *,
-    shares: tuple[float, float, float] = SHARES,
+    shares: Shares = SHARES,
     seed: int = 0,
 ) -> list[Split]:
     """Split whole classes, then give each task the nodes of every part that arrive with it.
@@ -77,19 +85,28 @@ def split_tasks(
     return splits
 
 
-def check_shares(shares: tuple[float, float, float]) -> None:
-    """Raise unless the three shares are positive and sum to one."""
+def check_shares(shares: Shares) -> None:
+    """Raise unless three shares are positive and sum to one, or three numbers are whole."""
+    if _are_counts(shares):
+        for count in shares:
+            check_integer("split", count, least=1)
+        return
     for share in shares:
         check_number("split", share, least=0.0, most=1.0)
     if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
         raise ConfigurationError(
-            f"split must be three positive shares that sum to 1, not {list(shares)}"
+            "split must be three positive shares that sum to 1, or three whole numbers of nodes, "
+            f"not {list(shares)}"
         )
 
 
-def _cut(
-    nodes: Tensor, label: int, shares: tuple[float, float, float]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _are_counts(shares: Shares) -> bool:
+    return len(shares) == 3 and all(isinstance(share, int) for share in shares)
+
+
+def _cut(nodes: Tensor, label: int, shares: Shares) -> tuple[Tensor, Tensor, Tensor]:
+    if _are_counts(shares):
+        nodes, shares = nodes[: int(sum(shares))], _proportions(shares)
     count = len(nodes)
     if count < LEAST_NODES:
         raise DataError(
@@ -103,3 +120,9 @@ def _cut(
     test = min(wanted[1], count - validation - 1)
     train = count - validation - test
     return nodes[:train], nodes[train : train + validation], nodes[train + validation :]
+
+
+def _proportions(counts: Shares) -> Shares:
+    train, validation, test = counts
+    whole = sum(counts)
+    return train / whole, validation / whole, test / whole

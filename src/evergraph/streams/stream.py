@@ -87,7 +87,8 @@ class GraphStream(Shown):
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
-        split: shares of training, validation and test nodes in every class.
+        split: shares of training, validation and test nodes in every class, or how many of them,
+            such as (200, 50, 200).
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
             with the first task that has a neighbour of them, see ``with_companions``. Unless given,

@@ -9,7 +9,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.streams.arrival import Arrival
-from evergraph.streams.splits import LEAST_NODES, SHARES, Split, split_tasks
+from evergraph.streams.splits import LEAST_NODES, SHARES, Shares, Split, split_tasks
 
 
 def stand_in_labels(graph: Graph) -> Tensor:
@@ -48,9 +48,7 @@ def new_targets(targets: Targets, tasks: int) -> list[tuple[int, ...]]:
     return [tuple(range(len(targets.names))), *([()] * (tasks - 1))]
 
 
-def split_each(
-    arrival: Arrival, *, shares: tuple[float, float, float] = SHARES, seed: int = 0
-) -> list[Split]:
+def split_each(arrival: Arrival, *, shares: Shares = SHARES, seed: int = 0) -> list[Split]:
     """Split the nodes of every task at random in the same shares, as a class is split elsewhere.
 
     >>> arrival = Arrival(torch.arange(20) // 10, [(0,), ()])

@@ -7,6 +7,7 @@ from evergraph.studies.fig4 import Fig4
 from evergraph.studies.fig5 import Fig5
 from evergraph.studies.fig6 import Fig6
 from evergraph.studies.paper_tables import Paper
+from evergraph.studies.protocols import Protocols
 from evergraph.studies.strategies import Strategies
 from evergraph.studies.table2 import Table2
 from evergraph.studies.table4 import Table4
@@ -19,6 +20,7 @@ __all__ = [
     "Homophily",
     "Options",
     "Paper",
+    "Protocols",
     "Sheet",
     "Strategies",
     "Study",

@@ -67,7 +67,8 @@ class Options:
         quick: few epochs, small choices: to see that it works, not to be quoted.
         bench: runs a benchmark.
         tables: of tables 3 and 5, those that study paper makes; both unless given.
-        methods: of tables 3 and 5, by their names here; all unless given.
+        methods: of tables 3 and 5 and of protocols, by their names here; the study's own unless
+            given.
         missing: datasets that are known not to be at hand, with the reason.
     """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,6 +14,7 @@ from evergraph.experiments.bench.config import BenchConfig, DatasetEntry, Method
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import flat, nested
 from evergraph.experiments.grids import shipped_grid
+from evergraph.experiments.layers import layered
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _job(
 
 
 def _layered(*layers: Mapping[str, Any]) -> RunConfig:
-    return RunConfig.of(reduce(merged, layers, RunConfig().to_dict()))
+    return RunConfig.of(layered(RunConfig().to_dict(), *layers))
 
 
 def _check_axes(values: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ def sections_of(
     """Return all sections; the first ones are what most readers came for."""
     return [
         _leaders(groups),
+        *_headline(tables),
         _summary(tables["summary"]),
         *_figure_sections(gallery, _metric(groups)),
         *_further(tables),
@@ -54,6 +55,14 @@ def _tile(group: Group) -> str:
             f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
         )
     return f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{"".join(lines)}</dl></div>'
+
+
+def _headline(tables: Mapping[str, Table]) -> list[Section]:
+    """Return the numbers to set beside a paper's, where runs follow one's protocol."""
+    if "headline" not in tables:
+        return []
+    lead = "The one number of each run that its protocol's paper reports; all others follow below."
+    return [Section("headline", "By protocol", lead, html_table(tables["headline"]))]
 
 
 def _summary(table: Table) -> Section:

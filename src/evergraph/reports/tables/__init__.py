@@ -6,6 +6,7 @@ from evergraph.reports.runs import Group
 from evergraph.reports.tables.beyond import beyond_table
 from evergraph.reports.tables.budgets import budgets_table
 from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
+from evergraph.reports.tables.headline import headline_table
 from evergraph.reports.tables.record import Cell, Column, Table
 from evergraph.reports.tables.summary import summary_table
 
@@ -15,8 +16,8 @@ __all__ = ["Cell", "Column", "Table", "tables_of"]
 def tables_of(groups: Sequence[Group]) -> dict[str, Table]:
     """Return every table that has something to say, by its name."""
     makers: tuple[Callable[[Sequence[Group]], Table | None], ...] = (
-        summary_table, beyond_table, budgets_table, memory_table, time_table, versions_table,
-        machine_table,
+        headline_table, summary_table, beyond_table, budgets_table, memory_table, time_table,
+        versions_table, machine_table,
     )  # fmt: skip
     made = (make(groups) for make in makers)
     return {table.name: table for table in made if table is not None}

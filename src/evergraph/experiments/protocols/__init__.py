@@ -1,0 +1,82 @@
+"""How a paper measures, as values: a TOML file a protocol, with its source and what it leaves open.
+
+A file says which number is the paper's own (``testing``, ``averaging``, ``pooled``), how the graph
+is cut (``[run]``, values of ``RunConfig``), and what is different for one dataset
+(``[datasets.NAME]``). Importing this module loads neither torch nor pydantic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from evergraph.core.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a paper measures.
+
+    Attributes:
+        name: what it is called here.
+        title: of the paper.
+        source: where it was read.
+        run: values of ``RunConfig``, over its defaults and under whatever else is given.
+        testing, averaging: which of a run's numbers is the one that the paper reports.
+        pooled: whether whole test sets are answered, instead of one node after another.
+        notes: what the paper leaves open, and what is otherwise here.
+        datasets: further values of ``RunConfig`` for one dataset, by its name.
+    """
+
+    name: str
+    title: str
+    source: str
+    run: Mapping[str, Any]
+    testing: Literal["local", "global"]
+    averaging: Literal["balanced", "plain"]
+    pooled: bool = False
+    notes: tuple[str, ...] = ()
+    datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def values(self, dataset: str) -> dict[str, Any]:
+        """Return the values for a dataset, given by name or by path.
+
+        >>> read_protocol("paper").values("corafull")["memory"]
+        {'budget': 60}
+        """
+        from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
+
+        return merged(self.run, self.datasets.get(Path(dataset).stem, {}))
+
+    @property
+    def headline(self) -> dict[str, str]:
+        """Which of a run's numbers stands first."""
+        return {"testing": self.testing, "averaging": self.averaging}
+
+
+def protocols() -> dict[str, Path]:
+    """Return every protocol's file by name.
+
+    >>> list(protocols())
+    ['cglb', 'delome', 'llm4gcl', 'ocgl', 'paper', 'puma', 'tpp']
+    """
+    folder = Path(str(resources.files(__name__)))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read_protocol(name: str) -> Protocol:
+    """Return a protocol by name.
+
+    >>> read_protocol("llm4gcl").headline
+    {'testing': 'global', 'averaging': 'plain'}
+    """
+    from evergraph.experiments.config import read_toml
+
+    known = protocols()
+    if name not in known:
+        raise UnknownNameError("protocol", name, known)
+    values = read_toml(known[name])
+    return Protocol(name=name, **values | {"notes": tuple(values["notes"])})

@@ -1,0 +1,190 @@
+"""The same methods on the same graph under every protocol: what is method, what is protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.experiments.bench.checks import check_jobs
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.protocols import read_protocol
+from evergraph.graphs import Graph
+from evergraph.reports.figures.look import Look, looks_of, percent_limits
+from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
+from evergraph.studies.cells import spread
+from evergraph.studies.variance import shares
+
+METHODS = ("finetune", "tem", "analytic", "tpp")
+QUICK_METHODS = ("finetune", "tem")
+ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
+READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
+
+Results = Mapping[tuple[str, str], dict[str, Any] | str]
+"""By method and protocol: a result, or the sentence that says why there is none."""
+
+
+@studies.register
+class Protocols(DatasetStudy):
+    """The same methods under every protocol: AA and AF as each paper reports them."""
+
+    name = "protocols"
+    datasets = ("computers", "coauthor-cs")
+    needs = ("matplotlib",)
+
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Run every method under every protocol."""
+        methods = options.methods or (QUICK_METHODS if options.quick else METHODS)
+        results = learned(dataset, methods, options)
+        stem, looks = Path(dataset).stem, looks_of(methods)
+        made = [_readings(stem, method, results, options) for method in methods]
+        if len(methods) > 1:
+            made.append(_beside(stem, methods, results, options))
+        title = f"Protocols on {stem}: AA as each paper reports it"
+        picture = _draw(f"protocols-{stem}", title, looks, results)
+        return [*made, Sheet(f"protocols-{stem}", title, picture=picture)]
+
+
+def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
+    """Run methods under all protocols; one that cannot be run so says why, and stops no other."""
+    found: dict[tuple[str, str], dict[str, Any] | str] = {}
+    entries = []
+    for method in methods:
+        for protocol in ORDER:
+            entry = _entry(method, protocol, options)
+            try:
+                check_jobs(expand(_bench(dataset, [entry], options)))
+                entries.append(entry)
+            except ConfigurationError as error:
+                found[method, protocol] = str(error)
+    rows = options.bench(_bench(dataset, entries, options), _folder(dataset, options))
+    for row in rows:
+        method, _, protocol = row.job.label.rpartition("+")
+        failure = "not finished" if row.failure is None else row.failure.error
+        found[method, protocol] = failure if row.result is None else row.result
+    return found
+
+
+def _entry(method: str, protocol: str, options: Options) -> dict[str, Any]:
+    quick = {"training": {"epochs": 1}} if options.quick else {}
+    return {"name": method, "label": f"{method}+{protocol}", "run": {"protocol": protocol, **quick}}
+
+
+def _bench(dataset: str, entries: Sequence[dict[str, Any]], options: Options) -> BenchConfig:
+    return BenchConfig.of({"datasets": [dataset], "seeds": options.repeats(), "methods": entries})
+
+
+def _folder(dataset: str, options: Options) -> Path:
+    return options.out / "protocols" / Path(dataset).stem
+
+
+def headline(result: Mapping[str, Any], metric: str = "average_accuracy") -> Any:
+    """Return the mean and deviation that the result's protocol reports."""
+    told = result["headline"]
+    return result[metric][told["testing"]][told["averaging"]]
+
+
+def _readings(stem: str, method: str, results: Results, options: Options) -> Sheet:
+    """Return a row a protocol: what its paper would report, and what else the run says."""
+    title = f"{method} on {stem} under every protocol, percent"
+    rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
+    notes = (_seeds(options), _spread(method, results))
+    return Sheet(f"protocols-{stem}-{method}", title, COLUMNS, rows, notes)
+
+
+def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
+    told = read_protocol(protocol)
+    reports = f"{told.testing}, {told.averaging}{', per test set' if told.pooled else ''}"
+    if isinstance(result, str):
+        return (protocol, reports, f"not run: {result}", *["-"] * (len(COLUMNS) - 3))
+    every = (result["average_accuracy"][t][a] for t, a in READINGS)
+    numbers = (headline(result), headline(result, "average_forgetting"), *every)
+    return (protocol, reports, *(spread(number, scale=100) for number in numbers))
+
+
+def _seeds(options: Options) -> str:
+    count = len(options.repeats())
+    few = " --quick: one epoch, not to be quoted." if options.quick else ""
+    return f"{count} seed{'s' if count > 1 else ''}.{few}"
+
+
+def _spread(method: str, results: Results) -> str:
+    """Return in one line how far the protocols lie apart, and the readings of one run."""
+    known = {p: r for p in ORDER if not isinstance(r := results[method, p], str)}
+    if not known:
+        return "No protocol could be run."
+    reported = {p: 100 * headline(r)["mean"] for p, r in known.items()}
+    low, high = (pick(reported, key=lambda p: reported[p]) for pick in (min, max))
+    apart = {p: _apart(result) for p, result in known.items()}
+    most = max(apart, key=lambda p: apart[p])
+    return (
+        f"Protocols: from {reported[low]:.1f} ({low}) to {reported[high]:.1f} ({high}), "
+        f"{reported[high] - reported[low]:.1f} points apart. Readings of one run: up to "
+        f"{apart[most]:.1f} points apart ({most})."
+    )
+
+
+def _apart(result: Mapping[str, Any]) -> float:
+    every = [100 * result["average_accuracy"][t][a]["mean"] for t, a in READINGS]
+    return float(max(every) - min(every))
+
+
+def _beside(stem: str, methods: Sequence[str], results: Results, options: Options) -> Sheet:
+    """Return methods beside each other under every protocol, and what their differences are of."""
+    title = f"Methods and protocols on {stem}: AA as each paper reports it, percent"
+    rows = [
+        (protocol, *(_cell(results[method, protocol]) for method in methods)) for protocol in ORDER
+    ]
+    notes = (_seeds(options), _of_what(methods, results))
+    return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, notes)
+
+
+def _cell(result: dict[str, Any] | str) -> str:
+    return "not run" if isinstance(result, str) else spread(headline(result), scale=100)
+
+
+def _of_what(methods: Sequence[str], results: Results) -> str:
+    shared = [p for p in ORDER if not any(isinstance(results[m, p], str) for m in methods)]
+    if not shared:
+        return "No protocol could be run with every method."
+    every = [[_per_seed(results[m, p]) for p in shared] for m in methods]
+    found = shares(np.array(every))
+    return (
+        f"Of the variance of these numbers {100 * found.method:.1f} % is the method, "
+        f"{100 * found.protocol:.1f} % the protocol, {100 * found.together:.1f} % both together "
+        f"(methods gain or lose places) and {100 * found.seed:.1f} % the seed."
+    )
+
+
+def _per_seed(result: dict[str, Any] | str) -> list[float]:
+    """Return the final accuracy of every seed, as the protocol reports it."""
+    assert not isinstance(result, str)
+    told = result["headline"]
+    matrices = (seed[told["testing"]][told["averaging"]] for seed in result["accuracy_matrix"])
+    return [float(np.mean(rows[-1])) for rows in matrices]
+
+
+def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) -> Picture:
+    def draw(figure: Any, axes: Any) -> None:
+        known = {k: 100 * headline(r)["mean"] for k, r in results.items() if isinstance(r, dict)}
+        for method, look in looks.items():
+            places = [place for place, p in enumerate(ORDER) if (method, p) in known]
+            values = [known[method, ORDER[place]] for place in places]
+            axes.plot(values, places, look.marker, color=look.colour, label=method, markersize=6)
+        axes.set_yticks(range(len(ORDER)), ORDER)
+        axes.set_ylim(len(ORDER) - 0.5, -0.5)
+        axes.set_xlim(percent_limits([*known.values(), 100.0]))
+        axes.set(xlabel="average accuracy after the last task (%)")
+        axes.set_title(title, pad=24)
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=len(looks), frameon=False,
+            borderaxespad=0.1, borderpad=0.2, handletextpad=0.1, columnspacing=1.2, fontsize=8,
+        )  # fmt: skip
+
+    return drawn(name, title, Frame(5.6, 3.0, left=0.75, top=0.6), draw)

@@ -1,0 +1,43 @@
+"""docs/protocols.md shows the protocols and the published numbers that the files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evergraph.experiments.protocols import protocols, read_protocol
+from evergraph.reports.formats import markdown
+from evergraph.reports.tables.record import Table
+from evergraph.studies.protocols import ORDER
+from evergraph.studies.protocols_table import protocols_table
+from evergraph.studies.published_numbers import published_numbers, published_table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "table", [protocols_table(), published_table("class-il"), published_table("task-il")],
+    ids=lambda table: table.name,
+)  # fmt: skip
+def test_the_pages_tables_are_those_of_the_files(table: Table) -> None:
+    assert markdown(table).rsplit("\n\n", 1)[0] in PAGE
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_the_page_has_a_section_a_protocol_with_its_source(name: str) -> None:
+    section = PAGE.split(f"\n### `{name}`")[1].split("\n#")[0]
+    for source in read_protocol(name).source.split(", "):
+        assert source in section
+
+
+def test_the_study_runs_every_protocol() -> None:
+    assert sorted(ORDER) == sorted(protocols())
+
+
+def test_every_published_number_names_a_protocol_and_no_cell_has_two() -> None:
+    numbers = published_numbers()
+    assert {number.protocol for number in numbers} <= protocols().keys()
+    places = [(n.method, n.dataset, n.setting, n.protocol, n.source) for n in numbers]
+    assert len(set(places)) == len(places) > 90
+    assert all(0 < number.average_accuracy <= 100 for number in numbers)

@@ -1,0 +1,171 @@
+"""Papers' protocols: values under what is given, said where they are departed from."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.datasets import load
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.build import build_stream, resolved
+from evergraph.experiments.config import RunConfig, StreamConfig, keys
+from evergraph.experiments.layers import layered
+from evergraph.experiments.protocols import protocols, read_protocol
+from evergraph.experiments.runner import run
+from evergraph.experiments.settings import configured
+from evergraph.experiments.under_protocol import departures
+from evergraph.graphs import Graph
+
+KNOWN = set(keys(RunConfig))
+AXES = ("by", "classes_per_task", "order", "edges", "split", "split_seed")
+RUNNABLE = [n for n in protocols() if n != "ocgl" or "batch" in StreamConfig.model_fields]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return load("synthetic", nodes=120, classes=6, features=8, noise=0.3)
+
+
+def test_there_are_seven() -> None:
+    assert set(protocols()) == {"paper", "cglb", "puma", "delome", "tpp", "llm4gcl", "ocgl"}
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_every_protocol_says_how_it_cuts_and_tests_and_where_that_was_read(name: str) -> None:
+    protocol = read_protocol(name)
+    assert protocol.source.startswith("https://")
+    assert protocol.notes
+    assert protocol.testing in ("local", "global")
+    assert protocol.averaging in ("balanced", "plain")
+    assert isinstance(protocol.pooled, bool)
+    assert set(AXES) <= protocol.run["stream"].keys(), "a departure from a default goes unnoticed"
+    assert "undirected" in protocol.run
+
+
+@pytest.mark.parametrize("name", protocols())
+@pytest.mark.parametrize("dataset", ["wordnet", "arxiv", "corafull", "reddit"])
+def test_every_protocol_is_a_configuration(name: str, dataset: str) -> None:
+    if name not in RUNNABLE:
+        pytest.skip("streams by = 'online' are not there yet")
+    config = configured(RunConfig(), {"protocol": name, "dataset": dataset})
+    assert config.protocol == name
+    assert departures(config) == []
+    assert RunConfig.of(config.to_dict()) == config
+
+
+def test_a_dataset_may_differ_and_is_known_by_its_file_too() -> None:
+    cglb = read_protocol("cglb")
+    assert cglb.values("arxiv")["undirected"] is False
+    assert cglb.values("data/arxiv.npz")["undirected"] is False
+    assert cglb.values("reddit")["undirected"] is True
+    assert read_protocol("llm4gcl").values("arxiv")["stream"]["classes_per_task"] == 4
+    assert read_protocol("llm4gcl").values("arxiv")["stream"]["edges"] == "within"
+
+
+def test_what_is_given_wins_in_whatever_order_and_is_said_to_depart() -> None:
+    given = {"stream": {"split": [0.8, 0.1, 0.1], "edges": "all"}}
+    for layers in ([given, {"protocol": "cglb"}], [{"protocol": "cglb"}, given]):
+        config = RunConfig.of(layered(RunConfig().to_dict(), *layers))
+        assert config.stream.split == (0.8, 0.1, 0.1)
+        assert departures(config) == [
+            "stream.edges is 'all' and not 'within'",
+            "stream.split is [0.8, 0.1, 0.1] and not [0.6, 0.2, 0.2]",
+        ]
+
+
+def test_the_last_protocol_named_is_the_one() -> None:
+    values = layered(RunConfig().to_dict(), {"protocol": "llm4gcl"}, {"protocol": "puma"})
+    assert values["stream"]["classes_per_task"] == 2
+    assert values["memory"]["budget"] == 0.005
+
+
+def test_a_name_alone_changes_nothing_and_says_so() -> None:
+    config = RunConfig(protocol="llm4gcl")
+    assert config.stream.classes_per_task == 2
+    assert "stream.classes_per_task is 2 and not 3" in departures(config)
+
+
+def test_a_wrong_name_lists_those_there_are() -> None:
+    with pytest.raises(UnknownNameError, match="cglb"):
+        configured(RunConfig(), {"protocol": "clgb"})
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "protocol" in record.getMessage()]
+
+
+def quick(graph: Graph, method: str, **settings: Any) -> Any:
+    return run(graph, method, epochs=1, device="cpu", progress=False, **settings)
+
+
+def test_test_sets_are_answered_where_the_method_can(
+    graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        pooled = quick(graph, "tpp", protocol="tpp")
+    assert pooled.config.method.name == "tpp-per-test-set"
+    assert said(caplog)[0].startswith("tpp under protocol tpp: tpp-per-test-set is run instead")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        alone = quick(graph, "finetune", protocol="tpp")
+    assert alone.config.method.name == "finetune"
+    assert said(caplog)[0].startswith("finetune under protocol tpp: it answers node by node")
+    asked = RunConfig.of({"method": "tpp", "protocol": "cglb"})
+    assert resolved(asked).method.name == "tpp", "only where test sets are asked for"
+
+
+def test_departures_are_said_once_each_and_silence_means_none(
+    graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        quick(graph, "finetune", protocol="cglb")
+        assert said(caplog) == []
+        quick(graph, "finetune", protocol="cglb", classes_per_task=3)
+    (line,) = said(caplog)
+    assert line.startswith("finetune under protocol cglb: stream.classes_per_task is 3 and not 2")
+
+
+def test_a_result_tells_its_protocol_and_the_number_to_quote(graph: Graph, tmp_path: Path) -> None:
+    result = quick(graph, "finetune", protocol="llm4gcl", out=tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert stored["protocol"] == "llm4gcl"
+    assert stored["headline"] == {"testing": "global", "averaging": "plain"}
+    quoted = stored["average_accuracy"]["global"]["plain"]["mean"]
+    assert result.average_accuracy() == quoted
+    assert result.average_accuracy("local", "balanced") != quoted
+    assert result.average_forgetting() == stored["average_forgetting"]["global"]["plain"]["mean"]
+    plain = quick(graph, "finetune").to_dict()
+    assert plain["protocol"] is None
+    assert plain["headline"] == {"testing": "local", "averaging": "balanced"}
+
+
+def test_a_benchmark_may_name_one_for_all_or_one_for_each() -> None:
+    small = {"name": "synthetic", "nodes": 120, "classes": 6}
+    entries = [
+        {"name": "tem", "label": f"tem-{name}", "run": {"protocol": name}}
+        for name in ("puma", "llm4gcl")
+    ]
+    bench = BenchConfig.of({"datasets": [small], "methods": entries})
+    first, second = (job.config for job in expand(bench))
+    assert (first.memory.budget, first.stream.classes_per_task) == (0.005, 2)
+    assert (second.memory.budget, second.stream.classes_per_task) == (None, 3)
+    assert [job.config.protocol for job in expand(bench, over={"protocol": "cglb"})] == ["cglb"] * 2
+    config = expand(bench, over={"protocol": "cglb"})[0].config
+    assert config.memory.budget is None
+
+
+def test_llm4gcl_trains_on_as_many_nodes_of_every_class() -> None:
+    graph = load("synthetic", nodes=600, classes=6, features=4, noise=0.3)
+    own = {"protocol": "llm4gcl", "split": (30, 10, 20)}
+    stream = build_stream(configured(RunConfig(), own), graph, seed=0)
+    assert [len(classes) for classes in stream.tasks] == [3, 3]
+    assert [(len(s.train), len(s.validation), len(s.test)) for s in stream.splits] == [
+        (90, 30, 60), (90, 30, 60)
+    ]  # fmt: skip
+    assert stream.union_graph(1).num_nodes == 600, "the rest are in the graph, and in no part"
