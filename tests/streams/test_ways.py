@@ -183,7 +183,7 @@ def test_task_il_needs_classes_of_a_tasks_own(by: str) -> None:
         ({"by": "time", "tasks": 0}, "tasks must be an integer of at least 1, not 0"),
         ({"by": "blurred", "blur": -1.0}, "blur must be a number of at least 0.0, not -1.0"),
         ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
-        ({"by": "day"}, "unknown by 'day': .*blurred, class, random, time"),
+        ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:

@@ -24,7 +24,8 @@ class RunProgress:
     Args:
         label: what is learned.
         epochs: how many a task has, by the name of the run; one run may go without a name.
-        tasks, seeds: how many each run has.
+        tasks: how many each run has, or how many steps where tasks arrive in batches.
+        seeds: how many each run has.
     """
 
     def __init__(self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int) -> None:
@@ -43,8 +44,10 @@ class RunProgress:
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
         self._done = 0
+        self._before: dict[str, tuple[int, int]] = {}  # the last test of each run: seed, task
         self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
         self._task = (-1, -1)  # ... this task of this seed
+        self._silent = True  # nothing has been said yet
         self._started = self._said = time.monotonic()
         self._bar = Progress(
             SpinnerColumn(),
@@ -81,7 +84,9 @@ class RunProgress:
         if len(self._epochs) > 1:
             said = f"AA local, global: {'; '.join(self._found.values())}"
         text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
-        self._done += 1
+        seed_before, task_before = self._before.get(name, (seed, -1))
+        self._done += report.index - (task_before if seed_before == seed else -1)
+        self._before[name] = seed, report.index
         self._bar.update(self._row, description=text, completed=self._done)
         self._say(text)
 
@@ -89,7 +94,8 @@ class RunProgress:
         now = time.monotonic()
         last = self._done == self._total
         due = now - self._said >= 10 and len(self._found) == len(self._epochs)
-        if self._moves or not (due or last or self._done == 1):
+        first, self._silent = self._silent, False
+        if self._moves or not (due or last or first):
             return
         self._said = now
         share = self._done / self._total

@@ -1,4 +1,4 @@
-"""Beyond the last task's accuracy: along the way, how sure, what is new, what carries over."""
+"""Beyond accuracy: how sure, what is new, what carries over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
 from evergraph.reports.units import deviations, percent
 
 MEASURES = (
-    ("AUC", "area_under_curve"), ("ECE", "calibration_error"),
+    ("ECE", "calibration_error"),
     ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
     ("AP", "average_precision"), ("MAE", "mae"),
 )  # fmt: skip
@@ -26,8 +26,7 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
     if not told:
         return None
     caption = (
-        f"AUC: average {metric_of(e.run for e in entries)}, mean over all tasks; ECE: expected "
-        "calibration error, lower is better; AUROC: unknown nodes told from known ones, 50 is "
+        "ECE: expected calibration error, lower is better; AUROC: unknown nodes told from known ones, 50 is "
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{_of_targets(told)}. In percent{deviations(e.run for e in entries)}"
         "; - where not measured or without meaning."
@@ -46,8 +45,6 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
 def _spread(entry: Entry, name: str, testing: str) -> dict[str, Any] | None:
     """Return a measure's mean and deviation; runs of earlier versions know none."""
     result: dict[str, Any] = entry.run.result
-    if name == "area_under_curve":
-        return entry.run.main(name, testing) if name in result else None
     spread: dict[str, Any] | None = result.get("measures", {}).get(testing, {}).get(name)
     return spread
 
