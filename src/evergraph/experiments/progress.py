@@ -26,9 +26,18 @@ class RunProgress:
         epochs: how many a task has, by the name of the run; one run may go without a name.
         tasks: how many each run has, or how many steps where tasks arrive in batches.
         seeds: how many each run has.
+        called: what is counted: a ``task``, or a ``batch`` of one.
     """
 
-    def __init__(self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int) -> None:
+    def __init__(
+        self,
+        *,
+        label: str,
+        epochs: Mapping[str, int],
+        tasks: int,
+        seeds: int,
+        called: str = "task",
+    ) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -40,7 +49,7 @@ class RunProgress:
 
         self._console = Console(stderr=True)
         self._moves = self._console.is_terminal or self._console.is_jupyter
-        self._label = label
+        self._label, self._called = label, called
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
         self._done = 0
@@ -83,7 +92,8 @@ class RunProgress:
         said = f"AA {local:.1f} local, {union:.1f} global"
         if len(self._epochs) > 1:
             said = f"AA local, global: {'; '.join(self._found.values())}"
-        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
+        place = f"{self._called} {report.index + 1}/{self._tasks}"
+        text = f"{self._label}  seed {seed}  {place}  {said}"
         seed_before, task_before = self._before.get(name, (seed, -1))
         self._done += report.index - (task_before if seed_before == seed else -1)
         self._before[name] = seed, report.index

@@ -164,6 +164,7 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
         epochs={config.method.name: config.training.epochs or 1 for config in configs},
         tasks=len(runs[0].stream),
         seeds=len(configs[0].seeds),
+        called="task" if len(runs[0].stream) == len(runs[0].stream.tasks) else "batch",
     )
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in names]
 

@@ -147,13 +147,7 @@ def _look_through(result: dict[str, Any]) -> None:
             float(found["mean"]), float(found["std"] or 0)
         sum(result["average_accuracy_curve"][way][main_key(result)])
         tests = len(result["average_accuracy_curve"][way][main_key(result)])
-        for seed in result["accuracy_matrix"]:
-            widths = [len(row) for row in seed[way][main_key(result)]]
-            if len(widths) != tests or not widths[0] or widths != sorted(widths):
-                raise ValueError(
-                    f"accuracy_matrix must have a row for each of {tests} tests, none shorter than "
-                    "the one before"
-                )
+        _check_rows([seed[way][main_key(result)] for seed in result["accuracy_matrix"]], tests)
     if not result["accuracy_matrix"]:
         raise ValueError("accuracy_matrix must have an entry for each seed")
     for phase in ("embed", "train", "evaluate", "total"):
@@ -162,6 +156,17 @@ def _look_through(result: dict[str, Any]) -> None:
     for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
         str(result["config"][part][key])
     dict(result["versions"])
+
+
+def _check_rows(matrices: Sequence[Sequence[Sequence[float]]], tests: int) -> None:
+    """Raise unless all seeds were tested alike: every time on all tasks of the time before."""
+    every = [[len(row) for row in rows] for rows in matrices]
+    for widths in every:
+        if len(widths) != tests or not widths[0] or widths != sorted(every[0]):
+            raise ValueError(
+                f"accuracy_matrix must have a row for each of {tests} tests, none shorter than the "
+                "one before, and as long for every seed"
+            )
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from evergraph.reports.units import deviations, percent, seconds_a_seed
 METRICS = tuple(
     (short, metric, testing)
     for testing in ("local", "global")
-    for short, metric in (
-        ("AA", "average_accuracy"), ("AF", "average_forgetting"), ("AAA", "anytime_accuracy"),
-    )  # fmt: skip
+    for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
 )
 COLUMNS = (
     *NAMED,
@@ -29,8 +27,8 @@ def summary_table(groups: Sequence[Group]) -> Table:
     """Return a row a run; accuracies are class-balanced, percent in text and fractions in CSV."""
     runs = [entry.run for group in groups for entry in group.entries]
     caption = (
-        f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task, and AA "
-        f"averaged over all tests (AAA){balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per "
+        f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task"
+        f"{balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per "
         "dataset and setting. Seconds are from start to end, the mean over seeds."
         f"{labels_shown(runs)}"
     )
@@ -78,10 +76,7 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
 
 
 def _accuracies(run: Finished) -> list[Cell]:
-    spreads = [
-        run.anytime(testing) if metric == "anytime_accuracy" else run.main(metric, testing)
-        for _, metric, testing in METRICS
-    ]
+    spreads = [run.main(metric, testing) for _, metric, testing in METRICS]
     return [Cell(percent(spread), (spread["mean"], spread["std"])) for spread in spreads]
 
 
