@@ -38,7 +38,14 @@ def whole_graph() -> Graph:
 
 WHOLE = whole_graph()
 KEPT = {node for node, label in enumerate(WHOLE.labels.tolist()) if label in (0, 1, 2)}
-WAYS = pytest.mark.parametrize("way", [{"by": "time"}, {"by": "blurred", "tasks": 4, "blur": 0.5}])
+WAYS = pytest.mark.parametrize(
+    "way",
+    [
+        {"by": "time"},
+        {"by": "blurred", "tasks": 4, "blur": 0.5},
+        {"by": "drifting", "tasks": 4, "blur": 0.5},
+    ],
+)
 EDGES = set(zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True))
 
 

@@ -66,10 +66,10 @@ def learn_stream(
         yield TaskReport(index, found.rows, seconds, found.measures)
 
 
-def tests_apart(steps: int, tasks: int, test_every: int | None) -> int:
+def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
     """Return after how many steps a test comes: as given, else each task or about 20 in a run.
 
-    >>> tests_apart(7, 7, None), tests_apart(1100, 7, None), tests_apart(1100, 7, 5)
+    >>> steps_apart(7, 7, None), steps_apart(1100, 7, None), steps_apart(1100, 7, 5)
     (1, 55, 5)
     """
     if test_every is not None:

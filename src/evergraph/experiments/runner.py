@@ -26,7 +26,7 @@ from evergraph.experiments.build import (
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.facts import facts_of
 from evergraph.experiments.progress import RunProgress, watched
-from evergraph.experiments.protocol import TaskReport, learn_stream, tests_apart
+from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
 from evergraph.experiments.settings import configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
@@ -379,7 +379,7 @@ def run_seed_by_task(
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
-    apart = tests_apart(len(stream), len(stream.tasks), test_every)
+    apart = steps_apart(len(stream), len(stream.tasks), test_every)
     for report in learn_stream(
         learner, stream, first=first, part=part, preview=preview, test_every=apart
     ):
