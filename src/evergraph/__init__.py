@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from evergraph.evaluation import (
         AccuracyMatrix,
+        anytime_accuracy,
         area_under_curve,
         average_accuracy,
         average_accuracy_curve,
@@ -215,6 +216,7 @@ _HOMES = {
     ),
     "evaluation": (
         "AccuracyMatrix",
+        "anytime_accuracy",
         "area_under_curve",
         "average_accuracy",
         "average_accuracy_curve",
@@ -458,6 +460,7 @@ __all__ = [
     "UnknownNodeError",
     "ViewFeatures",
     "WordNet",
+    "anytime_accuracy",
     "area_under_curve",
     "as_graph",
     "average_accuracy",

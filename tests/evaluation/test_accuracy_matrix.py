@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.evaluation import (
+    anytime_accuracy,
+    area_under_curve,
     average_accuracy,
     average_accuracy_curve,
     average_forgetting,
@@ -46,6 +48,27 @@ def test_a_single_task_has_nothing_to_forget() -> None:
     assert average_accuracy(matrix) == pytest.approx(0.7)
     assert average_forgetting(matrix) == 0.0
     assert average_forgetting_curve(matrix).shape == (0,)
+
+
+def test_tasks_that_come_in_batches_by_hand() -> None:
+    # task 0 is tested on twice while it comes, task 1 once, and task 2 begins and ends unseen
+    matrix = matrix_of([[0.4], [0.8], [0.6, 0.5], [0.2, 0.3, 0.9, 0.7]])
+    assert matrix.shape == (4, 4)
+    assert average_accuracy_curve(matrix).tolist() == pytest.approx([0.4, 0.8, 0.55, 0.525])
+    # learned at tests 1, 2, 3, 3: 0.6 - 0.8; then the mean of 0.2 - 0.8 and 0.3 - 0.5
+    curve = average_forgetting_curve(matrix)
+    assert curve.tolist() == pytest.approx([-0.2, -0.4])
+    assert average_forgetting(matrix) == pytest.approx(-0.4)
+    # while a task comes, earlier ones are compared with the last test before it began
+    twice = matrix_of([[0.5], [0.75], [0.5, 0.5], [0.25, 1.0]])
+    assert average_forgetting_curve(twice).tolist() == pytest.approx([-0.25, -0.5])
+
+
+def test_anytime_accuracy_by_hand() -> None:
+    assert anytime_accuracy(matrix_of(ROWS)) == pytest.approx((0.9 + 0.65 + 0.5) / 3)
+    online = matrix_of([[0.4], [0.8], [0.6, 0.5]])
+    assert anytime_accuracy(online) == pytest.approx((0.4 + 0.8 + 0.55) / 3)
+    assert area_under_curve(online) == anytime_accuracy(online)
 
 
 shares = st.floats(0, 1)

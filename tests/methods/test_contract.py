@@ -79,6 +79,20 @@ def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_learns_tasks_that_come_in_batches(name: str, small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, by="online", batch=30, edges="all")
+    options = {"memory": UNIFORM[name]()} if name in UNIFORM else {}
+    reports = list(learn_stream(make(name, epochs=2, **options), stream, test_every=3))
+    assert [r.index for r in reports[:2]] == [2, 5]
+    assert reports[-1].index == len(stream) - 1
+    assert [len(r.rows["local"]["plain"]) for r in reports] == [
+        stream.met(report.index) for report in reports
+    ]
+    # At some time the newest task is learned: regularisers hold back more with every batch.
+    assert max(report.rows["global"]["plain"][-1] for report in reports) > 0.5
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_restored_learner_goes_on_to_the_same_bits(name: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     whole = make(name)

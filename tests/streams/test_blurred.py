@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,3 +99,41 @@ def test_nodes_of_a_class_arrive_in_no_order_of_their_numbers() -> None:
     first, second = (blurred(MANY, classes=[0], tasks=2, blur=0.0, seed=s).owner for s in (0, 1))
     own = nodes_of(0)
     assert abs(float((first[own] == second[own]).double().mean()) - 0.5) < 0.05  # another draw
+
+
+def test_a_drift_puts_classes_together_by_hand() -> None:
+    # without blur: classes 2 and 0 in one place, then 1 and 3: 2 2 2 2 0 0 | 1 1 3
+    arrival = blurred(LABELS, classes=[2, 0, 1, 3], tasks=2, blur=0.0, together=2, comes_back=True)
+    assert classes_in(arrival.owner, LABELS, 0) == [0, 2]
+    times = arrival_times(LABELS, classes=[2, 0, 1, 3], blur=0.0, together=2, seed=0)
+    assert times.floor()[:8].tolist() == [1, 0, 0, 0, 1, 0, 0, 0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 100), blur=st.floats(0, 3), together=st.integers(1, 4))
+def test_on_a_circle_times_are_the_same_but_for_whole_rounds(
+    seed: int, blur: float, together: int
+) -> None:
+    options: Any = {"classes": [3, 0, 1, 2], "blur": blur, "together": together, "seed": seed}
+    plain = arrival_times(LABELS, **options)
+    round_ = arrival_times(LABELS, comes_back=True, **options)
+    length = -(-4 // together)
+    here = plain.isfinite()
+    assert here.equal(round_.isfinite())
+    assert float(round_[here].min()) >= 0
+    assert float(round_[here].max()) < length
+    rounds = (plain[here] - round_[here]) / length
+    torch.testing.assert_close(rounds, rounds.round())
+
+
+def test_the_first_classes_of_a_drift_come_back_with_the_last() -> None:
+    options: Any = {"classes": [0, 1, 2, 3], "tasks": 20, "blur": 0.5}
+    stays = blurred(MANY, **options).owner
+    returns = blurred(MANY, comes_back=True, **options).owner
+    for step, wanted in ((0, [0, 3]), (19, [0, 3])):
+        counts = torch.bincount(MANY[returns == step], minlength=4)
+        assert sorted(counts.topk(2).indices.tolist()) == wanted
+    assert int((MANY[stays == 19] == 0).sum()) == 0
+    # the share of a class moves smoothly: no step has more than a fifth more of it than the last
+    shares = torch.stack([torch.bincount(MANY[returns == s], minlength=4) / 500 for s in range(20)])
+    assert float(shares.diff(dim=0).abs().max()) < 0.2

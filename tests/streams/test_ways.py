@@ -38,7 +38,14 @@ def whole_graph() -> Graph:
 
 WHOLE = whole_graph()
 KEPT = {node for node, label in enumerate(WHOLE.labels.tolist()) if label in (0, 1, 2)}
-WAYS = pytest.mark.parametrize("way", [{"by": "time"}, {"by": "blurred", "tasks": 4, "blur": 0.5}])
+WAYS = pytest.mark.parametrize(
+    "way",
+    [
+        {"by": "time"},
+        {"by": "blurred", "tasks": 4, "blur": 0.5},
+        {"by": "drifting", "tasks": 4, "blur": 0.5},
+    ],
+)
 EDGES = set(zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True))
 
 
@@ -183,7 +190,7 @@ def test_task_il_needs_classes_of_a_tasks_own(by: str) -> None:
         ({"by": "time", "tasks": 0}, "tasks must be an integer of at least 1, not 0"),
         ({"by": "blurred", "blur": -1.0}, "blur must be a number of at least 0.0, not -1.0"),
         ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
-        ({"by": "day"}, "unknown by 'day': .*blurred, class, random, time"),
+        ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:

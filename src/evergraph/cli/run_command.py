@@ -40,7 +40,12 @@ def run_command(
     ),
     setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
     by: str | None = typer.Option(
-        None, help="How nodes arrive: class, time, blurred or random (default: class)."
+        None,
+        help="How nodes arrive: class, time, blurred, drifting, random or online (default: class).",
+    ),
+    test_every: int | None = typer.Option(
+        None,
+        help="Test after every so many tasks, or steps (default: every task; online, 20 in all).",
     ),
     edges: str | None = typer.Option(
         None, help="Edges between tasks: within (none) or all (default: within)."
@@ -124,6 +129,7 @@ def run_command(
             "batch_size": _batch_size(batch_size),
         },
         "seeds": parse_seeds(seeds),
+        "test_every": test_every,
         "device": device,
         "plugins": plugins,
         "protocol": protocol,
@@ -251,12 +257,14 @@ def _print_result(result: RunResult, folder: Path) -> None:
             f"{f': as {protocol} reports' if protocol and (testing, average) == first else ''}",
             percent(values["average_accuracy"][testing][average]),
             percent(values["average_forgetting"][testing][average]),
+            percent(values["anytime_accuracy"][testing][average]),
         )
         for testing, average in ways
     ]
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
     measured = f"average {result.yardstick.name if len(keys) == 1 else _shared(keys)}"
-    print_table(("tested", measured, "average forgetting"), rows, title)
+    anytime = measured.replace("average", "anytime")
+    print_table(("tested", measured, "average forgetting", anytime), rows, title)
     if beside := _beside(values["measures"]):
         say(beside)
     seconds: dict[str, Any] = values["seconds"]

@@ -3,6 +3,7 @@
 from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
+    anytime_accuracy,
     area_under_curve,
     average_accuracy,
     average_accuracy_curve,
@@ -30,6 +31,7 @@ __all__ = [
     "Evaluation",
     "Predictor",
     "Yardstick",
+    "anytime_accuracy",
     "area_under_curve",
     "average_accuracy",
     "average_accuracy_curve",

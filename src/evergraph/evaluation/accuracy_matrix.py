@@ -8,19 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 AccuracyMatrix = npt.NDArray[np.float64]
-"""M[i, j]: accuracy on task j after learning task i; NaN where j > i.  [tasks, tasks]"""
+"""M[i, j]: accuracy on task j at test i; NaN where task j had not begun.  [tests, tasks]
+
+With a test after every task, test i comes after task i, and j > i has not begun.
+"""
 
 
 def matrix_of(rows: Sequence[Sequence[float]]) -> AccuracyMatrix:
-    """Build the matrix from its rows, row i holding i + 1 values."""
-    matrix = np.full((len(rows), len(rows)), np.nan)
+    """Build the matrix from its rows, each holding a value for every task that has begun.
+
+    >>> matrix_of([[0.5], [0.75], [0.5, 1.0]])  # task 0 came in two steps
+    array([[0.5 ,  nan],
+           [0.75,  nan],
+           [0.5 , 1.  ]])
+    """
+    matrix = np.full((len(rows), len(rows[-1])), np.nan)
     for i, row in enumerate(rows):
-        matrix[i, : i + 1] = row
+        matrix[i, : len(row)] = row
     return matrix
 
 
 def average_accuracy_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
-    """Return AA after each task: the mean of row i.  [tasks]
+    """Return AA after each test: the mean of row i.  [tests]
 
     >>> average_accuracy_curve(matrix_of([[0.9], [0.5, 0.7]]))
     array([0.9, 0.6])
@@ -30,30 +39,52 @@ def average_accuracy_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
 
 
 def average_forgetting_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
-    """Return AF after each task but the first: mean over j < i of M[i, j] - M[j, j].  [tasks - 1]
+    """Return AF from the first test on that comes after one at which a task was learned.
+
+    AF_i = mean over tasks j learned before test i of M[i, j] - M[l_j, j], l_j the last test before
+    another task began than at the first test of task j. With a test after every task that is task
+    j's own, AF_i = mean over j < i of M[i, j] - M[j, j], and there are tasks - 1 values.
 
     >>> average_forgetting_curve(matrix_of([[0.75], [0.5, 0.5]]))
     array([-0.25])
+    >>> average_forgetting_curve(matrix_of([[0.5], [0.75], [0.5, 0.5], [0.25, 1.0]]))
+    array([-0.25, -0.5 ])
     """
-    change = matrix - np.diag(matrix)
-    return np.array([change[i, :i].mean() for i in range(1, len(matrix))])
+    learned = _learned_at(matrix)  # ascending
+    change = matrix - matrix[learned, np.arange(len(learned))]
+    before = [int((learned < i).sum()) for i in range(len(matrix))]
+    return np.array([change[i, :tasks].mean() for i, tasks in enumerate(before) if tasks])
+
+
+def _learned_at(matrix: AccuracyMatrix) -> npt.NDArray[np.int64]:
+    """Return l_j, the last test before a task began after task j.  [tasks]"""
+    begun = (~np.isnan(matrix)).sum(axis=1)  # ascending
+    return np.array([np.flatnonzero(begun == begun[begun > j][0])[-1] for j in range(begun[-1])])
 
 
 def average_accuracy(matrix: AccuracyMatrix) -> float:
-    """Return AA after the last task."""
+    """Return AA after the last test."""
     return float(average_accuracy_curve(matrix)[-1])
 
 
-def area_under_curve(matrix: AccuracyMatrix) -> float:
-    """Return the mean of AA over all tasks: how good the learner was along the way.
+def anytime_accuracy(matrix: AccuracyMatrix) -> float:
+    """Return the mean over all tests of AA then: how good the learner was along the way.
 
-    >>> area_under_curve(matrix_of([[0.9], [0.5, 0.7]]))
+    Average anytime accuracy, 1/n Σ_i AA_i over n tests (Caccia et al. 2022). Online, where a task
+    is tested on while it comes, it says how fast a learner learns as well as what it forgets.
+
+    >>> anytime_accuracy(matrix_of([[0.9], [0.5, 0.7]]))
     0.75
     """
     return float(average_accuracy_curve(matrix).mean())
 
 
+def area_under_curve(matrix: AccuracyMatrix) -> float:
+    """Return ``anytime_accuracy``, by the name that results have had for it from the first on."""
+    return anytime_accuracy(matrix)
+
+
 def average_forgetting(matrix: AccuracyMatrix) -> float:
-    """Return AF after the last task; negative means forgotten, 0 where there is one task only."""
+    """Return AF after the last test; negative means forgotten, 0 where there is one task only."""
     curve = average_forgetting_curve(matrix)
     return float(curve[-1]) if len(curve) else 0.0

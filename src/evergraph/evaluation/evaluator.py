@@ -47,7 +47,7 @@ def evaluate(
     part: str = "test",
     preview: bool = False,
 ) -> Evaluation:
-    """Test a learner after task ``index`` on every task so far.
+    """Test a learner after task or step ``index`` on every task that has begun by then.
 
     part: ``test``, or ``validation`` for choosing hyper-parameters. preview: whether to test on
     what comes next as well, for ``rejection_auroc`` and ``forward_transfer``; the model then runs
@@ -58,7 +58,7 @@ def evaluate(
     measures: Measures = {}
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
-        rows[testing] = _rows(seen, index, YARDSTICKS[stream.kind])
+        rows[testing] = _rows(seen, stream.met(index), YARDSTICKS[stream.kind])
         if stream.kind != "class":
             measures[testing] = _beside(seen, YARDSTICKS[stream.kind])
             continue
@@ -68,9 +68,9 @@ def evaluate(
     return Evaluation(rows, measures)
 
 
-def _rows(seen: Scored, index: int, yardstick: Yardstick) -> dict[str, list[float]]:
+def _rows(seen: Scored, tasks: int, yardstick: Yardstick) -> dict[str, list[float]]:
     order = seen.tasks.argsort(stable=True)
-    counts = torch.bincount(seen.tasks, minlength=index + 1).tolist()
+    counts = torch.bincount(seen.tasks, minlength=tasks).tolist()
     given, right = (each[order].split(counts) for each in seen.compared)
     of_task = list(zip(given, right, strict=True))
     return {

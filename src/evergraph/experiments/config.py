@@ -98,6 +98,7 @@ class StreamConfig(Section):
     by: str = "class"
     tasks: int | None = None
     blur: float = 1.0
+    batch: int | None = None
     classes_per_task: int = 2
     order: Literal["label", "shuffled"] | list[int] = "label"
     edges: str = "within"
@@ -143,8 +144,10 @@ class RunConfig(Section):
     ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
     backbone ``pdgnn``. ``directions``: whether the way that edges run is kept as a relation where
     they are made to run both ways. ``seeds``: a repeat each; a single number N stands for 0 to
-    N - 1. ``part``: the nodes tested on. ``measures``: whether to test, after each task, on what
-    comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
+    N - 1. ``part``: the nodes tested on. ``test_every``: after how many tasks, or steps where tasks
+    arrive in batches, a test comes, as one does after the last; unless given after each task, and
+    where tasks arrive in batches about 20 times in all. ``measures``: whether to test, each time,
+    on what comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
     ``load_plugin``.
 
     ``protocol``: the paper whose rules the rest follows and whose number stands first, see
@@ -168,6 +171,7 @@ class RunConfig(Section):
     training: TrainingConfig = TrainingConfig()
     seeds: Seeds = Field(default=(0,), min_length=1)
     part: Literal["test", "validation"] = "test"
+    test_every: int | None = Field(default=None, ge=1)
     measures: bool = False
     device: str = "auto"
     plugins: Plugins = ()

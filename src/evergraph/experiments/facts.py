@@ -34,7 +34,8 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
         "features": graph.num_features,
         "classes": graph.num_classes,
         "homophily": homophily(graph),
-        "tasks": len(stream),
+        "tasks": len(stream.tasks),
+        **({"steps": len(stream)} if len(stream) > len(stream.tasks) else {}),
         "task_classes": [list(classes) for classes in stream.tasks],
     }
     if graph.targets is not None:

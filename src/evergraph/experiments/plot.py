@@ -22,7 +22,7 @@ LINES = {"local": "-", "global": "--"}
 
 
 def plot_curve(result: RunResult, *, average: str, axes: Any = None) -> Any:
-    """Draw AA after each task, the mean over seeds, a band one deviation wide; return the axes."""
+    """Draw AA after each test, the mean over seeds, a band one deviation wide; return the axes."""
     check_choice("average", average, result.yardstick.rows)
     require("matplotlib", extra="report", why="RunResult.plot()")
     if axes is None:
@@ -34,14 +34,15 @@ def plot_curve(result: RunResult, *, average: str, axes: Any = None) -> Any:
     for testing in TESTINGS:
         curves = 100 * np.array(
             [average_accuracy_curve(seed.matrix(testing, average)) for seed in result.seeds]
-        )  # [seeds, tasks]
-        tasks, mean = np.arange(1, curves.shape[1] + 1), curves.mean(axis=0)
+        )  # [seeds, tests]
+        tasks, mean = result.seeds[0].tested_after, curves.mean(axis=0)
         style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
         axes.plot(tasks, mean, label=f"{name}, {testing}", **style)
         if len(curves) > 1:
             deviation = curves.std(axis=0, ddof=1)
             axes.fill_between(tasks, mean - deviation, mean + deviation, color=colour, alpha=0.15)
-    axes.set(xlabel="tasks learned", ylabel=f"average {result.yardstick.name} (%)")
+    learned = "batches" if "steps" in result.dataset else "tasks"
+    axes.set(xlabel=f"{learned} learned", ylabel=f"average {result.yardstick.name} (%)")
     axes.set_title(f"{result.config.dataset.name}, {result.config.stream.setting}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()

@@ -26,10 +26,20 @@ class RunProgress:
     Args:
         label: what is learned.
         epochs: how many a task has, by the name of the run; one run may go without a name.
-        tasks, seeds: how many each run has.
+        tasks: how many each run has, or how many steps where tasks arrive in batches.
+        seeds: how many each run has.
+        called: what is counted: a ``task``, or a ``batch`` of one.
     """
 
-    def __init__(self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int) -> None:
+    def __init__(
+        self,
+        *,
+        label: str,
+        epochs: Mapping[str, int],
+        tasks: int,
+        seeds: int,
+        called: str = "task",
+    ) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -41,12 +51,14 @@ class RunProgress:
 
         self._console = Console(stderr=True, force_jupyter=False)
         self._moves = self._console.is_terminal or in_notebook()
-        self._label = label
+        self._label, self._called = label, called
         self._epochs, self._tasks = epochs, tasks
         self._total = tasks * seeds * len(epochs)
         self._done = 0
+        self._before: dict[str, tuple[int, int]] = {}  # the last test of each run: seed, task
         self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
         self._task = (-1, -1)  # ... this task of this seed
+        self._silent = True  # nothing has been said yet
         self._started = self._said = time.monotonic()
         self._bar: Any = (
             NotebookBar()
@@ -86,8 +98,11 @@ class RunProgress:
         said = f"AA {local:.1f} local, {union:.1f} global"
         if len(self._epochs) > 1:
             said = f"AA local, global: {'; '.join(self._found.values())}"
-        text = f"{self._label}  seed {seed}  task {report.index + 1}/{self._tasks}  {said}"
-        self._done += 1
+        place = f"{self._called} {report.index + 1}/{self._tasks}"
+        text = f"{self._label}  seed {seed}  {place}  {said}"
+        seed_before, task_before = self._before.get(name, (seed, -1))
+        self._done += report.index - (task_before if seed_before == seed else -1)
+        self._before[name] = seed, report.index
         self._bar.update(self._row, description=text, completed=self._done)
         self._say(text)
 
@@ -95,7 +110,8 @@ class RunProgress:
         now = time.monotonic()
         last = self._done == self._total
         due = now - self._said >= 10 and len(self._found) == len(self._epochs)
-        if self._moves or not (due or last or self._done == 1):
+        first, self._silent = self._silent, False
+        if self._moves or not (due or last or first):
             return
         self._said = now
         share = self._done / self._total

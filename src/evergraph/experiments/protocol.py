@@ -11,13 +11,14 @@ from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 from evergraph.training import Learner
 
+TESTS = 20  # of a run whose tasks arrive in batches, unless it is said how often to test
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What came of one task.
+    """What came of one task, or of the steps from one test to the next.
 
     Attributes:
-        index: which task.
+        index: which task, or which step was the last.
         rows: accuracy on every task so far, by way of testing and of averaging.
         seconds: spent on ``embed``, ``train`` and ``evaluate``.
         measures: what was measured beside accuracy, by way of testing and name.
@@ -37,17 +38,21 @@ def learn_stream(
     testings: Sequence[Testing] = TESTINGS,  # type: ignore[assignment]
     part: str = "test",
     preview: bool = False,
+    test_every: int = 1,
 ) -> Iterator[TaskReport]:
-    """Yield a report after each task, from task ``first`` on.
+    """Yield a report after each test, from task or step ``first`` on.
 
     part: the nodes tested on, ``test`` or ``validation``. preview: whether to test on what comes
-    next as well, see ``evaluate``; it changes no other number.
+    next as well, see ``evaluate``; it changes no other number. test_every: a test comes after so
+    many tasks or steps, and after the last one.
     """
     learner.undirected_ = stream.undirected
-    for index in range(first, len(stream)):
+    for start_at, index in _between_tests(first, len(stream), test_every):
         embedded = learner.embed_seconds
         start = time.perf_counter()
-        learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+        for step in range(start_at, index + 1):
+            opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
+            learner.fit_task(opened)
         learned = time.perf_counter()
         training = learner.embed_seconds - embedded
         found = evaluate(learner, stream, index, testings=testings, part=part, preview=preview)
@@ -59,3 +64,22 @@ def learn_stream(
             "evaluate": tested - learned - (embedding - training),
         }
         yield TaskReport(index, found.rows, seconds, found.measures)
+
+
+def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
+    """Return after how many steps a test comes: as given, else each task or about 20 in a run.
+
+    >>> steps_apart(7, 7, None), steps_apart(1100, 7, None), steps_apart(1100, 7, 5)
+    (1, 55, 5)
+    """
+    if test_every is not None:
+        return test_every
+    return 1 if steps == tasks else -(-steps // TESTS)
+
+
+def _between_tests(first: int, steps: int, apart: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last step before each test, from step ``first`` on."""
+    while first < steps:
+        last = min((first // apart + 1) * apart, steps) - 1
+        yield first, last
+        first = last + 1

@@ -17,6 +17,7 @@ from evergraph.evaluation import (
     YARDSTICKS,
     AccuracyMatrix,
     Yardstick,
+    anytime_accuracy,
     area_under_curve,
     average_accuracy,
     average_accuracy_curve,
@@ -48,7 +49,8 @@ class SeedResult:
 
     Attributes:
         seed: the repeat's seed.
-        rows: one entry per task, see ``AccuracyRows``.
+        rows: one entry per test, of which one comes after each task unless it is said otherwise,
+            see ``AccuracyRows``.
         seconds: by phase.
         coverage_ratio: of the memory at the end, None without one.
         floats, bytes: what is kept between tasks at the end.
@@ -57,7 +59,8 @@ class SeedResult:
             system does not tell.
         recomputed: embeddings of old nodes that were computed anew, of how many; None without
             refresh.
-        measures: what was measured beside accuracy, one entry per task, see ``Measures``.
+        measures: what was measured beside accuracy, one entry per test, see ``Measures``.
+        tested: the task or step before each test; every one where it does not say.
     """
 
     seed: int
@@ -76,9 +79,15 @@ class SeedResult:
     peak_rss_bytes: int = 0
     measures: list[Measures] = field(default_factory=list)
     recomputed: tuple[int, int] | None = None
+    tested: list[int] = field(default_factory=list)
+
+    @property
+    def tested_after(self) -> list[int]:
+        """How many tasks, or steps where tasks arrive in batches, were learned before each test."""
+        return [index + 1 for index in self.tested or range(len(self.rows))]
 
     def measure(self, testing: str, name: str) -> float | None:
-        """Return the mean of a measure over the tasks where it has a meaning, None if nowhere."""
+        """Return the mean of a measure over the tests where it has a meaning, None if nowhere."""
         found = [measured.get(testing, {}).get(name) for measured in self.measures]
         values = [value for value in found if value is not None]
         return float(np.mean(values)) if values else None
@@ -89,7 +98,7 @@ class SeedResult:
         return [*next(iter(self.rows[0].values()))]
 
     def matrix(self, testing: str, average: str) -> AccuracyMatrix:
-        """Return the accuracy matrix of one way of testing and averaging.  [tasks, tasks]"""
+        """Return the accuracy matrix of one way of testing and averaging.  [tests, tasks]"""
         return matrix_of([row[testing][average] for row in self.rows])
 
 
@@ -160,7 +169,8 @@ class RunResult(Shown):
         shown = [(t, a) for t in TESTINGS for a in self.yardstick.rows]
         found = {
             f"{t}, {a}": f"AA {100 * self.average_accuracy(t, a):.1f} %, "
-            f"AF {100 * self.average_forgetting(t, a):.1f} %"
+            f"AF {100 * self.average_forgetting(t, a):.1f} %, "
+            f"anytime {100 * self.anytime_accuracy(t, a):.1f} %"
             for t, a in shown
         }
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
@@ -193,12 +203,21 @@ class RunResult(Shown):
         ways = testing or main["testing"], average or main["averaging"]
         return [seed.matrix(*ways) for seed in self.seeds]
 
+    def anytime_accuracy(self, testing: str = "local", average: str | None = None) -> float:
+        """Return the mean of AA over all tests, the mean over seeds.  0..1
+
+        average: as in ``average_accuracy``.
+        """
+        average = average or self.yardstick.main
+        return float(np.mean([anytime_accuracy(s.matrix(testing, average)) for s in self.seeds]))
+
     def to_frame(self) -> DataFrame:
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
 
         Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
         ``average`` (balanced or plain, or what targets have), the way of measuring; ``after`` how
-        many tasks were learned by then, from 1 on; ``task`` which was tested on, from 0 on;
+        many tasks, or steps where tasks arrive in batches, were learned by then, from 1 on;
+        ``task`` which was tested on, from 0 on;
         ``accuracy``, 0..1, or what is measured in its place.
         AA of every seed is ``accuracy`` of the largest ``after``, averaged over ``task``:
 
@@ -214,11 +233,11 @@ class RunResult(Shown):
         config = self.config
         names = (config.dataset.name, config.method.name, config.stream.setting)
         rows = [
-            (*names, seed.seed, testing, average, after + 1, task, accuracy)
+            (*names, seed.seed, testing, average, after, task, accuracy)
             for seed in self.seeds
             for testing in TESTINGS
             for average in self.yardstick.rows
-            for after, row in enumerate(seed.rows)
+            for after, row in zip(seed.tested_after, seed.rows, strict=True)
             for task, accuracy in enumerate(row[testing][average])
         ]
         return DataFrame(rows, columns=COLUMNS)
@@ -243,7 +262,9 @@ class RunResult(Shown):
             "headline": self.headline,
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
+            "anytime_accuracy": self._summary(anytime_accuracy),
             "average_accuracy_curve": self._curves(),
+            "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
             "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
             "accuracy_matrix": [self._matrices(s) for s in self.seeds],

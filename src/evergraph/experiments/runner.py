@@ -26,7 +26,7 @@ from evergraph.experiments.build import (
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.facts import facts_of
 from evergraph.experiments.progress import RunProgress, watched
-from evergraph.experiments.protocol import TaskReport, learn_stream
+from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
 from evergraph.experiments.result import PHASES, RunResult, SeedResult
 from evergraph.experiments.settings import IN_MEMORY, configured, described, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
@@ -167,6 +167,7 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
         epochs={config.method.name: config.training.epochs or 1 for config in configs},
         tasks=len(runs[0].stream),
         seeds=len(configs[0].seeds),
+        called="task" if len(runs[0].stream) == len(runs[0].stream.tasks) else "batch",
     )
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in names]
 
@@ -355,6 +356,7 @@ def learn_seed_by_task(
         seed,
         part=config.part,
         preview=config.measures,
+        test_every=config.test_every,
         store=None if store is None else store.seed(seed),
         observer=observer,
     )
@@ -367,20 +369,24 @@ def run_seed_by_task(
     *,
     part: str = "test",
     preview: bool = False,
+    test_every: int | None = None,
     store: SeedStore | None = None,
     observer: Observer | None = None,
 ) -> Learning:
-    """Learn one repeat, a task at every step, from wherever its store says it stopped."""
+    """Learn one repeat, from test to test, from wherever its store says it stopped."""
     observer = Observer() if observer is None else observer
     reports, finished = ([], None) if store is None else store.progress()
     for report in reports:
         observer.on_task(seed, report)
     if finished is not None:
         return finished
-    if reports and store is not None:
-        last = reports[-1].index
-        learner.restore(store.state_after(last), stream.label_space(last))
-    for report in learn_stream(learner, stream, first=len(reports), part=part, preview=preview):
+    first = reports[-1].index + 1 if reports else 0
+    if first and store is not None:
+        learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
+    apart = steps_apart(len(stream), len(stream.tasks), test_every)
+    for report in learn_stream(
+        learner, stream, first=first, part=part, preview=preview, test_every=apart
+    ):
         reports.append(report)
         if store is not None:
             store.keep_task(reports, learner.state(), tasks=len(stream))
@@ -397,6 +403,7 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
     return SeedResult(
         seed=seed,
         rows=[report.rows for report in reports],
+        tested=[report.index for report in reports],
         seconds={phase: sum(r.seconds[phase] for r in reports) for phase in PHASES},
         coverage_ratio=learner.coverage_ratio,
         recomputed=learner.recomputed,

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-SPREADS = ("average_accuracy", "average_forgetting", "area_under_curve", "measures")
+SPREADS = (
+    "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
+)  # fmt: skip
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 DIR/config.toml                  the resolved configuration
 DIR/result.json                  once every seed is done
-DIR/seed-0/progress.json         rows and seconds of the finished tasks
-DIR/seed-0/state-0007.safetensors  the learner after the last finished task
+DIR/seed-0/progress.json         rows and seconds of the tests so far
+DIR/seed-0/state-0007.safetensors  the learner after the last test, by the task or step before it
 DIR/seed-0/accuracy.npz          the accuracy matrices, once the seed is done
 DIR/seed-0/lock                  locked while the seed is being learned, else of no meaning
 DIR/lock                         locked while the folder is being claimed
@@ -149,8 +149,11 @@ class SeedStore:
             raise ResultsError(f"{path} is not progress of evergraph: {error}") from None
 
     def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor], *, tasks: int) -> None:
-        """Write the learner after a task of ``tasks``, then the progress that refers to it."""
-        current = self._state_path(len(reports) - 1)
+        """Write the learner after a test, then the progress that refers to it.
+
+        tasks: how many the stream has, or how many steps where tasks arrive in batches.
+        """
+        current = self._state_path(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
         self._write_progress(reports, None, tasks)
@@ -162,7 +165,7 @@ class SeedStore:
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._write_progress(reports, result, len(reports))
+        self._write_progress(reports, result, reports[-1].index + 1)
         self._drop_states(keep=None)
 
     def state_after(self, index: int) -> dict[str, Tensor]:

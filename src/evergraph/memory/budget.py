@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from evergraph.core.errors import ConfigurationError
 
@@ -30,7 +30,11 @@ or a fraction between 0 and 1 (of the dataset), not 1.5
 
 
 def class_budgets(
-    budget: Budget, sizes: Mapping[int, int], available: Mapping[int, int]
+    budget: Budget,
+    sizes: Mapping[int, int],
+    available: Mapping[int, int],
+    *,
+    known: Collection[int] = (),
 ) -> dict[int, int]:
     """Return how many nodes each class keeps.
 
@@ -38,7 +42,8 @@ def class_budgets(
     one: over all classes this makes the same fraction of the dataset. No class can keep more than
     the training nodes it has; that is allowed, and said.
 
-    sizes: nodes of each class; available: training nodes of each class.
+    sizes: nodes of each class; available: training nodes of each class; known: classes that have
+    come before, of which nothing is said again.
 
     >>> class_budgets(0.1, {0: 50, 1: 4}, {0: 30, 1: 2})
     {0: 5, 1: 1}
@@ -47,7 +52,7 @@ def class_budgets(
         label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
         for label in available
     }
-    short = [label for label, count in available.items() if wanted[label] > count]
+    short = [c for c, count in available.items() if wanted[c] > count and c not in known]
     if short:
         logger.info(
             "budget %s is larger than the training nodes of class %s: all of them are kept",

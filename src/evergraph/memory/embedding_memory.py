@@ -79,7 +79,8 @@ class EmbeddingMemory(Part):
         labels = torch.cat([self.labels_[stored], candidates.labels.cpu()])
         values, counts = labels.unique(return_counts=True)
         available = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        return class_budgets(self.budget, sizes, available)
+        known = self.labels_[stored].unique().tolist()
+        return class_budgets(self.budget, sizes, available, known=known)
 
     def _merge(
         self,

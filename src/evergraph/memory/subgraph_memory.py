@@ -105,7 +105,8 @@ class SubgraphMemory(Part):
     def _budgets(self, labels: Tensor, sizes: dict[int, int]) -> dict[int, int]:
         values, counts = labels.unique(return_counts=True)
         available = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        return class_budgets(self.budget, sizes, available)
+        known = self.labels_.unique().tolist()
+        return class_budgets(self.budget, sizes, available, known=known)
 
     def _drop_all_but(self, stays: Tensor, *, hops: int) -> None:
         """Let nodes go, and of the graph all that is not within reach of one that stays."""

@@ -129,6 +129,11 @@ class Analytic(WholeTaskLearner):
                 f"'random-features', not {backbone.name!r}"
             )
 
+    @property
+    def sight(self) -> int | None:
+        """As many hops as the backbone; all of the graph where what is learned is refreshed."""
+        return super().sight if self.refresh == "none" else None
+
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
         """Count the task's nodes in; the head is solved for when somebody asks."""

@@ -124,6 +124,11 @@ class Auto(WholeTaskLearner):
         width = self.backbone.width
         return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
+    @property
+    def sight(self) -> int | None:
+        """As many hops as the backbone; all of the graph where what is learned is refreshed."""
+        return super().sight if self.refresh == "none" else None
+
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
         """Count the task's nodes in, and keep some to weigh views by."""

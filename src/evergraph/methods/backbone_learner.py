@@ -65,6 +65,11 @@ class BackboneLearner(Learner):
         """Return a new memory of the kind the method keeps, where it keeps one."""
         return None
 
+    @property
+    def sight(self) -> int | None:
+        """How many hops around its nodes a task's graph is looked at: as many as the backbone."""
+        return self.backbone.hops
+
     def begin_task(self, task: Task) -> int:
         """Make room for the task's classes and prepare its graph, once."""
         self.label_space_ = task.label_space

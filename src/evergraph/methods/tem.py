@@ -102,6 +102,11 @@ class TEM(BackboneLearner):
         """Return a memory of embeddings, 400 per class by coverage by default."""
         return EmbeddingMemory(**options)
 
+    @property
+    def sight(self) -> int | None:
+        """As many hops as the backbone; all of the graph where what is stored is refreshed."""
+        return super().sight if self.refresh == "none" else None
+
     def begin_task(self, task: Task) -> int:
         """Bring what is stored up to date with the graph, then prepare as ever."""
         if self.refresh == "embeddings":

@@ -82,6 +82,11 @@ class TPP(BackboneLearner):
                 f"'pdgnn' or 'sgc', not {backbone.name!r}"
             )
 
+    @property
+    def sight(self) -> int | None:
+        """As many hops as the backbone, or as a profile."""
+        return max(self.backbone.hops, self.steps)
+
     def begin_task(self, task: Task) -> int:
         """Make a new head for the classes that the task has."""
         present = torch.cat([task.train_labels, torch.tensor([*task.label_space.newest()]).long()])

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.experiments.spread import main_key, main_name, measured
+from evergraph.experiments.spread import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 NEEDED = (
@@ -58,7 +59,7 @@ class Finished:
         by, edges = stream.get("by", USUAL["by"]), stream.get("edges", USUAL["edges"])
         told = [str(stream["setting"])]
         if by != USUAL["by"]:
-            told.append("blurred" if by == "blurred" else f"by {by}")
+            told.append(f"by {by}" if by in ("time", "random") else by)
         if edges != USUAL["edges"]:
             told.append(f"{edges} edges")
         if self.protocol is not None:
@@ -84,6 +85,26 @@ class Finished:
     def main(self, what: str, testing: str) -> Any:
         """Return the main measure of something that a result tells, such as its averages."""
         return self.result[what][testing][main_key(self.result)]
+
+    def anytime(self, testing: str) -> dict[str, Any]:
+        """Return the mean of AA over all tests, from the rows where an early result has no such."""
+        for name in ("anytime_accuracy", "area_under_curve"):
+            if name in self.result:
+                found: dict[str, Any] = self.main(name, testing)
+                return found
+        matrices = [s[testing][main_key(self.result)] for s in self.result["accuracy_matrix"]]
+        return spread([fmean(map(fmean, rows)) for rows in matrices])
+
+    @property
+    def step(self) -> str:
+        """What a test comes after: a ``task``, or a ``batch`` of one."""
+        return "batch" if "steps" in self.result.get("dataset", {}) else "task"
+
+    @property
+    def tested_after(self) -> list[int]:
+        """How many tasks, or steps where tasks arrive in batches, were learned before each test."""
+        tests = len(self.main("average_accuracy_curve", "local"))
+        return list(self.result.get("tested_after", range(1, tests + 1)))
 
     @property
     def keeps_everything(self) -> bool:
@@ -144,14 +165,11 @@ def _look_through(result: dict[str, Any]) -> None:
     """Raise anything at all where a result is not of the shape that reports rely on."""
     for way in ("local", "global"):
         for metric in ("average_accuracy", "average_forgetting"):
-            spread = result[metric][way][main_key(result)]
-            float(spread["mean"]), float(spread["std"] or 0)
+            found = result[metric][way][main_key(result)]
+            float(found["mean"]), float(found["std"] or 0)
         sum(result["average_accuracy_curve"][way][main_key(result)])
-        tasks = len(result["average_accuracy_curve"][way][main_key(result)])
-        for seed in result["accuracy_matrix"]:
-            rows = seed[way][main_key(result)]
-            if [len(row) for row in rows] != list(range(1, tasks + 1)):
-                raise ValueError(f"accuracy_matrix must have a row for each of {tasks} tasks")
+        tests = len(result["average_accuracy_curve"][way][main_key(result)])
+        _check_rows([seed[way][main_key(result)] for seed in result["accuracy_matrix"]], tests)
     if not result["accuracy_matrix"]:
         raise ValueError("accuracy_matrix must have an entry for each seed")
     for phase in ("embed", "train", "evaluate", "total"):
@@ -160,6 +178,17 @@ def _look_through(result: dict[str, Any]) -> None:
     for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
         str(result["config"][part][key])
     dict(result["versions"])
+
+
+def _check_rows(matrices: Sequence[Sequence[Sequence[float]]], tests: int) -> None:
+    """Raise unless all seeds were tested alike: every time on all tasks of the time before."""
+    every = [[len(row) for row in rows] for rows in matrices]
+    for widths in every:
+        if len(widths) != tests or not widths[0] or widths != sorted(every[0]):
+            raise ValueError(
+                f"accuracy_matrix must have a row for each of {tests} tests, none shorter than the "
+                "one before, and as long for every seed"
+            )
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,28 @@ NOWHERE = -1
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """Which task brings each node, and which classes each task brings for the first time.
+    """Which step brings each node, and which classes each task brings for the first time.
+
+    A step is a task, unless tasks arrive in batches: then each batch is a step of its task.
 
     Attributes:
-        owner: the task of each node, -1 for nodes of none.  int64 [nodes]
+        owner: the step of each node, -1 for nodes of none.  int64 [nodes]
         new_classes: for every task the dataset's labels first met with it; none where all of its
             classes have been met before.
+        tasks: the task of each step, ascending, where tasks arrive in several.  int64 [steps]
     """
 
     owner: Tensor
     new_classes: list[tuple[int, ...]]
+    tasks: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.new_classes)
+        return len(self.new_classes) if self.tasks is None else len(self.tasks)
+
+    @property
+    def task_of(self) -> Tensor:
+        """The task of each step.  int64 [steps]"""
+        return torch.arange(len(self)) if self.tasks is None else self.tasks
 
     @property
     def classes(self) -> list[int]:
@@ -33,9 +42,9 @@ class Arrival:
         return [label for classes in self.new_classes for label in classes]
 
     def shared_out(self, nodes: Tensor) -> tuple[Tensor, ...]:
-        """Return for every task those of ``nodes`` that arrive with it, in the order given.
+        """Return for every step those of ``nodes`` that arrive with it, in the order given.
 
-        nodes: int64 [n], each with a task; -> as many int64 [n of the task] as tasks
+        nodes: int64 [n], each with a step; -> as many int64 [n of the step] as steps
         """
         owners = self.owner[nodes]
         counts = torch.bincount(owners, minlength=len(self)).tolist()

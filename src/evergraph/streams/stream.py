@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,6 +17,7 @@ from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.reach.around import nodes_around
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.companions import (
     UNLABELLED_WAYS,
@@ -23,6 +25,8 @@ from evergraph.streams.companions import (
     fitting_way,
     with_companions,
 )
+from evergraph.streams.in_batches import BATCH, in_batches
+from evergraph.streams.met_sizes import MetSizes
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.target_streams import (
     new_targets,
@@ -73,16 +77,27 @@ class GraphStream(Shown):
     that the graph allows. Nodes of which nothing is known are left out. ``classes`` are then the
     numbers of the targets, all there with the first task.
 
+    A stream has as many steps as ``len`` says, and ``open`` opens one: a task each, except by
+    ``online``, where tasks are those of ``class`` and a step is a batch of one. Whatever is counted
+    or tested task by task is so there too: there are as many sets of test nodes, and classes in the
+    label space, as tasks have begun.
+
     Args:
         graph: the whole graph, or what holds one: of PyG, NetworkX, SciPy, or a pair of tables
             (nodes, edges).
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
             order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
-            borders between them blur. ``random``: in no order at all.
+            borders between them blur. ``drifting``: the same with ``classes_per_task`` classes in
+            one place and time on a circle, so that the mixture of classes moves all the time and
+            the first ones come back. ``random``: in no order at all. ``online``: by class, but a
+            task's training nodes come in small batches, each met once.
         tasks: how many, by ``time`` (at most; by default one for each time), ``blurred`` (by
-            default as many as by ``class``) and ``random`` (by default 5).
-        blur: standard deviation, in classes, of when a node arrives; 0 for none.
-        classes_per_task: how many new classes each task brings, by ``class``.
+            default as many as by ``class``), ``drifting`` (by default 20) and ``random`` (by
+            default 5).
+        blur: standard deviation of when a node arrives, in places: of one class each by
+            ``blurred``, of ``classes_per_task`` by ``drifting``; 0 for none.
+        batch: how many training nodes arrive at a time by ``online``; 10 unless given.
+        classes_per_task: how many new classes each task brings, by ``class`` and ``online``.
         order: of classes: ``label``, ``shuffled``, or the classes in the order wanted.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
@@ -96,7 +111,7 @@ class GraphStream(Shown):
         known_labels: which graphs to test on show the dataset's labels of the training nodes in
             them, for methods that look at labels nearby: the ``global`` one, ``everywhere``, or
             ``nowhere``. A task's graph always shows them; no graph shows another label.
-        seed: of the split, of a shuffled order and of blurred borders.
+        seed: of the split, of a shuffled order, of blurred borders and of batches.
         device: where the graphs for training and testing are kept; by default that of ``graph``.
         resources: how much memory may be used; subgraphs that do not fit are kept in files.
 
@@ -110,6 +125,11 @@ class GraphStream(Shown):
     >>> blurred = GraphStream(ring, by="blurred", tasks=2, blur=1.0)
     >>> blurred.tasks, blurred.open(1).class_sizes
     ([(0, 1, 2, 4, 5), (3,)], {1: 1, 2: 1, 3: 3, 4: 3, 5: 4})
+    >>> online = GraphStream(ring, by="online", batch=2)
+    >>> online
+    GraphStream(tasks=3, steps=6, classes=6, nodes=24, edges='within', setting='class-il')
+    >>> [len(step.train) for step in online]
+    [2, 2, 2, 2, 2, 2]
     """
 
     def __init__(
@@ -119,6 +139,7 @@ class GraphStream(Shown):
         by: By = "class",
         tasks: int | None = None,
         blur: float = 1.0,
+        batch: int | None = None,
         classes_per_task: int = 2,
         order: ClassOrder = "label",
         edges: Edges = "within",
@@ -146,7 +167,7 @@ class GraphStream(Shown):
             timed = whole.time is not None
             by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)
             self._label_space = target_space(whole.targets)
-        check_way(by, tasks=tasks, blur=blur, setting=setting)
+        check_way(by, tasks=tasks, blur=blur, setting=setting, batch=batch)
         self.edges = edges
         shown = whole if whole.targets is None else whole.with_labels(labels)
         arrival = arrange(
@@ -165,8 +186,16 @@ class GraphStream(Shown):
             if whole.targets is None
             else split_each(arrival, shares=split, seed=seed)
         )
+        if by == "online":
+            arrival, self.splits = in_batches(
+                arrival, self.splits, batch=BATCH if batch is None else batch, seed=seed
+            )
+        self._batched = arrival.tasks is not None
+        self._task_of = arrival.task_of.int()  # [steps]
+        counts = torch.bincount(self._task_of).tolist()
+        self._begins = [0, *accumulate(counts)]  # the first step of each task, and of none
         owner = arrival.owner if unlabelled != "along" else with_companions(shown, arrival.owner)
-        # Of every node of the dataset, of which there may be 10^8: in half the bytes.
+        # The step of every node of the dataset, of which there may be 10^8: in half the bytes.
         self._owner = owner.int()
         self._labels = self._renumber(labels).int()
         self._training_labels = self._hide_all_but_training(labels).int()
@@ -179,17 +208,19 @@ class GraphStream(Shown):
         if device is not None:
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
-        self._local: dict[int, Graph] = {}  # they show labels
-        self._local_exams: dict[tuple[int, str], Exam] = {}
+        self._met = MetSizes(self._owner, self._labels, steps=len(arrival))
+        self._local: dict[int, tuple[int, Graph]] = {}  # as of which step; they show labels
+        self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # as of which task; it shows labels
         self._lease: Lease | None = None
 
     def __len__(self) -> int:
-        return len(self.tasks)
+        return len(self._task_of)
 
     def _repr_facts(self) -> dict[str, object]:
         return {
-            "tasks": len(self),
+            "tasks": len(self.tasks),
+            **({"steps": len(self)} if self._batched else {}),
             ("classes" if self.kind == "class" else self.kind): len(self.classes),
             "nodes": int((self._owner >= 0).sum()),
             "edges": self.edges,
@@ -225,10 +256,17 @@ class GraphStream(Shown):
         """Whether every edge is known to run both ways."""
         return self._graph.undirected
 
-    def open(self, index: int, *, cumulative: bool = False) -> Task:
-        """Return a task and close the one opened before.
+    def met(self, index: int) -> int:
+        """Return how many tasks have begun once step ``index`` has arrived."""
+        return int(self._task_of[index]) + 1
+
+    def open(self, index: int, *, cumulative: bool = False, sight: int | None = None) -> Task:
+        """Return a task, or a batch of one by ``online``, and close the one opened before.
 
         cumulative: with the training nodes of every task so far, which is how ``joint`` sees it.
+        sight: how many hops around its nodes will be looked at; None for all. A batch then comes
+        with the nodes so near, and with those beside them, which give these the right degrees, and
+        not with all of the graph that there is. A whole task always has its whole graph.
         """
         if not 0 <= index < len(self):
             raise ConfigurationError(
@@ -236,28 +274,61 @@ class GraphStream(Shown):
             )
         if self._lease is not None:
             self._lease.close()
-        everything = cumulative or self.edges == "all"
-        ids = self._members.nodes(index, upto=everything)
-        self._lease = Lease(self._task_graph(index, cumulative))
+        ids, graph = self._given(index, cumulative, sight)
+        self._lease = Lease(graph)
+        first = 0 if cumulative else index
         own = self._members.nodes(index, upto=cumulative)
         train, validation = (
-            self._members.part(part, index, upto=cumulative) for part in ("train", "validation")
+            self._members.part(part, first, index) for part in ("train", "validation")
         )
         return Task(
             index=index,
             label_space=self.label_space(index),
             ids=ids,
-            train=self._members.places(train, index, upto=everything),
+            train=torch.searchsorted(ids, train),
             train_labels=self._labels[train].long(),
-            validation=self._members.places(validation, index, upto=everything),
+            validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
-            own=self._members.places(own, index, upto=everything),
+            own=torch.searchsorted(ids, own),
             class_sizes=self._sizes(own),
-            met_sizes=self._sizes(self._members.nodes(index, upto=True)),
+            met_sizes={} if self._targets is not None else self._met.upto(index),
             lease=self._lease,
             train_targets=self._targets_of(train),
             validation_targets=self._targets_of(validation),
         )
+
+    def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
+        """Return which nodes a learner is given with a step, ascending, and their graph."""
+        if self._batched and sight is not None and not cumulative:
+            near = self._near(index, sight)
+            return near, self._induced(near)
+        if self.edges == "all":
+            return self._members.nodes(index, upto=True), self._seen_graph(index)
+        if not cumulative:
+            task = self.met(index) - 1
+            return self._members.between(*self._steps(task, index)), self._own_graph(task, index)
+        nodes = self._members.nodes(index, upto=True)
+        groups = self._tasks_of(self._owner).to(self._graph.device)
+        return nodes, self._induced(nodes, groups=groups)
+
+    def _near(self, index: int, sight: int) -> Tensor:
+        """Return the nodes that a batch needs for embeddings over so many hops, ascending."""
+        within, task = self.edges == "within", self._task_of[index]
+
+        def there(nodes: Tensor) -> Tensor:
+            steps = self._owner[nodes]
+            come = (steps >= 0) & (steps <= index)
+            return come & (self._tasks_of(steps) == task) if within else come
+
+        return nodes_around(self._graph, self._members.nodes(index), hops=sight + 1, there=there)
+
+    def _tasks_of(self, steps: Tensor) -> Tensor:
+        return self._task_of[steps] if self._batched else steps
+
+    def _steps(self, task: int, index: int) -> tuple[int, int]:
+        """Return the first and the last of a task's steps that have arrived with ``index``."""
+        first, following = self._begins[task : task + 2]
+        return first, min(index, following - 1)
 
     def _sizes(self, nodes: Tensor) -> dict[int, int]:
         return _count(self._labels[nodes]) if self._targets is None else {}
@@ -266,24 +337,25 @@ class GraphStream(Shown):
         return None if self._targets is None else self._targets[nodes]
 
     def label_space(self, index: int) -> LabelSpace:
-        """Return the classes met once task ``index`` has arrived."""
-        met = self.tasks[: index + 1]
+        """Return the classes met once task or step ``index`` has arrived."""
+        met = self.tasks[: self.met(index)]
         labels = tuple(label for classes in met for label in classes)
         return replace(self._label_space, sizes=tuple(len(c) for c in met), labels=labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
-        """Return what is to be classified after task ``index``.
+        """Return what is to be classified after task or step ``index``.
 
-        local: every task's nodes inside their own task's subgraph, one set per task. global: all
-        of them in the graph of everything seen so far, one set. part: ``test`` or ``validation``.
+        local: every task's nodes inside their own task's subgraph, as far as it has come, one set
+        per task. global: all of them in the graph of everything seen so far, one set. part: ``test`` or ``validation``.
         """
         check_choice("testing", testing, TESTINGS)
         if testing == "local":
-            return [self._local_exam(task, part) for task in range(index + 1)]
+            return [self._local_exam(task, part, index) for task in range(self.met(index))]
         graph = self._seen_graph(index)
         if self.known_labels == "nowhere":
             graph = graph.structure
-        return [self._exam(graph, part, index, upto=True)]
+        nodes = self._members.nodes(index, upto=True)
+        return [self._exam(graph, nodes, self._members.part(part, 0, index))]
 
     def preview(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return what the next task will bring, to test on only: no learner fits it.
@@ -307,17 +379,18 @@ class GraphStream(Shown):
 
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
-        return self._own_graph(index).structure
+        return self._own_graph(index, len(self) - 1).structure
 
     def union_graph(self, index: int) -> Graph:
         """Return the subgraph induced by everything seen after task ``index``, without labels."""
         return self._seen_graph(index).structure
 
-    def _own_graph(self, index: int) -> Graph:
-        """Return the subgraph of one task's nodes; it shows training labels."""
-        if index not in self._local:
-            self._local[index] = self._induced(self._members.nodes(index))
-        return self._local[index]
+    def _own_graph(self, task: int, index: int) -> Graph:
+        """Return the subgraph of one task's nodes as of a step; it shows training labels."""
+        first, last = self._steps(task, index)
+        if task not in self._local or self._local[task][0] != last:
+            self._local[task] = last, self._induced(self._members.between(first, last))
+        return self._local[task][1]
 
     def _seen_graph(self, index: int) -> Graph:
         """Return the subgraph of everything seen after a task; it shows training labels."""
@@ -325,32 +398,27 @@ class GraphStream(Shown):
             self._union = index, self._induced(self._members.nodes(index, upto=True))
         return self._union[1]
 
-    def _task_graph(self, index: int, cumulative: bool) -> Graph:
-        if self.edges == "all":
-            return self._seen_graph(index)
-        if not cumulative:
-            return self._own_graph(index)
-        groups = self._owner.to(self._graph.device)
-        return self._induced(self._members.nodes(index, upto=True), groups=groups)
-
     def _induced(self, nodes: Tensor, groups: Tensor | None = None) -> Graph:
         graph = self._graph.subgraph(nodes, groups=groups, resources=self.resources)
         return graph.showing(self._training_labels[nodes].long())
 
-    def _local_exam(self, index: int, part: str) -> Exam:
-        if (index, part) not in self._local_exams:
-            graph = self._own_graph(index)
+    def _local_exam(self, task: int, part: str, index: int) -> Exam:
+        first, last = self._steps(task, index)
+        known = self._local_exams.get((task, part))
+        if known is None or known[0] != last:
+            graph = self._own_graph(task, index)
             if self.known_labels != "everywhere":
                 graph = graph.structure
-            self._local_exams[index, part] = self._exam(graph, part, index, upto=False)
-        return self._local_exams[index, part]
+            asked = self._members.part(part, first, last)
+            known = last, self._exam(graph, self._members.between(first, last), asked)
+            self._local_exams[task, part] = known
+        return known[1]
 
-    def _exam(self, graph: Graph, part: str, index: int, *, upto: bool) -> Exam:
-        asked = self._members.part(part, index, upto=upto)
-        places = self._members.places(asked, index, upto=upto)
-        targets = self._targets_of(asked)
-        labels, tasks = self._labels[asked].long(), self._owner[asked].long()
-        return Exam(graph, places, labels, tasks, targets)
+    def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
+        """Return the questions about some of the nodes of a graph.  [nodes of graph], [asked]"""
+        places, targets = torch.searchsorted(nodes, asked), self._targets_of(asked)
+        tasks = self._tasks_of(self._owner[asked]).long()
+        return Exam(graph, places, self._labels[asked].long(), tasks, targets)
 
     def _hide_all_but_training(self, labels: Tensor) -> Tensor:
         shown = torch.full_like(labels, UNLABELLED)

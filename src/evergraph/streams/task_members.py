@@ -1,4 +1,4 @@
-"""Which nodes each task has, and where they stand among them."""
+"""Which nodes each step of a stream has, and where they stand among them."""
 
 from __future__ import annotations
 
@@ -11,45 +11,44 @@ from evergraph.streams.splits import Split
 
 
 class TaskMembers:
-    """Answers, for a task or for all tasks up to it: which nodes, of which part, in which place.
+    """Answers, for a step or for all steps up to it: which nodes, of which part, in which place.
 
-    Large graphs are asked for the same after every task, so each task's nodes are found once, and
+    Large graphs are asked for the same after every task, so each step's nodes are found once, and
     the last answer for everything so far is kept.
 
     Args:
-        owner: the task of each node, -1 for nodes of none.  integer [all nodes]
-        splits: of each task.
+        owner: the step of each node, -1 for nodes of none.  integer [all nodes]
+        splits: of each step.
 
     >>> split = Split(torch.tensor([1]), torch.tensor([2]), torch.tensor([4]))
     >>> roll = TaskMembers(torch.tensor([-1, 0, 0, 1, 0]), [split])
-    >>> roll.nodes(0), roll.places(roll.part("test", 0), 0)
-    (tensor([1, 2, 4]), tensor([2]))
+    >>> roll.nodes(0), roll.part("test", 0, 0)
+    (tensor([1, 2, 4]), tensor([4]))
     """
 
     def __init__(self, owner: Tensor, splits: Sequence[Split]) -> None:
         here = (owner >= 0).nonzero().flatten()
         tasks = owner[here]
-        counts = torch.bincount(tasks).tolist()
+        counts = torch.bincount(tasks, minlength=len(splits)).tolist()
         self._own = here[tasks.argsort(stable=True)].split(counts)
         self._owner = owner
         self._splits = splits
         self._upto: tuple[int, Tensor] | None = None  # task, nodes
 
     def nodes(self, index: int, *, upto: bool = False) -> Tensor:
-        """Return the nodes of a task, or of every task up to it, ascending.  int64 [nodes]"""
+        """Return the nodes of a step, or of every step up to it, ascending.  int64 [nodes]"""
         return self._everything(index) if upto else self._own[index]
 
-    def part(self, part: str, index: int, *, upto: bool = False) -> Tensor:
-        """Return those for training, validation or test, ascending.  int64 [nodes]"""
-        if not upto:
-            nodes: Tensor = getattr(self._splits[index], part)
-            return nodes
-        every: Tensor = torch.cat([getattr(split, part) for split in self._splits[: index + 1]])
-        return every.sort().values
+    def between(self, first: int, last: int) -> Tensor:
+        """Return the nodes of some steps in a row, ascending.  int64 [nodes]"""
+        if first == last:
+            return self._own[first]
+        return torch.cat(self._own[first : last + 1]).sort().values
 
-    def places(self, wanted: Tensor, index: int, *, upto: bool = False) -> Tensor:
-        """Return where each of some nodes stands among ``nodes(index)``.  int64 [wanted]"""
-        return torch.searchsorted(self.nodes(index, upto=upto), wanted)
+    def part(self, part: str, first: int, last: int) -> Tensor:
+        """Return those of some steps for training, validation or test, ascending.  int64 [nodes]"""
+        found: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
+        return found[0] if len(found) == 1 else torch.cat(found).sort().values
 
     def _everything(self, index: int) -> Tensor:
         if self._upto is None or self._upto[0] != index:

@@ -22,22 +22,32 @@ from evergraph.streams.class_order import (
 )
 from evergraph.streams.splits import LEAST_NODES
 
-By = Literal["class", "time", "blurred", "random"]
+By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 WAYS: tuple[str, ...] = get_args(By)
+WHOLE = ("class", "online")  # every task has classes of its own, all of whose nodes are in it
 TASKS = 5  # in a random order, and of nodes with targets, unless something else is said
+DRIFTING_TASKS = 20  # steps of a drift, unless something else is said
 
 
-def check_way(by: By, *, tasks: int | None, blur: float, setting: Setting) -> None:
+def check_way(
+    by: By, *, tasks: int | None, blur: float, setting: Setting, batch: int | None = None
+) -> None:
     """Raise unless the parameters mean something for this way of growing."""
     check_choice("by", by, WAYS)
     check_number("blur", blur, least=0.0)
     if tasks is not None:
         check_integer("tasks", tasks, least=1)
-    if by == "class" and tasks is not None:
+    if batch is not None:
+        check_integer("batch", batch, least=1)
+    if by in WHOLE and tasks is not None:
         raise ConfigurationError(
-            f"tasks must be left out with by = 'class', where classes_per_task decides, not {tasks}"
+            f"tasks must be left out with by = {by!r}, where classes_per_task decides, not {tasks}"
         )
-    if by != "class" and setting == "task-il":
+    if by != "online" and batch is not None:
+        raise ConfigurationError(
+            f"batch is for by = 'online', where tasks arrive in batches: leave it out with {by!r}"
+        )
+    if by not in WHOLE and setting == "task-il":
         raise ConfigurationError(
             f"setting 'task-il' needs tasks with classes of their own: use by = 'class', not {by!r}"
         )
@@ -54,10 +64,10 @@ def without_classes(
     >>> without_classes("class", tasks=None, timed=False, setting="class-il")
     ('random', 5)
     """
-    if by == "blurred":
+    if by not in ("class", "time", "random"):
         raise ConfigurationError(
-            "by = 'blurred' needs classes whose borders blur: nodes with several labels or numbers "
-            "arrive by 'time' or 'random'"
+            f"by = {by!r} needs classes: nodes with several labels or numbers arrive by 'time' or "
+            "'random'"
         )
     if setting == "task-il":
         raise ConfigurationError(
@@ -92,7 +102,7 @@ def arrange(
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
-    if by == "class":
+    if by in WHOLE:
         return by_class(labels, order_classes(sizes, per_task=classes_per_task, **rule))
     classes = arrange_classes(sizes, **rule)
     if not classes:
@@ -101,6 +111,17 @@ def arrange(
         return by_time(labels, time, classes=classes, tasks=tasks)
     if by == "random":  # a single border to blur: none
         return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
+    if by == "drifting":
+        check_integer("classes_per_task", classes_per_task, least=1)
+        return blurred(
+            labels,
+            classes=classes,
+            tasks=tasks or DRIFTING_TASKS,
+            blur=blur,
+            together=classes_per_task,
+            comes_back=True,
+            seed=seed,
+        )
     # As many as by class, although a class left over alone arrives here.
     tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
     return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)

@@ -105,6 +105,14 @@ class Learner(Part, ABC):
         """
         return None
 
+    @property
+    def sight(self) -> int | None:
+        """How many hops around its nodes a task's graph is looked at; None for all of it.
+
+        Small batches of a task come with no more of the graph than that, see ``GraphStream.open``.
+        """
+        return None
+
     def fit_task(self, task: Task) -> None:
         """Learn one task."""
         self.trainer.fit(self, task)

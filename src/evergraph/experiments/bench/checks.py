@@ -40,7 +40,7 @@ def check_stream(stream: StreamConfig) -> None:
     """Raise unless tasks could be cut this way, as far as can be told without the graph."""
     check_choice("edges", stream.edges, EDGES)
     check_integer("classes_per_task", stream.classes_per_task, least=1)
-    check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting"}))
+    check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
 
 
 def check_dataset(dataset: Component) -> None:

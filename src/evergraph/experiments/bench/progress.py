@@ -21,7 +21,7 @@ class Progress:
     """What a repeat has come to so far.
 
     Attributes:
-        done: how many tasks are learned.
+        done: how many tasks are learned, or steps where tasks arrive in batches.
         tasks: of how many.
         finished: whether the repeat's result is there.
         accuracy, forgetting: AA and AF so far, local and class-balanced.
@@ -55,7 +55,7 @@ def _progress(stored: dict[str, Any]) -> Progress:
     # The main measure stands first.
     matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
     return Progress(
-        done=len(reports),
+        done=reports[-1]["index"] + 1,
         tasks=stored.get("tasks", len(reports)),
         finished=stored["result"] is not None,
         accuracy=average_accuracy(matrix),

@@ -39,7 +39,8 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
 def _axes(axes: Any, group: Group, tasks: int) -> None:
     curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
     limits = percent_limits([value for curve in curves for value in curve])
-    axes.set(xlabel="tasks learned", ylabel=f"average {group.metric} (%)", ylim=limits)
+    learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
+    axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
     axes.set_xlim(0.8, max(tasks, 2) + 0.2)
     axes.set_title(group.title, pad=24)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -49,7 +50,7 @@ def _lines(axes: Any, entry: Entry, look: Look) -> None:
     for testing, line in LINES.items():
         curve = _curve(entry, testing)
         axes.plot(
-            range(1, len(curve) + 1),
+            entry.run.tested_after,
             curve,
             linestyle=line,
             color=look.colour,
@@ -85,4 +86,4 @@ def _curve(entry: Entry, testing: str) -> list[float]:
 
 
 def _tasks(entry: Entry) -> int:
-    return len(entry.run.main("average_accuracy_curve", "local"))
+    return entry.run.tested_after[-1]

@@ -14,7 +14,7 @@ TERMS = {
     "is better.",
     "AF, average forgetting": "How much accuracy on a task changed from just after it was learned "
     "to the end, on average. Negative means forgotten; nearer to 0, or above, is better.",
-    "AUC, area under the curve": "The mean of AA over all tasks, not the last one only: how good a "
+    "AAA, anytime accuracy": "The mean of AA over all tests, not the last one only: how good a "
     "run was along the way.",
     "ECE, expected calibration error": "How far the confidence of answers is from their accuracy. "
     "0 means that answers given with 80 % confidence are right in 80 of 100 cases.",

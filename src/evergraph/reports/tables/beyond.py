@@ -10,7 +10,7 @@ from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
 from evergraph.reports.units import deviations, percent
 
 MEASURES = (
-    ("AUC", "area_under_curve"), ("ECE", "calibration_error"),
+    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
     ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
     ("AP", "average_precision"), ("MAE", "mae"),
 )  # fmt: skip
@@ -19,14 +19,12 @@ METRICS = tuple(
 )
 
 
-def beyond_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row for each run and a column for each measure; None where there are no measures."""
+def beyond_table(groups: Sequence[Group]) -> Table:
+    """Return a row for each run and a column for each measure that any run has."""
     entries = [entry for group in groups for entry in group.entries]
     told = [metric for metric in METRICS if any(_spread(e, *metric[1:]) for e in entries)]
-    if not told:
-        return None
     caption = (
-        f"AUC: average {metric_of(e.run for e in entries)}, mean over all tasks; ECE: expected "
+        f"AAA: average {metric_of(e.run for e in entries)}, mean over all tests; ECE: expected "
         "calibration error, lower is better; AUROC: unknown nodes told from known ones, 50 is "
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{_of_targets(told)}. In percent{deviations(e.run for e in entries)}"
@@ -44,10 +42,10 @@ def beyond_table(groups: Sequence[Group]) -> Table | None:
 
 
 def _spread(entry: Entry, name: str, testing: str) -> dict[str, Any] | None:
-    """Return a measure's mean and deviation; runs of earlier versions know none."""
+    """Return a measure's mean and deviation; runs of earlier versions know accuracies alone."""
+    if name == "anytime_accuracy":
+        return entry.run.anytime(testing)
     result: dict[str, Any] = entry.run.result
-    if name == "area_under_curve":
-        return entry.run.main(name, testing) if name in result else None
     spread: dict[str, Any] | None = result.get("measures", {}).get(testing, {}).get(name)
     return spread
 
