@@ -191,7 +191,7 @@ def test_ways_agree_with_the_catalogue(name: str, sizes: list[int] | None, cache
 
 
 def test_an_unknown_kind_of_class_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="classes.*parts-of-speech"):
+    with pytest.raises(UnknownNameError, match=r"classes.*parts-of-speech"):
         wordnet.WordNet(classes="pos")
 
 

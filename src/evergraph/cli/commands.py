@@ -24,6 +24,7 @@ COMMANDS = (
     "list",
     "report",
     "reproduce",
+    "book",
     "serve",
     "ingest",
     "predict",
