@@ -13,11 +13,12 @@ import pytest
 import scipy.sparse
 import torch
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import datasets, latent_features, wordnet
-from evergraph.datasets.catalogue import catalogue
+from evergraph.datasets.catalogue import catalogue, check_facts
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
+from evergraph.datasets.loading import load_outline
 from evergraph.graphs import Graph, homophily
 
 NOTICE = Path(__file__).resolve().parents[2] / "NOTICE"
@@ -153,6 +154,45 @@ def test_every_edge_of_the_bundled_file_has_a_relation(cache: Path) -> None:
     joined = graph.relations.rows() * graph.num_nodes + graph.relations.indices
     assert joined.unique().equal(graph.edge_rows() * graph.num_nodes + graph.indices)
     assert graph.relations.names[:3] == ("also-see", "antonym", "attribute")
+
+
+def test_parts_of_speech_as_classes_by_hand(small: Path) -> None:
+    graph = wordnet.WordNet(dims=2, classes="parts-of-speech").load(small)
+    assert graph.labels.tolist() == [0, 0, 2, 4]  # noun, noun, adjective, adverb
+    assert graph.types is None  # which would tell the answer
+
+
+def test_depth_as_class_by_hand(small: Path, tmp_path: Path) -> None:
+    # 0-1, 0-3 and 2-3: 1 below 0, 3 below 0 and 2, an instance; 2 is an adjective
+    kinds = list(b"hypernym<\ninstance-of<")
+    (tmp_path / "small.npz").write_bytes(packed(kinds=kinds, types=list(b"nnan")))
+    graph = wordnet.WordNet(dims=2, classes="depth").load(small)
+    assert graph.labels.tolist() == [0, 1, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("wordnet-relations", None),
+        ("wordnet-pos", [82_115, 13_767, 7_463, 10_693, 3_621]),
+        # counted by walking up from every synset in scripts of our own: the last is 13 to 18
+        ("wordnet-depth", [560, 3289, 3949, 3229, 3611, 6978, 12_625, 19_085, 14_215, 11_105,
+                           7239, 4278, 2506, 3213]),
+    ],
+)  # fmt: skip
+def test_ways_agree_with_the_catalogue(name: str, sizes: list[int] | None, cache: Path) -> None:
+    outline = load_outline(name)
+    check_facts(name, outline)
+    assert (outline.relations is not None) == (name == "wordnet-relations")
+    labelled = outline.labels[outline.labels >= 0]
+    if sizes is not None:
+        assert labelled.bincount().tolist() == sizes
+    assert len(labelled) == catalogue()[name].labelled or catalogue()[name].labelled is None
+
+
+def test_an_unknown_kind_of_class_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"classes.*parts-of-speech"):
+        wordnet.WordNet(classes="pos")
 
 
 @pytest.mark.parametrize(

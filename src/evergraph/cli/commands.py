@@ -25,6 +25,7 @@ COMMANDS = (
     "report",
     "compare",
     "reproduce",
+    "book",
     "serve",
     "ingest",
     "predict",

@@ -17,6 +17,7 @@ from evergraph.datasets.published import (
     Reddit,
 )
 from evergraph.datasets.wordnet import WordNet
+from evergraph.datasets.wordnet_ways import WordNetDepth, WordNetPartsOfSpeech, WordNetRelations
 
 __all__ = [
     "Arxiv",
@@ -37,6 +38,9 @@ __all__ = [
     "RedditTwin",
     "Synthetic",
     "WordNet",
+    "WordNetDepth",
+    "WordNetPartsOfSpeech",
+    "WordNetRelations",
     "as_graph",
     "datasets",
     "default_cache",

@@ -18,12 +18,13 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_integer
+from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import DataError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.latent_features import tf_idf, truncated_svd
+from evergraph.datasets.wordnet_classes import CLASSES, by_depth, by_part_of_speech
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.relations import NodeTypes, Relations
@@ -63,15 +64,20 @@ class WordNet(Dataset):
     and antonym, each with its direction), and nodes their part of speech. Adverbs are a class of
     their own, and every other class belongs to one part of speech: it tells much of the answer.
 
+    With ``classes`` a node's class is its part of speech ("parts-of-speech", 5 of them) or how many
+    steps lead up to the most general synset ("depth", 14 of them) in place of its file ("files").
+
     The features take some seconds the first time and are kept in the cache.
     """
 
     name = "wordnet"
 
-    def __init__(self, *, dims: int = 256, relations: bool = False) -> None:
+    def __init__(self, *, dims: int = 256, relations: bool = False, classes: str = "files") -> None:
         check_integer("dims", dims, least=1)
+        check_choice("classes", classes, CLASSES)
         self.dims = dims
         self.relations = relations
+        self.classes = classes
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` where they are there."""
@@ -83,24 +89,30 @@ class WordNet(Dataset):
         if features is None:
             features = _compute_features(arrays, self.dims)
             _keep(features, file)
-        return self._related(_graph(arrays, features), arrays)
+        return self._graph(arrays, features)
 
     def load_outline(self, cache: Path) -> Graph:
         """Return the graph without an entry in its features, which take long to compute."""
         arrays = _unpack(_bundled_content())
         nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
         empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
-        return self._related(_graph(arrays, empty), arrays)
+        return self._graph(arrays, empty)
 
-    def _related(self, graph: Graph, arrays: Arrays) -> Graph:
+    def _graph(self, arrays: Arrays, features: Tensor) -> Graph:
+        graph = Graph.from_edges(
+            _edge_index(arrays), features=features, labels=self._labels(arrays), undirected=True
+        )
         if not self.relations:
             return graph
         return graph.with_relations(_relations(arrays)).with_types(_types(arrays))
 
-
-def _graph(arrays: Arrays, features: Tensor) -> Graph:
-    labels = torch.from_numpy(arrays["labels"].astype(np.int64))
-    return Graph.from_edges(_edge_index(arrays), features=features, labels=labels, undirected=True)
+    def _labels(self, arrays: Arrays) -> Tensor:
+        """Return the class of every node.  int64 [nodes]"""
+        if self.classes == "parts-of-speech":
+            return by_part_of_speech(_types(arrays))
+        if self.classes == "depth":
+            return by_depth(_relations(arrays), _types(arrays))
+        return torch.from_numpy(arrays["labels"].astype(np.int64))
 
 
 def _relations(arrays: Arrays) -> Relations:

@@ -37,13 +37,18 @@ _TAKEN = "search"
 
 
 class DatasetEntry(Component):
-    """A dataset by name or path; ``label`` is what its rows and its folder are called.
+    """A dataset by name or path.
+
+    Attributes:
+        label: what its rows and its folder are called.
+        run: values of ``RunConfig`` for this dataset only, such as how many classes a task has.
 
     >>> DatasetEntry.model_validate("graphs/photo.npz").called
     'photo'
     """
 
     label: str | None = None
+    run: Values = Field(default_factory=dict)
 
     @property
     def called(self) -> str:

@@ -91,10 +91,17 @@ def _job(
     grid = {key: values for key, values in grid.items() if key not in swept}
     try:
         _check_common(bench.common)
-        for values in (method.run, method.settings.get(setting, {}), over, grid, swept):
+        for values in (
+            dataset.run,
+            method.run,
+            method.settings.get(setting, {}),
+            over,
+            grid,
+            swept,
+        ):
             _check_axes(values)
         _check_swept(over, swept)
-        layers = (method.run, method.settings.get(setting, {}), nested(swept), over)
+        layers = (dataset.run, method.run, method.settings.get(setting, {}), nested(swept), over)
         config = _layered(bench.common, own, *layers)
         if prod(map(len, grid.values())) == 1:  # nothing to choose between
             config, grid = laid_over(config, {key: value[0] for key, value in grid.items()}), {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -54,7 +55,37 @@ class Pool(Protocol):
         ...
 
 
-def run_work(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """How long work may take, in seconds by the clock.
+
+    Attributes:
+        each: the most that one piece may take; with one that took longer fall those that wait and
+            share its folder, which would take as long.
+        until: when, by ``time.monotonic()``, everything stops; what is left is neither done nor
+            failed.
+    """
+
+    each: float | None = None
+    until: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether everything is to stop."""
+        return self.until is not None and time.monotonic() >= self.until
+
+
+UNLIMITED = Limits()
+TIME_LIMIT = "TimeLimit"  # the type of a failure for lack of time
+
+
+def run_work(
+    work: Sequence[Work],
+    *,
+    workers: int,
+    on_event: Callable[[Event], None],
+    limits: Limits = UNLIMITED,
+) -> None:
     """Do every piece of work, so many at once; one that fails does not stop the others.
 
     ``on_event`` is called in this thread. If anything is raised here, Ctrl-C included, the workers
@@ -63,14 +94,18 @@ def run_work(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], 
     waiting = deque(work)
     slots = [_Slot(threads_of(workers)) for _ in range(min(workers, len(work)))]
     try:
-        while waiting or any(slot.busy for slot in slots):
+        while (waiting or any(slot.busy for slot in slots)) and not limits.over:
             for slot in slots:
                 if waiting and not slot.busy:
                     on_event(slot.start(waiting.popleft()))
             running = [slot.future for slot in slots if slot.future is not None]
             wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for event in [event for slot in slots for event in slot.news()]:
+            for event in [event for slot in slots for event in slot.news(limits.each)]:
                 on_event(event)
+                if event.failure is not None and event.failure.type == TIME_LIMIT:
+                    for like in [unit for unit in waiting if unit.folder == event.work.folder]:
+                        waiting.remove(like)
+                        on_event(Event("failed", like, failure=event.failure))
     finally:
         for slot in slots:
             slot.stop()
@@ -113,6 +148,7 @@ class _Slot:
         self._process: BaseProcess | None = None
         self._work: Work | None = None
         self._watch: Watch | None = None
+        self._begun = 0.0
 
     @property
     def busy(self) -> bool:
@@ -121,7 +157,7 @@ class _Slot:
 
     def start(self, work: Work) -> Event:
         """Give work to the process, and start the process if there is none."""
-        self._work, self._watch = work, Watch(work)
+        self._work, self._watch, self._begun = work, Watch(work), time.monotonic()
         if self._executor is not None:
             self.future = self._executor.submit(learn, work)
             return Event("started", work)
@@ -134,14 +170,20 @@ class _Slot:
         self._process = next((p for p in active_children() if p not in others), None)
         return Event("started", work)
 
-    def news(self) -> Iterator[Event]:
-        """Yield what has happened since the last call."""
+    def news(self, most: float | None = None) -> Iterator[Event]:
+        """Yield what has happened since the last call; work that took too long is stopped."""
         if self.future is None or self._work is None or self._watch is None:
             return
-        if not self.future.done():
+        late = most is not None and time.monotonic() - self._begun > most
+        if not self.future.done() and not late:
             yield from self._watch.news()
             return
-        yield ended(self._work, self._ending(self.future))
+        if self.future.done():
+            yield ended(self._work, self._ending(self.future))
+        else:
+            self.stop()
+            said = f"stopped after {most:g} s, the most that one seed may take"
+            yield ended(self._work, Ending(Failure(said, TIME_LIMIT), ()))
         self.future = self._work = None
 
     def stop(self) -> None:
@@ -150,6 +192,7 @@ class _Slot:
             self._process.terminate()
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
+        self._executor = self._process = None
 
     def _ending(self, future: Future[Ending]) -> Ending:
         error = future.exception()
