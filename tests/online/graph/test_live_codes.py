@@ -124,7 +124,9 @@ class Followed:
         self.shadow[moved.nodes], self.shadow[change.removed] = moved.after, 0
         assert self.codes.of(torch.arange(self.graph.num_nodes)).equal(self.shadow)
         felt = torch.cat([change.new, change.touched, nodes[self.graph.alive[nodes]]])
-        assert set(moved.nodes.tolist()) <= reach(self.graph, felt)
+        far = ~torch.isin(moved.nodes, torch.tensor([*reach(self.graph, felt)]))
+        # Sums that are taken anew now and then move what is farther off by its rounding alone.
+        torch.testing.assert_close(moved.after[far], moved.before[far], atol=1e-6, rtol=0)
 
     def step(self, step: tuple[int, Any, Any, Any, bool]) -> None:
         count, drawn, named, gone, _ = step
