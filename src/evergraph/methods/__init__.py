@@ -11,6 +11,7 @@ from evergraph.methods.fgn import FGN
 from evergraph.methods.finetune import Finetune
 from evergraph.methods.full_subgraph import FullSubgraph
 from evergraph.methods.gem import GEM
+from evergraph.methods.hpn import HPN
 from evergraph.methods.joint import Joint
 from evergraph.methods.loading import load_learner
 from evergraph.methods.lwf import LwF
@@ -30,6 +31,7 @@ __all__ = [
     "EWC",
     "FGN",
     "GEM",
+    "HPN",
     "MAS",
     "OCGL",
     "SEM",

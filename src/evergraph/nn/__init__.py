@@ -9,6 +9,7 @@ from evergraph.nn.linear_head import LinearHead
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
@@ -25,6 +26,7 @@ __all__ = [
     "FeatureGraph",
     "GraphSAGE",
     "LinearHead",
+    "PrototypeNetwork",
     "RandomFeatures",
     "Recipe",
     "SimpleConvolution",

@@ -1,0 +1,181 @@
+"""Hierarchical prototype networks: what is known is a set of prototypes that grows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.memory import MemoryUsage
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
+from evergraph.nn import Backbone
+from evergraph.nn.prototype_head import PrototypeHead, Thresholds
+from evergraph.nn.prototype_network import PrototypeNetwork
+from evergraph.streams import Task
+from evergraph.training import Batch, Trainer
+
+REHEARSED = 512  # prototypes a step
+
+
+@methods.register
+class HPN(BackboneLearner):
+    """Represents nodes by prototypes, established once and reused (Zhang et al., TPAMI 2022).
+
+    Linear extractors find atomic embeddings of a node's own attributes and of its neighbours', see
+    ``PrototypeNetwork``. On each of three levels the prototype of largest cosine takes the place of
+    an embedding; where that cosine is below the level's threshold, the embedding becomes a new
+    prototype. Two prototypes established together are never as close as the threshold, so their
+    number is bounded, whatever number of tasks comes. The loss is
+
+        L = CE(V [a, n, c] + b, y) + β Σ_levels mean(1 - cos(embedding, prototype))
+            + γ mean_{i≠j} cos²(extractor i, extractor j):
+
+    embeddings are drawn to their prototypes, and extractors kept apart.
+
+    Atomic prototypes are vectors that stay as they were established. One on the node level is kept
+    as the atomic ones it is made of, one on the class level as the node-level one it is made of:
+    so they move with the maps between the levels. Prototypes are established from a task's training
+    nodes before the task is learned, and again after it.
+
+    In task-IL this is the paper's method, but for these: prototypes are not trained themselves,
+    neighbours are not drawn but summed, and extractors may rest after the first task. The paper has
+    no class-IL. **In class-IL the method is ours**: node-level prototypes remember how many
+    training nodes of each class they stood for, and those of earlier tasks are rehearsed with the
+    current nodes, old and new classes counting alike. No node is stored.
+
+    Args:
+        atomic_threshold, node_threshold, class_threshold: t_A, t_N, t_C, cosines from -1 to 1.
+        capacity: how many prototypes a level has at most; beyond, the nearest one has to do.
+        distance_strength: β.
+        divergence_strength: γ.
+        refine: ``first``: extractors are trained with the first task and rest afterwards, so that
+            old prototypes keep meaning the same; ``always``: with every task.
+        rehearse: whether prototypes are rehearsed in class-IL.
+        backbone, trainer, generator: see ``BackboneLearner``.
+
+    >>> from evergraph import load
+    >>> from evergraph.streams import GraphStream
+    >>> learner = HPN(generator=torch.Generator().manual_seed(0))
+    >>> for task in GraphStream(load("synthetic", nodes=120, classes=4), setting="task-il"):
+    ...     learner.fit_task(task)
+    >>> int(learner.head.counts.sum())  # every training node has a node-level prototype
+    72
+    """
+
+    name = "hpn"
+    default_backbone = "prototypes"
+    backbone: PrototypeNetwork
+
+    def __init__(
+        self,
+        *,
+        atomic_threshold: float = 0.5,
+        node_threshold: float = 0.8,
+        class_threshold: float = 0.8,
+        capacity: int = 4096,
+        distance_strength: float = 0.1,
+        divergence_strength: float = 0.1,
+        refine: Literal["first", "always"] = "first",
+        rehearse: bool = True,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
+        check_number("atomic_threshold", atomic_threshold, least=-1.0, most=1.0)
+        check_number("node_threshold", node_threshold, least=-1.0, most=1.0)
+        check_number("class_threshold", class_threshold, least=-1.0, most=1.0)
+        check_integer("capacity", capacity, least=1)
+        check_number("distance_strength", distance_strength, least=0.0)
+        check_number("divergence_strength", divergence_strength, least=0.0)
+        check_choice("refine", refine, ("first", "always"))
+        self.atomic_threshold = atomic_threshold
+        self.node_threshold = node_threshold
+        self.class_threshold = class_threshold
+        self.capacity = capacity
+        self.distance_strength = distance_strength
+        self.divergence_strength = divergence_strength
+        self.refine: Literal["first", "always"] = refine
+        self.rehearse = rehearse
+        self._before = torch.empty(0, 0)  # the counts when the task began
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless there are levels to have prototypes on."""
+        if not isinstance(backbone, PrototypeNetwork):
+            raise ConfigurationError(
+                f"hpn learns prototypes on three levels: use 'prototypes', not {backbone.name!r}"
+            )
+
+    @property
+    def head(self) -> PrototypeHead:
+        """The levels and their prototypes."""
+        assert self.backbone.head is not None, "begin comes first"
+        return self.backbone.head
+
+    def begin_task(self, task: Task) -> int:
+        """Establish prototypes where the task's nodes match none."""
+        count = super().begin_task(task)
+        self._before = self.head.counts
+        self._establish()
+        return count
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss over some of the nodes, and of prototypes rehearsed in class-IL."""
+        assert self._examples is not None
+        levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
+        scores = self.head.scores(levels.states, generator=self._noise)
+        loss = self.classification_loss(scores, batch)
+        if self._rehearses:
+            share = self._before.any(1).count_nonzero() / len(self._before)
+            loss = (1 - share) * loss + share * self._rehearsal()
+        loss = loss + self.distance_strength * levels.distance
+        return loss + self.divergence_strength * self.head.divergence()
+
+    def adjust_gradients(self) -> None:
+        """Let the extractors rest after the first task, unless they are always refined."""
+        if self.refine == "first" and self._before.numel():
+            for extractor in self.head.extractors:
+                extractor.weight.grad = None
+
+    def end_task(self, task: Task) -> None:
+        """Establish prototypes for what nodes have become, and count their classes."""
+        assert self._examples is not None
+        self.head.count(self._examples.targets, self._establish())
+        super().end_task(task)
+
+    def _establish(self) -> Tensor:
+        assert self._examples is not None
+        thresholds = Thresholds(self.atomic_threshold, self.node_threshold, self.class_threshold)
+        return self.head.establish(self._examples.inputs, thresholds, capacity=self.capacity)
+
+    @property
+    def _rehearses(self) -> bool:
+        assert self.label_space_ is not None
+        within = self.label_space_.setting == "class-il" and self.rehearse
+        return within and self._before.numel() > 0
+
+    def _rehearsal(self) -> Tensor:
+        """Return the cross-entropy of old prototypes, every class counting alike.  []"""
+        counts = self._before
+        weights = (counts / counts.sum(1, keepdim=True).clamp_min(1.0)).t()  # [p, classes]
+        places = weights.any(1).nonzero().flatten()
+        if len(places) > REHEARSED:
+            drawn = torch.randperm(len(places), generator=self.generator)[:REHEARSED]
+            places = places[drawn.to(places.device)]
+        levels = self.head.levels(self.head.composed(self.head.nodes[places]))
+        scores = self.head.scores(levels.states, generator=self._noise)
+        chosen = weights[places]
+        return -(chosen * scores.log_softmax(1)).sum() / chosen.sum()
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """The prototypes, and what they stood for."""
+        if self.backbone.head is None:
+            return MemoryUsage()
+        kept = [*self.backbone.head.buffers()]
+        return MemoryUsage(samples=self.head.atoms.numel(), bytes=sum(t.nbytes for t in kept))
