@@ -7,6 +7,7 @@ from evergraph.nn.gin import GIN
 from evergraph.nn.linear_head import LinearHead
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
+from evergraph.nn.modulated import Modulated
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
@@ -23,6 +24,7 @@ __all__ = [
     "Backbone",
     "GraphSAGE",
     "LinearHead",
+    "Modulated",
     "RandomFeatures",
     "Recipe",
     "SimpleConvolution",
