@@ -65,7 +65,9 @@ class Linear(nn.Module):
         >>> layer.with_one(torch.tensor([[1., 10.]])) @ layer.joined()  # 2 + 30 + 4
         tensor([[36.]])
         """
-        return inputs if self.bias is None else torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+        return (
+            inputs if self.bias is None else torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+        )
 
     def plus_bias(self, images: Tensor) -> Tensor:
         """Add the bias, if there is one, to images computed in another order.  [n, outputs]"""

@@ -16,7 +16,6 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
 
-
 # Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
 ROWS = 4096
 
