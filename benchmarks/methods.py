@@ -68,14 +68,14 @@ Gauged = tuple[str, str, str]
 
 
 def lines() -> list[Line]:
-    """Return every method on gcn, unless it refuses, and those at home on pdgnn there as well.
+    """Return every method on gcn, unless it refuses, and those at home elsewhere there as well.
 
     Methods with a ``fit_task`` of their own have no epochs to take apart: see ``closed_form.py``.
     """
     trained = [n for n in methods.names() if methods.resolve(n).fit_task is Learner.fit_task]
     found = [(name, "gcn") for name in trained if _accepts(name, "gcn")]
-    at_home = [n for n in trained if methods.resolve(n).default_backbone == "pdgnn"]
-    return found + [(name, "pdgnn") for name in at_home]
+    at_home = [(name, methods.resolve(name).default_backbone) for name in trained]
+    return found + [line for line in at_home if line[1] != "gcn"]
 
 
 def _accepts(method: str, backbone: str) -> bool:

@@ -12,6 +12,8 @@ from evergraph.methods import methods
 
 Make = Any
 LEAST = [
+    ("adr", "merging", 0.0, -0.01),
+    ("adr", "regularisation", 0.0, -0.01),
     ("a-gem", "sample", 1, 0),
     ("analytic", "rank", 1, 0),
     ("analytic", "regularisation", 0.0, -0.01),
@@ -23,9 +25,12 @@ LEAST = [
     ("lwf", "strength", 0.0, -0.01),
     ("lwf", "temperature", 0.001, 0.0009),
     ("mas", "strength", 0.0, -0.01),
+    ("ocgl", "shrinkage", 0.0, -0.01),
     ("sem", "neighbours", 1, 0),
     ("slda", "shrinkage", 0.0, -0.01),
     ("ssm", "neighbours", 1, 0),
+    ("taam", "anchor", 0.0, -0.01),
+    ("taam", "steps", 0, -1),
     ("tem", "arrivals", 1, 0),
     ("tem", "replay_weight", 0.0, -0.01),
     ("tpp", "steps", 0, -1),
@@ -35,6 +40,7 @@ LEAST = [
 ]
 DEFAULTS: dict[str, dict[str, Any]] = {
     "a-gem": {"sample": 256},
+    "adr": {"merging": 1e-3, "regularisation": 1e-2},
     "analytic": {
         "regularisation": "validation", "weights": "class-sizes", "rank": None, "ledger": False,
         "refresh": "none",
@@ -47,11 +53,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "gem": {"margin": 0.5},
     "lwf": {"strength": 1.0, "temperature": 2.0},
     "mas": {"strength": 1e4},
+    "ocgl": {"shrinkage": 0.1, "weights": "equal", "ledger": False},
     "sem": {"neighbours": 5},
     "slda": {
         "shrinkage": 0.1, "weights": "class-sizes", "ledger": False, "refresh": "none",
     },
     "ssm": {"neighbours": 5, "choice": "degree"},
+    "taam": {"steps": 2, "anchor": 0.1, "distance": "angle"},
     "tem": {
         "weighting": "class-balanced", "replay_weight": 1.0, "store": "after", "arrivals": 1,
         "refresh": "none",

@@ -1,6 +1,7 @@
 """Every method, one file each."""
 
 from evergraph.methods.a_gem import AGEM
+from evergraph.methods.adr import ADR
 from evergraph.methods.analytic import Analytic
 from evergraph.methods.auto import Auto
 from evergraph.methods.backbone_learner import BackboneLearner
@@ -20,12 +21,15 @@ from evergraph.methods.ocgl import OCGL
 from evergraph.methods.sem import SEM
 from evergraph.methods.slda import SLDA
 from evergraph.methods.ssm import SSM
+from evergraph.methods.taam import TAAM
+from evergraph.methods.taam_per_test_set import TAAMPerTestSet
 from evergraph.methods.tem import TEM
 from evergraph.methods.tpp import TPP
 from evergraph.methods.tpp_per_test_set import TPPPerTestSet
 from evergraph.methods.twp import TWP
 
 __all__ = [
+    "ADR",
     "AGEM",
     "ERGNN",
     "EWC",
@@ -37,6 +41,7 @@ __all__ = [
     "SEM",
     "SLDA",
     "SSM",
+    "TAAM",
     "TEM",
     "TPP",
     "TWP",
@@ -47,6 +52,7 @@ __all__ = [
     "FullSubgraph",
     "Joint",
     "LwF",
+    "TAAMPerTestSet",
     "TPPPerTestSet",
     "load_learner",
     "methods",

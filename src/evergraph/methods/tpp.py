@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
@@ -15,7 +15,6 @@ from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
 from evergraph.methods.task_profile import DISTANCES, Distance, likeness, nearest, profile
 from evergraph.nn import PDGNN, Backbone
-from evergraph.nn.mlp import MLP
 from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
 from evergraph.training import Trainer
@@ -71,7 +70,7 @@ class TPP(BackboneLearner):
         self.distance: Distance = distance
         self.profiles_ = torch.empty(0, 0)
         self.classes_: list[Tensor] = []
-        self.heads_: list[MLP] = []
+        self.heads_: list[nn.Module] = []
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -107,7 +106,7 @@ class TPP(BackboneLearner):
         super().end_task(task)
         self._keep_head()
         nodes = task.train.to(self.device)
-        new = profile(task.graph.to(self.device), nodes, steps=self.steps).cpu()
+        new = self.profile(task.graph.to(self.device), nodes).cpu()
         self.profiles_ = torch.cat([self.profiles_.reshape(-1, len(new)), new[None]])
 
     @torch.no_grad()
@@ -135,6 +134,10 @@ class TPP(BackboneLearner):
         """Return the task whose profile is nearest to each node.  [nodes] -> int64 [nodes]"""
         profiles = self.profiles_.to(self.device)
         return nearest(self.likeness(graph, nodes), profiles, distance=self.distance)
+
+    def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return what some nodes look like together.  int64 [n] -> float32 [features]"""
+        return profile(graph, nodes, steps=self.steps)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return ⟨profile of each node, profile of each task⟩.  -> [nodes, tasks]"""
@@ -180,6 +183,6 @@ class TPP(BackboneLearner):
         self.heads_.append(self.backbone.head.eval())
 
 
-def _scores(head: MLP, embeddings: Tensor) -> Tensor:
+def _scores(head: nn.Module, embeddings: Tensor) -> Tensor:
     """Return a head's scores, part by part as PDGNN does.  [n, dims] -> [n, classes]"""
     return torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])

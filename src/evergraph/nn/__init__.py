@@ -8,6 +8,7 @@ from evergraph.nn.gin import GIN
 from evergraph.nn.linear_head import LinearHead
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
+from evergraph.nn.modulated import Modulated
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
@@ -26,6 +27,7 @@ __all__ = [
     "FeatureGraph",
     "GraphSAGE",
     "LinearHead",
+    "Modulated",
     "PrototypeNetwork",
     "RandomFeatures",
     "Recipe",

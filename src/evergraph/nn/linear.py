@@ -39,6 +39,36 @@ class Linear(nn.Module):
             bias[:known] = self.bias.detach()
             self.bias = nn.Parameter(bias)
 
+    def clear(self) -> None:
+        """Drop all outputs; ``grow`` draws them anew."""
+        self.weight = nn.Parameter(self.weight.detach()[:0])
+        if self.bias is not None:
+            self.bias = nn.Parameter(self.bias.detach()[:0])
+
+    def joined(self) -> Tensor:
+        """Return Wᵀ, the bias its last row where there is one.  -> [inputs (+ 1), outputs]"""
+        weight = self.weight.detach().t()
+        return weight if self.bias is None else torch.cat([weight, self.bias.detach()[None]])
+
+    def set_joined(self, joined: Tensor) -> None:
+        """Take W and the bias from what ``joined`` would return.  [inputs (+ 1), outputs]"""
+        if self.bias is not None:
+            self.bias = nn.Parameter(joined[-1].clone())
+            joined = joined[:-1]
+        self.weight = nn.Parameter(joined.t().contiguous())
+
+    def with_one(self, inputs: Tensor) -> Tensor:
+        """Return inputs, with a column of ones where there is a bias: times ``joined``, the image.
+
+        >>> layer = Linear(2, 1, generator=torch.Generator())
+        >>> layer.set_joined(torch.tensor([[2.], [3.], [4.]]))
+        >>> layer.with_one(torch.tensor([[1., 10.]])) @ layer.joined()  # 2 + 30 + 4
+        tensor([[36.]])
+        """
+        return (
+            inputs if self.bias is None else torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
+        )
+
     def plus_bias(self, images: Tensor) -> Tensor:
         """Add the bias, if there is one, to images computed in another order.  [n, outputs]"""
         return images if self.bias is None else images + self.bias

@@ -1,0 +1,101 @@
+"""First the task, by prototypes that stay anchored to a node's own features; then its class."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph, propagate
+from evergraph.methods.base import methods
+from evergraph.methods.task_profile import Distance
+from evergraph.methods.tpp import TPP
+from evergraph.nn import Backbone, Modulated
+from evergraph.topology import APPNP
+from evergraph.training import Trainer
+
+
+@methods.register
+class TAAM(TPP):
+    """Guesses each node's task, and modulates embeddings as that task does (Liu and Zhang 2026).
+
+    The embedding Â^L X is frozen. Every task trains a ``ModulatedHead`` of its own on it, scales,
+    shifts and classifier, which no later task changes. The task of a node is that of the nearest
+    prototype p_t = 1/n Σ_v z_v over the task's training nodes, z = Z_s of anchored propagation,
+
+        Z_0 = X,  Z_i = (1 - α) Â Z_{i-1} + α X.
+
+    Two things are told apart here, as in ``tpp``: its authors guess one task for a whole test set
+    (``taam-per-test-set``), and this class guesses node by node. Ours are angles between a node and
+    a prototype, and one loss, weighted by class sizes.
+
+    Args:
+        steps: s, how often features are propagated for a prototype.
+        anchor: α, the share of a node's own features at every step.
+        distance: ``angle`` or ``euclidean``, see ``TPP``.
+        backbone: ``Modulated``.
+        trainer, generator: see ``BackboneLearner``.
+
+    Attributes:
+        profiles_: the prototypes.  float32 [tasks, features]
+        classes_, heads_: see ``TPP``.
+
+    >>> from evergraph.datasets import load
+    >>> from evergraph.streams import GraphStream
+    >>> graph = load("synthetic", nodes=120, classes=4, features=8, seed=0)
+    >>> learner = TAAM(trainer=Trainer(epochs=2), generator=torch.Generator())
+    >>> for task in GraphStream(graph):
+    ...     learner.fit_task(task)
+    >>> learner.profiles_.shape, learner.logits(graph, torch.arange(3)).shape
+    (torch.Size([2, 8]), torch.Size([3, 4]))
+    """
+
+    name = "taam"
+    default_backbone = "modulated"
+    backbone: Modulated
+
+    def __init__(
+        self,
+        *,
+        steps: int = 2,
+        anchor: float = 0.1,
+        distance: Distance = "angle",
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(
+            steps=steps, distance=distance, backbone=backbone, trainer=trainer, generator=generator
+        )
+        check_number("anchor", anchor, least=0.0, most=1.0)
+        self.anchor = anchor
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless a task can modulate embeddings that never change."""
+        if not isinstance(backbone, Modulated):
+            raise ConfigurationError(
+                f"{cls.name} modulates frozen embeddings: use backbone 'modulated', not "
+                f"{backbone.name!r}"
+            )
+
+    def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the mean of z over some nodes.  int64 [n] -> float32 [features]"""
+        return self._anchored.encode(graph)[nodes].mean(0)
+
+    def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
+
+        Propagation is linear: one column a task is propagated instead of one a feature.
+        """
+        graph = graph.to(self.device)
+        columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
+        along = replace(graph.structure, features=columns)
+        return self._anchored.encode(along)[nodes.to(self.device)]
+
+    @property
+    def _anchored(self) -> APPNP:
+        return APPNP(hops=self.steps, alpha=self.anchor)

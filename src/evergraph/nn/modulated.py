@@ -1,0 +1,142 @@
+"""Embeddings scaled and shifted node by node before they are classified."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evergraph.core.checks import check_integer
+from evergraph.nn.backbone import backbones
+from evergraph.nn.linear import Linear
+from evergraph.nn.mlp import MLP
+from evergraph.nn.pdgnn import PDGNN
+from evergraph.topology import TopologyEncoder
+from evergraph.topology.cached import Scaling, Storage
+
+# Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
+ROWS = 4096
+
+
+class ModulatedHead(nn.Module):
+    """e' = (1 + γ) ⊙ e + β, then an MLP; γ and β differ from node to node.
+
+    A task embedding t makes H pairs of scales and shifts through a low rank r,
+    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them: a = softmax(Q e),
+    γ = Γᵀ a, β = Bᵀ a. U starts at 0, and e' as e.
+
+    Args:
+        dims: width of an embedding.
+        pairs: H.
+        rank: r.
+        task_dims: length of t.
+        hidden, bias, dropout: of the classifier, see ``MLP``.
+
+    >>> head = ModulatedHead(3, pairs=2, rank=1, task_dims=2, generator=torch.Generator())
+    >>> head.grow(4, generator=torch.Generator())
+    >>> head(torch.ones(5, 3)).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(
+        self,
+        dims: int,
+        *,
+        pairs: int,
+        rank: int,
+        task_dims: int,
+        hidden: tuple[int, ...] = (256,),
+        bias: bool = True,
+        dropout: float = 0.0,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.task = nn.Parameter(torch.randn(task_dims, generator=generator))
+        self.factors = Linear(task_dims, pairs * rank, bias=False, generator=generator)  # A
+        self.directions = nn.Parameter(torch.zeros(rank, 2 * dims))  # U
+        self.attention = Linear(dims, pairs, bias=False, generator=generator)  # Q
+        self.classifier = MLP(dims, hidden=hidden, bias=bias, dropout=dropout, generator=generator)
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        self.classifier.grow(classes, generator=generator)
+
+    def modulation(self) -> tuple[Tensor, Tensor]:
+        """Return Γ and B.  -> 2 x [pairs, dims]"""
+        factors = self.factors(self.task).reshape(-1, len(self.directions))  # [pairs, rank]
+        scales, shifts = (factors @ self.directions).tensor_split(2, dim=1)
+        return scales, shifts
+
+    def modulated(self, embeddings: Tensor) -> Tensor:
+        """Return e'.  [n, dims] -> [n, dims]"""
+        scales, shifts = self.modulation()
+        shares = self.attention(embeddings).softmax(1)  # [n, pairs]
+        return torch.addcmul(embeddings + shares @ shifts, embeddings, shares @ scales)
+
+    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return class scores.  [n, dims] -> [n, classes]"""
+        parts = embeddings.split(ROWS)
+        return torch.cat([self.classifier(self.modulated(p), generator=generator) for p in parts])
+
+    def hidden_states(self, embeddings: Tensor) -> Tensor:
+        """Return what enters the classifier's last layer, with nothing dropped.
+
+        [n, dims] -> [n, width]
+        """
+        return self.classifier.hidden_states(self.modulated(embeddings))
+
+
+@backbones.register
+class Modulated(PDGNN):
+    """f_topo once, then a ``ModulatedHead``, after the frozen SGC of TAAM (Liu and Zhang 2026).
+
+    Args:
+        topology, hidden, bias, dropout, scaling, storage: see ``PDGNN``.
+        pairs: H, between how many scales and shifts a node chooses.
+        rank: r, of all of them together.
+        task_dims: length of the task embedding.
+
+    >>> model = Modulated(pairs=2)
+    >>> model.begin(3, generator=torch.Generator())
+    >>> model.grow(2, generator=torch.Generator())
+    >>> model.eval()(torch.eye(3)).shape
+    torch.Size([3, 2])
+    """
+
+    name = "modulated"
+    head: ModulatedHead | None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        hidden: Sequence[int] = (512,),
+        bias: bool = True,
+        pairs: int = 4,
+        rank: int = 4,
+        task_dims: int = 16,
+        dropout: float = 0.5,
+        scaling: Scaling = "unit",
+        storage: Storage = "float32",
+    ) -> None:
+        for name, value in (("pairs", pairs), ("rank", rank), ("task_dims", task_dims)):
+            check_integer(name, value, least=1)
+        super().__init__(
+            topology=topology,
+            hidden=hidden,
+            bias=bias,
+            dropout=dropout,
+            scaling=scaling,
+            storage=storage,
+        )
+        self.pairs = pairs
+        self.rank = rank
+        self.task_dims = task_dims
+
+    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+        """Make the head."""
+        names = ("pairs", "rank", "task_dims", "hidden", "bias", "dropout")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        self.head = ModulatedHead(dims, generator=generator, **options).to(self.device)

@@ -1,0 +1,136 @@
+"""A network never trained, and discriminants from batches however small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.datasets import load
+from evergraph.graphs import Graph
+from evergraph.methods import OCGL, slda
+from evergraph.methods.ocgl import around_training
+from evergraph.nn import LinearHead, UntrainedGCN
+from evergraph.streams import GraphStream, Task
+from evergraph.topology import Reservoir
+from evergraph.training import Trainer
+
+
+def learner_of(**backbone: Any) -> OCGL:
+    return OCGL(
+        backbone=UntrainedGCN(**({"dims": 6} | backbone)),
+        trainer=Trainer(device="cpu"),
+        generator=seeded(0, "learner"),
+    )
+
+
+def task_of(seed: int, nodes: int = 60) -> Task:
+    """All of a small graph in one task."""
+    graph = load("synthetic", nodes=nodes, classes=3, features=5, seed=seed)
+    return GraphStream(graph, classes_per_task=3).open(0)
+
+
+def only(task: Task, keep: Tensor) -> Task:
+    return replace(task, train=task.train[keep], train_labels=task.train_labels[keep])
+
+
+def test_the_network_on_a_pair_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Graph.from_edges(
+        torch.tensor([[0], [1]]),
+        features=torch.tensor([[1.0], [3.0]]),
+        labels=torch.tensor([0, 1]),
+        undirected=True,
+    )
+    two = torch.tensor([[2.0]])
+    monkeypatch.setattr(Reservoir, "weights", lambda *given: (torch.full((1, 1), 99.0), two))
+    model = UntrainedGCN(hops=2, dims=1, scaling="none")
+    first = torch.tensor(4.0).tanh()  # Â averages the two: 2 · (1 + 3) / 2
+    second = (2 * first).tanh()
+    expected = torch.stack([first, second]).expand(2, 2)
+    torch.testing.assert_close(model.prepare(pair), expected)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), size=st.integers(1, 20), data=st.randoms())
+def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any) -> None:
+    task = task_of(seed)
+    places = [*range(len(task.train))]
+    data.shuffle(places)
+    whole, batched = learner_of(), learner_of()
+    whole.fit_task(task)
+    for batch in torch.tensor(places).split(size):
+        batched.fit_task(only(task, batch))
+    assert batched.statistics_.counts_.equal(whole.statistics_.counts_)
+    nodes = torch.arange(task.graph.num_nodes)
+    ours, theirs = (one.predict_proba(task.graph, nodes) for one in (batched, whole))
+    torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=5e-3)
+
+
+def test_few_nodes_are_embedded_from_what_lies_around_them() -> None:
+    path = torch.arange(40)
+    graph = Graph.from_edges(
+        torch.stack([path[:-1], path[1:]]),
+        features=torch.randn(40, 4, generator=seeded(0)),
+        labels=path % 2,
+        undirected=True,
+    )
+    task = GraphStream(graph, classes_per_task=2).open(0)
+    few = only(task, task.train == task.train[8])
+    near = around_training(few, hops=2)
+    assert near.graph.num_nodes == 7  # three to either side
+    assert near.ids[near.train].equal(task.ids[few.train])
+    model = learner_of().backbone
+    torch.testing.assert_close(
+        model.prepare(near.graph)[near.train], model.prepare(task.graph)[few.train]
+    )
+
+
+def test_a_small_batch_never_looks_at_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(0, nodes=360)
+    seen: list[int] = []
+    prepare = UntrainedGCN.prepare
+    monkeypatch.setattr(
+        UntrainedGCN, "prepare", lambda self, g: (seen.append(g.num_nodes), prepare(self, g))[1]
+    )
+    lonely = replace(task, lease=type(task.lease)(task.graph.subgraph(torch.arange(360))))
+    learner_of(hops=0).fit_task(only(lonely, torch.tensor([0, 1])))
+    assert seen
+    assert max(seen) < 100
+
+
+def test_without_the_shared_covariance_it_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Classes 0.1 apart along both axes, and spread 0.5 along one: means alone are as good as blind.
+    generator = seeded(0, "stretched")
+    labels = torch.arange(400) % 2
+    features = torch.randn(400, 2, generator=generator) * torch.tensor([0.5, 0.02])
+    features += labels[:, None] * 0.1
+    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=features, labels=labels)
+    stream = GraphStream(graph)
+
+    def accuracy() -> float:
+        learner = learner_of(hops=1, scaling="none")
+        learner.fit_task(stream.open(0))
+        exam = stream.exams(0, "local")[0]
+        return float((learner.predict(exam.graph, exam.nodes) == exam.labels).float().mean())
+
+    assert accuracy() > 0.9
+    covariance = slda.within_covariance
+
+    def none(statistics: Any) -> tuple[Tensor, Tensor]:
+        matrix, means = covariance(statistics)
+        return torch.eye(len(matrix)).double(), means
+
+    monkeypatch.setattr(slda, "within_covariance", none)
+    assert accuracy() < 0.85
+
+
+def test_other_backbones_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'untrained-gcn', not 'linear'"):
+        OCGL(backbone=LinearHead(), generator=seeded(0))

@@ -1,0 +1,142 @@
+"""Tasks by anchored prototypes, and embeddings modulated as a task has learned to."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.seeding import seeded
+from evergraph.graphs import Graph
+from evergraph.methods import TAAM
+from evergraph.nn import PDGNN, Modulated
+from evergraph.nn.modulated import ModulatedHead
+from evergraph.streams import GraphStream
+
+NO_EDGES = torch.empty(2, 0, dtype=torch.long)
+
+
+def learned(make: Any, graph: Graph, name: str = "taam", **backbone: Any) -> TAAM:
+    options = {"hidden": (3,), "dropout": 0.0, "pairs": 2, "rank": 2, "task_dims": 3} | backbone
+    learner: TAAM = make(name, epochs=80, lr=0.05, backbone=Modulated(**options))
+    for task in GraphStream(graph):
+        learner.fit_task(task)
+    return learner
+
+
+def pair_of(first: float, second: float) -> Graph:
+    return Graph.from_edges(
+        torch.tensor([[0], [1]]),
+        features=torch.tensor([[first], [second]]),
+        labels=torch.zeros(2).long(),
+        undirected=True,
+    )
+
+
+def test_the_prototype_of_a_pair_by_hand(make: Any) -> None:
+    learner = make("taam", steps=2, anchor=0.5)
+    # Â averages 1 and 3 to 2. Z_1 = 1.5, 2.5, whose mean is 2 again; Z_2 = 1.5, 2.5.
+    assert learner.profile(pair_of(1, 3), torch.tensor([0])).tolist() == pytest.approx([1.5])
+    assert learner.profile(pair_of(1, 3), torch.tensor([0, 1])).tolist() == pytest.approx([2.0])
+    learner.profiles_ = torch.tensor([[1.0], [-2.0]])
+    found = learner.likeness(pair_of(1, 3), torch.tensor([0, 1]))
+    torch.testing.assert_close(found, torch.tensor([[1.5, -3.0], [2.5, -5.0]]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 3), st.floats(0.0, 1.0))
+def test_likeness_is_the_product_with_what_a_node_is_propagated_to(
+    seed: int, steps: int, anchor: float
+) -> None:
+    generator = seeded(seed, "graph")
+    graph = Graph.from_edges(
+        torch.randint(7, (2, 12), generator=generator),
+        features=torch.randn(7, 4, generator=generator),
+        labels=torch.zeros(7).long(),
+    )
+    learner = TAAM(steps=steps, anchor=anchor, generator=seeded(0))
+    learner.profiles_ = torch.randn(3, 4, generator=generator)
+    nodes = torch.arange(7)
+    alone = torch.stack([learner.profile(graph, node[None]) for node in nodes])
+    found = learner.likeness(graph, nodes)
+    torch.testing.assert_close(found, alone @ learner.profiles_.t(), atol=1e-5, rtol=1e-4)
+
+
+def test_a_modulation_by_hand() -> None:
+    head = ModulatedHead(2, pairs=2, rank=1, task_dims=1, hidden=(), generator=seeded(0))
+    with torch.no_grad():
+        head.task.fill_(2.0)
+        head.factors.weight.copy_(torch.tensor([[1.0], [0.5]]))  # A t = 2 and 1
+        head.directions.copy_(torch.tensor([[1.0, 0.0, 0.0, 3.0]]))  # scales, then shifts
+        head.attention.weight.copy_(torch.tensor([[0.0, 0.0], [0.0, torch.tensor(3.0).log()]]))
+        # e = (1, 1): a = (1, 3) / 4, so 2 · 1/4 + 1 · 3/4 = 5/4 of U: γ = (5/4, 0), β = (0, 15/4).
+        found = head.modulated(torch.tensor([[1.0, 1.0]]))
+    torch.testing.assert_close(found, torch.tensor([[9 / 4, 1 + 15 / 4]]))
+
+
+def test_modulation_is_trained_and_matters(make: Any, two_pairs: Graph) -> None:
+    learner = learned(make, two_pairs)
+    for head in learner.heads_:
+        assert head.directions.abs().max() > 0.01  # starts at 0
+    nodes = torch.arange(16)
+    before = learner.logits(two_pairs, nodes)
+    with torch.no_grad():
+        for head in learner.heads_:
+            head.directions.zero_()
+    assert not before.allclose(learner.logits(two_pairs, nodes), atol=1e-2)
+
+
+def test_a_node_chooses_among_modulations(make: Any) -> None:
+    # Classes told apart by whether two features agree: no linear classifier can, modulated or not,
+    # unless nodes are modulated each in its own way.
+    corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+    labels = torch.tensor([0, 0, 1, 1]).repeat(20)
+    graph = Graph.from_edges(NO_EDGES, features=corners.repeat(20, 1), labels=labels)
+
+    def accuracy(pairs: int) -> float:
+        learner = learned(make, graph, hidden=(), pairs=pairs)
+        found = learner.predict(graph, torch.arange(80))
+        return float((found == labels).float().mean())
+
+    assert accuracy(1) < 0.8
+    assert accuracy(4) > 0.95
+
+
+def test_without_prototypes_the_tasks_cannot_be_told_apart(make: Any, two_pairs: Graph) -> None:
+    learner = learned(make, two_pairs)
+    nodes = torch.arange(16)
+    assert learner.predict(two_pairs, nodes).equal(two_pairs.labels)
+    learner.profiles_ = torch.zeros_like(learner.profiles_)
+    assert (learner.predict(two_pairs, nodes) < 2).all()  # all of them of the first task
+
+
+def test_pooling_is_right_where_a_single_node_is_wrong(
+    make: Any, two_pairs: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Prototypes are near (1, 1, 0, 0) and (0, 0, 1, 1): the third node alone looks like the second
+    # task, but not among the others, all of the first.
+    rows = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0.4, 0.6, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+    exam = Graph.from_edges(NO_EDGES, features=torch.tensor(rows), labels=torch.zeros(5).long())
+    nodes, tasks = torch.arange(5), torch.tensor([0, 0, 0, 1, 1])
+    assert learned(make, two_pairs).predict(exam, nodes, tasks).tolist()[2] > 1
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        pooled = learned(make, two_pairs, "taam-per-test-set")
+    assert [r.getMessage() for r in caplog.records] == [
+        "taam-per-test-set pools the test nodes of each task: do not compare its class-il accuracy "
+        "with that of methods that classify node by node"
+    ]
+    assert (pooled.predict(exam, nodes, tasks)[:3] < 2).all()
+    assert (pooled.predict(exam, nodes, tasks)[3:] > 1).all()
+
+
+def test_other_backbones_are_refused(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="use backbone 'modulated', not 'pdgnn'"):
+        make("taam", backbone=PDGNN())
+    with pytest.raises(ConfigurationError, match="rank must be an integer of at least 1"):
+        Modulated(rank=0)
