@@ -14,8 +14,8 @@ from evergraph.cli.dataset_fetching import fetch_all
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.written_aside import check_writable
 from evergraph.core.free_disk import check_room
+from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
@@ -200,7 +200,8 @@ class _Runs:
         rows, workers = self._run(config, folder, self._workers)
         killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
         if killed and workers > 1:
-            say(f"{len(killed)} runs were killed: they are tried again, one at a time", err=True)
+            many = "runs were" if len(killed) > 1 else "run was"
+            say(f"{len(killed)} {many} killed and tried again, one at a time", err=True)
             rows, _ = self._run(config, folder, 1)
         self.count += len(rows)
         self.failed += sum(row.failure is not None for row in rows)
