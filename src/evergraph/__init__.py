@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UnknownEdgeError,
         UnknownNameError,
         UnknownNodeError,
+        WrongFileError,
     )
     from evergraph.core.label_space import LabelSpace
     from evergraph.core.plugins import load_plugin
@@ -183,6 +184,7 @@ _HOMES = {
         "UnknownEdgeError",
         "UnknownNameError",
         "UnknownNodeError",
+        "WrongFileError",
     ),
     "core.label_space": ("LabelSpace",),
     "core.plugins": ("load_plugin",),
@@ -452,6 +454,7 @@ __all__ = [
     "UnknownNodeError",
     "ViewFeatures",
     "WordNet",
+    "WrongFileError",
     "area_under_curve",
     "as_graph",
     "average_accuracy",

@@ -51,6 +51,9 @@ _UNKNOWN: dict[str, Any] = {
     "terms": None,
     "paper": None,
     "labelled": None,
+    "urls": [],
+    "download": 0,
+    "room": 0,
     "sha256": {},
 }
 

@@ -47,10 +47,13 @@ def reproduce_command(
         False, "--download", help="First fetch and check every file of all datasets."
     ),
     source: Path | None = typer.Option(
-        None, "--from", help="A folder that holds the files; nothing is downloaded then."
+        None,
+        "--from",
+        help="A folder with the files, carried there (default: they are downloaded).",
     ),
     checksums: Path | None = typer.Option(
-        None, help="A list as sha256sum writes it, which fetched files are held to."
+        None,
+        help="A list as sha256sum writes it, which files are held to (default: the catalogue's).",
     ),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
     workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
