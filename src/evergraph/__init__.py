@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UnknownEdgeError,
         UnknownNameError,
         UnknownNodeError,
+        WrongFileError,
     )
     from evergraph.core.label_space import LabelSpace
     from evergraph.core.plugins import load_plugin
@@ -194,6 +195,7 @@ _HOMES = {
         "UnknownEdgeError",
         "UnknownNameError",
         "UnknownNodeError",
+        "WrongFileError",
     ),
     "core.label_space": ("LabelSpace",),
     "core.plugins": ("load_plugin",),
@@ -487,6 +489,7 @@ __all__ = [
     "WordNetDepth",
     "WordNetPartsOfSpeech",
     "WordNetRelations",
+    "WrongFileError",
     "anytime_accuracy",
     "area_under_curve",
     "as_graph",

@@ -52,6 +52,9 @@ _UNKNOWN: dict[str, Any] = {
     "terms": None,
     "paper": None,
     "labelled": None,
+    "urls": [],
+    "download": 0,
+    "room": 0,
     "sha256": {},
 }
 

@@ -49,10 +49,13 @@ def reproduce_command(
         False, "--download", help="First fetch and check every file of all datasets."
     ),
     source: Path | None = typer.Option(
-        None, "--from", help="A folder that holds the files; nothing is downloaded then."
+        None,
+        "--from",
+        help="A folder with the files, carried there (default: they are downloaded).",
     ),
     checksums: Path | None = typer.Option(
-        None, help="A list as sha256sum writes it, which fetched files are held to."
+        None,
+        help="A list as sha256sum writes it, which files are held to (default: the catalogue's).",
     ),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
     workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
@@ -212,7 +215,8 @@ class _Runs:
         rows, workers = self._run(config, folder, self._workers)
         killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
         if killed and workers > 1:
-            say(f"{len(killed)} runs were killed: they are tried again, one at a time", err=True)
+            many = "runs were" if len(killed) > 1 else "run was"
+            say(f"{len(killed)} {many} killed and tried again, one at a time", err=True)
             rows, _ = self._run(config, folder, 1)
         self.count += len(rows)
         self.failed += sum(row.failure is not None for row in rows)

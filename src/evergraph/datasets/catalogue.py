@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -41,7 +41,7 @@ class Facts:
     terms: str | None = None
     paper: str | None = None
     labelled: int | None = field(default=None, repr=False)  # twins are known by the others
-    urls: tuple[str, ...] = field(default=(), repr=False)
+    urls: Sequence[str] = field(default_factory=list, repr=False)
     download: int = field(default=0, repr=False)
     room: int = field(default=0, repr=False)
     sha256: Mapping[str, str] = field(default_factory=dict)
@@ -66,10 +66,9 @@ def _catalogue(overlay: str | None) -> dict[str, Facts]:
     for name, facts in _read_overlay(overlay).items():
         known[name] = {**known.get(name, {}), **facts}
     try:
-        found = {name: Facts(**facts) for name, facts in known.items()}
+        return {name: Facts(**facts) for name, facts in known.items()}
     except TypeError as error:
         raise DataError(f"${OVERLAY}: {overlay}: is no catalogue of datasets ({error})") from None
-    return {name: replace(facts, urls=tuple(facts.urls)) for name, facts in found.items()}
 
 
 def _read_overlay(path: str | None) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,7 +35,7 @@ class Fetch:
     patience: Patience = field(default_factory=Patience)
     on_progress: OnProgress | None = None
 
-    def get(self, urls: tuple[str, ...], downloads: Path) -> Path:
+    def get(self, urls: Sequence[str], downloads: Path) -> Path:
         """Return the file that some addresses name, on this disk: in ``downloads`` if it came."""
         name = name_of(urls[0])
         if self.folder is not None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from evergraph.core.errors import DataError, DownloadError, LockedError, WrongFileError
 from evergraph.core.file_lock import FileLock, is_held
+from evergraph.core.free_disk import check_room
 from evergraph.core.mapped import disk_is_enough
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import (
@@ -25,7 +26,6 @@ from evergraph.datasets.download import (
     wrong,
 )
 from evergraph.datasets.fetching.fetch import Fetch, name_of
-from evergraph.core.free_disk import check_room
 from evergraph.datasets.fetching.unpacking import unpack
 
 log = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DownloadError, ResourceError
+from evergraph.core.free_disk import check_room
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import shown
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.fetching.request import Answer, Fault, ask
-from evergraph.core.free_disk import check_room
 
 GOES_ON = "what has come is kept, and the same command goes on from there"
 PROGRESS = 1 << 20  # bytes in one try after which tries are counted anew

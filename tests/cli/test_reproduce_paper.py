@@ -1,0 +1,193 @@
+"""``evergraph reproduce paper --download`` on miniatures in the publishers' own formats."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import miniatures
+from evergraph.experiments.bench import scheduler
+from evergraph.experiments.bench.pool import Event
+from evergraph.experiments.bench.worker import Failure, Work, learn
+from faulty_server import FaultyServer
+
+pytest.importorskip("ogb", reason="ogb is an extra")
+
+COMMAND = ("reproduce", "paper", "--download", "--quick", "--device", "cpu", "--out", "out")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    """Serve the miniatures, which are the paper's datasets for the time being."""
+    files = {f"/{name}": content for name, content in miniatures.published().items()}
+    with FaultyServer(files) as server:
+        path = tmp_path / "catalogue.toml"
+        path.write_text(miniatures.catalogue(server.url))
+        monkeypatch.setenv("EVERGRAPH_CATALOGUE", str(path))
+        monkeypatch.setenv("EVERGRAPH_CACHE", str(tmp_path / "cache"))
+        yield server
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learn in this process: starting others takes seconds."""
+
+    def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[..., None]) -> None:
+        for unit in work:
+            failure = learn(unit).failure
+            on_event(Event("failed" if failure else "done", unit, failure=failure))
+
+    monkeypatch.setattr(scheduler, "run_work", run_here)
+
+
+@pytest.mark.usefixtures("here")
+def test_fetched_checked_learned_and_set_beside_the_paper(
+    call: Any, server: FaultyServer, tmp_path: Path
+) -> None:
+    server.script[:] = ["cut", "503", "wrong"]
+    command = (*COMMAND, "--tables", "table3", "--methods", "tem")
+    out, err = call(*command)
+    for name in miniatures.FILES:
+        assert f"{name}: 96 nodes" in out
+        assert f"{name}: 1 run of 2 tasks; on processors about" in err
+        with (tmp_path / f"out/quick/paper/table3-{name}.csv").open() as file:
+            rows = list(csv.reader(file))
+        assert [row[0] for row in rows[1:]] == ["PDGNNs-TEM"]
+        ours, theirs, points = (float(rows[1][place].split()[0]) for place in (1, 4, 5))
+        assert points == pytest.approx(ours - theirs, abs=0.06)
+        assert rows[1][6] == f"{'yes' if abs(points) <= 5 else 'no'} (5.0)"
+        assert (tmp_path / f"out/quick/paper/table3-{name}.tex").exists()
+    assert "cora.npz.wrong, and fetched once more" in err
+    page = (tmp_path / "out/quick/paper/paper.md").read_text()
+    assert "| table3-products | 1 |" in page
+    requests = len(server.requests)
+    sums = re.findall(r"^[0-9a-f]{64}  .+$", out, re.MULTILINE)
+    assert len(sums) == 1 + 6 + 2 + 5
+    (tmp_path / "sums").write_text("\n".join(sums))
+    again, _ = call(*command, "--checksums", "sums")
+    assert again == out
+    assert len(server.requests) == requests  # nothing is fetched twice
+
+
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_had_or_fails_is_a_row_and_exit_code_1(
+    call: Any, server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.methods.tem import TEM
+
+    def fail(*_: object) -> None:
+        raise ValueError("no luck")
+
+    kept = server.files.pop("/arxiv.zip")
+    command = (*COMMAND, "--datasets", "corafull,arxiv", "--tables", "table5", "--methods", "tem")
+    with monkeypatch.context() as patch:
+        patch.setattr(TEM, "begin_task", fail)
+        out, err = call(*command, expect=1)
+    assert "failed: ValueError: no luck" in out
+    assert "dataset 'arxiv' could not be fetched from https://ogb.stanford.edu" in out
+    assert err.endswith(
+        "1 of 1 runs failed, and arxiv could not be fetched: the same command tries them again and "
+        "goes on with the rest\n"
+    )
+    server.files["/arxiv.zip"] = kept
+    out, _ = call(*command)
+    assert "failed:" not in out
+
+
+def test_what_is_wrong_is_one_sentence_before_any_work(
+    call: Any, server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sums").write_text("abc  arxiv.zip\n")
+    for given, message in (
+        (("--tables", "table4"), "unknown name in --tables 'table4'"),
+        (("--methods", "tme"), "unknown name in --methods 'tme': did you mean 'tem'?"),
+        (("--methods", " ,"), "methods must be names between commas, not ' ,'"),
+        (("--checksums", "absent"), "absent: cannot be read as a list of checksums"),
+        (("--checksums", "sums"), "sums, line 1: must be a SHA-256"),
+    ):
+        out, err = call(*COMMAND, *given, expect=2)
+        assert (out, err.count("\n")) == ("", 1)
+        assert err.startswith(f"error: {message}")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 250_000}))
+    _, err = call(*COMMAND, expect=2)
+    assert err == (
+        f"error: {tmp_path}/cache: fetching corafull, arxiv, reddit, products takes about 0 MB of "
+        "disk, but only 0 MB are free, 0 MB too few: make room, or let EVERGRAPH_CACHE name a "
+        "folder on another disk\n"
+    )
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("here")
+def test_files_carried_by_hand(call: Any, server: FaultyServer, tmp_path: Path) -> None:
+    miniatures.written(tmp_path / "stick")
+    call("reproduce", "paper", "--from", "stick", "--quick", "--methods", "tem", "--out", "out",
+         "--tables", "table3", "--datasets", "reddit", "--device", "cpu")  # fmt: skip
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("server")
+def test_runs_whose_processes_were_killed_are_tried_again_alone(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def kill(work: Sequence[Work], *, workers: int, on_event: Callable[..., None]) -> None:
+        for unit in work:
+            seen.append(workers)
+            dead = Failure("the worker process was killed", "BrokenProcessPool")
+            failure = dead if workers > 1 else learn(unit).failure
+            on_event(Event("failed" if failure else "done", unit, failure=failure))
+
+    monkeypatch.setattr(scheduler, "run_work", kill)
+    _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",
+                  "--workers", "2")  # fmt: skip
+    assert "1 run was killed and tried again, one at a time" in err
+    assert seen == [2, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("server")
+def test_all_methods_of_both_tables_on_all_four(call: Any, tmp_path: Path) -> None:
+    out, _ = call(*COMMAND, "--workers", "1")
+    assert "failed" not in out.replace("┃ failed ┃", "")
+    assert len(list((tmp_path / "out/quick").rglob("result.json"))) == 4 * 2 * 12
+
+
+@pytest.mark.slow
+def test_killed_while_it_downloads_and_while_it_learns(
+    server: FaultyServer, tmp_path: Path
+) -> None:
+    server.script[:] = ["drip"]
+    command = [sys.executable, "-m", "evergraph.cli.app", *COMMAND,
+               "--datasets", "corafull", "--methods", "finetune,tem,joint"]  # fmt: skip
+
+    def killed_when(there: Callable[[], bool]) -> None:
+        process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+        while not there():
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    part = tmp_path / "cache/downloads/cora.npz.part"
+    killed_when(lambda: part.exists() and part.stat().st_size > 3)
+    assert not (tmp_path / "cache/corafull").exists()
+    killed_when(lambda: bool(list((tmp_path / "out").rglob("result.json"))))
+    assert server.requests[1][1] is not None  # the rest alone
+    finished = {path: path.read_bytes() for path in (tmp_path / "out").rglob("result.json")}
+    assert len(finished) < 6
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert len(list((tmp_path / "out").rglob("result.json"))) == 6
+    assert all(path.read_bytes() == before for path, before in finished.items())
+    assert len(server.requests) == 2
