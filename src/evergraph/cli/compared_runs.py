@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import ResultsError, UnknownNameError
 
 if TYPE_CHECKING:
     from evergraph.reports.comparing import Trials
+    from evergraph.studies.book.row import BookRow
 
 Place = tuple[str, str]
 """A dataset and a setting."""
@@ -52,8 +54,38 @@ def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tupl
     """Return every run in a folder, or every row of a results book, and where it lies."""
     from evergraph.reports import collect
     from evergraph.reports.comparing import trials_of, way_of
+    from evergraph.reports.runs import RESULT
+    from evergraph.studies.book.row import rows_in
 
+    if folder.is_dir() and next(folder.rglob(RESULT), None) is None:
+        rows = [row for row in rows_in(folder) if row.failure is None]
+        if rows:
+            return [(folder / row.place, row_trials(row, testing, averaging)) for row in rows]
     return [
         (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
         for run in collect(folder)
     ]
+
+
+def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
+    """Return the repeats of a row of the results book, measured in one way."""
+    from evergraph.evaluation import YARDSTICKS
+    from evergraph.reports.comparing import Trials
+
+    yardstick = YARDSTICKS[row.facts.get("targets", {}).get("kind", "class")]
+    way = testing or "local", averaging or yardstick.main
+    check_choice("testing", way[0], row.values)
+    check_choice("averaging", way[1], row.values[way[0]])
+    kept = row.tasks.get(way[0], {}).get(way[1]) or []
+    return Trials(
+        name=row.label,
+        dataset=row.dataset,
+        setting=row.setting,
+        metric=yardstick.name,
+        way=way,
+        config=row.config,
+        scores=dict(zip(row.seeds, row.values[way[0]][way[1]]["average_accuracy"], strict=True)),
+        tasks={seed: each["final"] for seed, each in zip(row.seeds, kept, strict=False)},
+        facts=row.facts,
+        versions=row.versions,
+    )

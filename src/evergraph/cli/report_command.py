@@ -14,6 +14,9 @@ from evergraph.core.written_aside import check_writable
 
 def report_command(
     folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
+    against: str | None = typer.Option(
+        None, help="The method that differences are told from (default: the best)."
+    ),
 ) -> None:
     """Compare the finished runs in a folder: tables here, and a page in the folder.
 
@@ -26,7 +29,9 @@ def report_command(
     runs = collect(folder)
     check_writable(folder)
     with spinner("drawing the report"):
-        path = write_report(runs, folder)  # before anything is printed: that may fail
+        path = write_report(
+            runs, folder, against=against
+        )  # before anything is printed: that may fail
     for table in (comparison(runs), memory_comparison(runs)):
         print_table(table.headings, table.texts, table.caption)
     say(f"tables and figures: {path.with_suffix('')}")

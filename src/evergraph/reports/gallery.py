@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evergraph.reports.comparing.standing import standings
 from evergraph.reports.envelope import families, family_of, has_family
 from evergraph.reports.figures import (
     BYTES,
     SECONDS,
     Picture,
     accuracy_matrix,
+    critical_difference,
     frontier,
     learning_curves,
     local_global,
@@ -28,7 +30,7 @@ class Gallery:
     """Figures by kind, in the order of the groups; matrices have an inner tuple a group.
 
     ``frontier`` has those groups only in which runs are kin, ``memory`` those without too many
-    names.
+    names. ``ranks`` has a figure for every setting of several datasets and way of testing.
     """
 
     curves: tuple[Picture, ...]
@@ -37,13 +39,14 @@ class Gallery:
     memory: tuple[Picture, ...]
     time: tuple[Picture, ...]
     matrices: tuple[tuple[Picture, ...], ...]
+    ranks: tuple[Picture, ...]
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
         """All of them."""
         matrices = [picture for group in self.matrices for picture in group]
         first = (*self.curves, *self.local_global, *self.frontier)
-        return (*first, *self.memory, *self.time, *matrices)
+        return (*first, *self.memory, *self.time, *matrices, *self.ranks)
 
 
 def gallery(groups: Sequence[Group]) -> Gallery:
@@ -70,4 +73,5 @@ def gallery(groups: Sequence[Group]) -> Gallery:
         matrices=tuple(
             tuple(accuracy_matrix(group, entry) for entry in group.entries) for group in groups
         ),
+        ranks=tuple(map(critical_difference, standings(groups))),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
+from evergraph.reports.comparing.differences import check_reference
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
 from evergraph.reports.page import page
@@ -23,14 +24,16 @@ PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
 
 
-def write_report(runs: Sequence[Finished], folder: Path) -> Path:
+def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None = None) -> Path:
     """Write the report of runs collected in a folder into it, and return where the page is.
 
     The same runs give the same bytes. Tables and figures of an earlier report are taken away.
+    against: the run that others are compared with, as the report calls it; the best unless given.
     """
     require("matplotlib", extra="report", why="a report")
     groups = grouped(runs, folder)
-    tables, figures = tables_of(groups), gallery(groups)
+    check_reference(groups, against)
+    tables, figures = tables_of(groups, against), gallery(groups)
     title = folder.resolve().name or "runs"
     text = page(title, groups, sections_of(groups, tables, figures))
     files = dict(_table_files(tables.values()))

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evergraph.core.errors import ResultsError
-from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.config import StreamConfig
 from evergraph.experiments.dotted import flat
 from evergraph.reports.comparing.trials import Trials
 
+# What an earlier version did not know, it did as the defaults say.
+STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
 POOLED = "-per-test-set"  # ends the name of a method that answers whole test sets
 FACTS = ("nodes", "classes", "tasks")
 Basis = Literal["paired seeds", "unpaired seeds", "tasks"]
@@ -49,13 +51,11 @@ def check_comparable(a: Trials, b: Trials) -> None:
 def conditions(trials: Trials) -> dict[str, Any]:
     """Return everything that two runs must share to be compared, by what it is called."""
     config = trials.config
-    # What an earlier version did not know, it did as the defaults say.
-    known = merged(RunConfig().to_dict(), {"stream": config["stream"]})
     parameters = {key: value for key, value in config["dataset"].items() if key != "name"}
     return {
         "dataset": Path(config["dataset"]["name"]).stem,
         **{f"dataset.{key}": value for key, value in flat(parameters).items()},
-        **flat({"stream": known["stream"]}),
+        **flat({"stream": STREAM | config["stream"]}),
         "part": config.get("part", "test"),
         "protocol": config.get("protocol"),
         "metric": trials.metric,

@@ -1,6 +1,7 @@
 """The figures of a report: one kind a file."""
 
 from evergraph.reports.figures.accuracy_matrix import accuracy_matrix
+from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning_curves import learning_curves
 from evergraph.reports.figures.local_global import local_global
@@ -13,6 +14,7 @@ __all__ = [
     "SECONDS",
     "Picture",
     "accuracy_matrix",
+    "critical_difference",
     "frontier",
     "learning_curves",
     "local_global",

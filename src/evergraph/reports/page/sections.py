@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import tomli_w
 
+from evergraph.evaluation.statistics.ranks import LEAST_DATASETS
 from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.page.terms import terms
 from evergraph.reports.runs import Entry, Group, metric_of
 from evergraph.reports.tables import Table
+from evergraph.reports.units import seeds_of
 
 
 def sections_of(
@@ -24,6 +27,7 @@ def sections_of(
         _leaders(groups),
         *_headline(tables),
         _summary(tables["summary"]),
+        *_differences(groups, tables, gallery),
         *_figure_sections(gallery, _metric(groups)),
         *_further(tables),
         _memory_table(tables["memory"]),
@@ -68,6 +72,39 @@ def _headline(tables: Mapping[str, Table]) -> list[Section]:
 def _summary(table: Table) -> Section:
     lead = "All runs. Click a heading to sort by it, once more to turn the order round."
     return Section("summary", "Summary", lead, html_table(table))
+
+
+def _differences(
+    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
+) -> list[Section]:
+    """Return what may be claimed; nothing where no run has another one beside it."""
+    if "differences" not in tables:
+        return []
+    parts = [f"<p>{escape(text)}</p>" for text in _shortages(groups, tables)]
+    parts.append(html_table(tables["differences"]))
+    if "ranks" in tables:
+        parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r")]
+        parts.append(html_table(tables["ranks"]))
+    lead = "What is more than chance: a method is called better or worse only where tests show it."
+    return [Section("differences", "Which differences hold", lead, "\n".join(parts))]
+
+
+def _shortages(groups: Sequence[Group], tables: Mapping[str, Table]) -> list[str]:
+    """Return what there is not enough of, a sentence each."""
+    runs = [entry.run for group in groups for entry in group.entries]
+    told = []
+    if single := sum(seeds_of(run) < 2 for run in runs):
+        told.append(
+            f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
+            "spread; at least 2 are needed, and 5 tell more."
+        )
+    if "ranks" not in tables:
+        most = max(Counter(group.setting for group in groups).values())
+        told.append(
+            f"Not enough datasets to rank methods over them: {LEAST_DATASETS} of one setting are "
+            f"needed on which the same methods were run, and here are {most}."
+        )
+    return told
 
 
 def _figure_sections(gallery: Gallery, metric: str) -> list[Section]:

@@ -1,23 +1,26 @@
 """The tables of a report, as records that every format is written from."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from evergraph.reports.runs import Group
 from evergraph.reports.tables.beyond import beyond_table
 from evergraph.reports.tables.budgets import budgets_table
 from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
+from evergraph.reports.tables.differences import differences_table
 from evergraph.reports.tables.headline import headline_table
+from evergraph.reports.tables.ranks import ranks_table
 from evergraph.reports.tables.record import Cell, Column, Table
 from evergraph.reports.tables.summary import summary_table
 
 __all__ = ["Cell", "Column", "Table", "tables_of"]
 
 
-def tables_of(groups: Sequence[Group]) -> dict[str, Table]:
-    """Return every table that has something to say, by its name."""
+def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
+    """Return every table that has something to say, by its name; against: see ``write_report``."""
     makers: tuple[Callable[[Sequence[Group]], Table | None], ...] = (
-        headline_table, summary_table, beyond_table, budgets_table, memory_table, time_table,
-        versions_table, machine_table,
+        headline_table, summary_table, partial(differences_table, against=against), ranks_table,
+        beyond_table, budgets_table, memory_table, time_table, versions_table, machine_table,
     )  # fmt: skip
     made = (make(groups) for make in makers)
     return {table.name: table for table in made if table is not None}
