@@ -567,3 +567,11 @@ def test_papers_projects_along_a_line(load):
     assert bench.projected([cost(10, 3.0)], 100, seconds) == 30.0
     assert bench.projected([cost(10, 3.0), cost(20, 4.0)], 100, seconds) == 12.0  # 2 + n / 10
     assert bench.projected([cost(10, 1.0), cost(20, 4.0)], 100, seconds) == 20.0  # from 0
+
+
+def test_online_batches_are_cheaper_by_what_they_do_not_see(load):
+    bench = load("online_batches")
+    cells = bench.row(400)
+    assert cells[0] == "400"
+    assert int(cells[1]) == 24
+    assert int(cells[2]) <= 400

@@ -319,3 +319,75 @@ def test_unit_scaling_and_none_differ_as_they_say(small_graph: Graph) -> None:
         assert isinstance(learner, TEM)
         lengths = learner.backbone.prepare(stream.local_graph(0)).norm(dim=1)
         assert bool(torch.allclose(lengths, torch.ones_like(lengths))) is is_unit
+
+
+def in_memory_only(**options: Any) -> TEM:
+    sampler = DistributionMatchingSampler(features=8, steps=5)
+    learner = make(memory=EmbeddingMemory(budget=4, sampler=sampler), store="only", **options)
+    assert isinstance(learner, TEM)
+    return learner
+
+
+def test_sure_nodes_join_what_is_condensed_with_the_class_they_are_given(
+    small_graph: Graph,
+) -> None:
+    task = GraphStream(small_graph).open(0)
+    learner = in_memory_only(pseudo_labels=0.6)
+    seen: list[tuple[list[int], list[int]]] = []
+    store = learner.memory.store
+
+    def watched(candidates: Any, *rest: Any, **options: Any) -> None:
+        seen.append((candidates.nodes.tolist(), candidates.labels.tolist()))
+        store(candidates, *rest, **options)
+
+    learner.memory.store = watched  # type: ignore[method-assign]
+    learner.fit_task(task)
+    (first, _), (second, labels) = seen  # condensed twice, the second time with more nodes
+    assert first == task.train.tolist()
+    added, given = second[len(first) :], labels[len(first) :]
+    assert len(added) > 10
+    assert not set(added) & set(first)
+    assert set(added) <= set(task.own.tolist())
+    right = small_graph.labels[task.ids[torch.tensor(added)]]
+    assert float((right == torch.tensor(given)).float().mean()) > 0.9
+    assert len(learner.memory) == 8  # the first round's vectors are gone
+
+
+def test_labels_of_nodes_that_are_asked_about_are_never_looked_at(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    held = torch.cat([torch.cat([s.validation, s.test]) for s in stream.splits])
+    tampered = GraphStream(small_graph)
+    tampered._labels[held] ^= 1  # the other class of the task
+    for store in ("after", "only"):
+        told: list[torch.Tensor] = []
+        for each in (stream, tampered):
+            learner = in_memory_only(pseudo_labels=0.6, restart=True)
+            learner.store = store
+            for index in range(2):
+                learner.fit_task(each.open(index))
+            told.append(learner.memory.embeddings_)
+        assert told[0].equal(told[1])
+
+
+def test_a_model_that_restarts_forgets_where_it_was(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph)
+    carried, anew = in_memory_only(), in_memory_only(restart=True)
+    for learner in (carried, anew):
+        learner.fit_task(stream.open(0))
+    first = {name: p.detach().clone() for name, p in anew.named_parameters().items()}
+    steps = anew.trainer.moments_["backbone.head.out.weight.step"].clone()
+    for learner in (carried, anew):
+        learner.trainer.epochs = 1
+        learner.fit_task(stream.open(1))
+    name = "backbone.head.hidden.0.weight"
+    near = (carried.named_parameters()[name] - first[name]).abs().max()
+    far = (anew.named_parameters()[name] - first[name]).abs().max()
+    assert near.item() < 0.1 < far.item()  # a step moves a weight by about the rate, 0.005
+    assert anew.trainer.moments_["backbone.head.out.weight.step"] < steps
+
+
+def test_pseudo_labels_need_a_learner_that_knows_the_task() -> None:
+    with pytest.raises(ConfigurationError, match="pseudo_labels needs a learner that knows"):
+        make(pseudo_labels=0.9, store="before")
+    with pytest.raises(ConfigurationError, match="pseudo_labels must be"):
+        make(pseudo_labels=1.5)

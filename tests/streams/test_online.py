@@ -94,9 +94,7 @@ def test_classes_are_those_of_the_tasks_that_have_begun() -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 50), edges=st.sampled_from(["within", "all"]), hops=st.integers(0, 3))
-def test_a_batch_comes_with_all_that_its_embeddings_need(
-    seed: int, edges: Any, hops: int
-) -> None:
+def test_a_batch_comes_with_all_that_its_embeddings_need(seed: int, edges: Any, hops: int) -> None:
     stream = GraphStream(whole_graph(seed), by="online", batch=4, edges=edges)
     step = seed % len(stream)
     topology = SGC(hops=hops)

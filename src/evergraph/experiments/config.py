@@ -147,8 +147,8 @@ class RunConfig(Section):
     N - 1. ``part``: the nodes tested on. ``test_every``: after how many tasks, or steps where tasks
     arrive in batches, a test comes, as one does after the last; unless given after each task, and
     where tasks arrive in batches about 20 times in all. ``measures``: whether to test, each time,
-    on what comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts, see
-    ``load_plugin``.
+    on what comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts,
+    see ``load_plugin``.
 
     ``protocol``: the paper whose rules the rest follows and whose number stands first, see
     ``read_protocol``; naming it here changes no other value.

@@ -13,6 +13,7 @@ from evergraph.training import Learner
 
 TESTS = 20  # of a run whose tasks arrive in batches, unless it is said how often to test
 
+
 @dataclass(frozen=True)
 class TaskReport:
     """What came of one task, or of the steps from one test to the next.

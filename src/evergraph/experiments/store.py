@@ -116,12 +116,14 @@ def _alike(key: str, ours: Any, theirs: Any) -> bool:
     """Return whether two values of a setting mean the same.
 
     2 was the default of ``min_class_size``, and no run with a class of two nodes came to an end.
-    Rows were float32 before they could be anything else.
+    Rows were float32 before they could be anything else, and models went on from task to task.
     """
     if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
         return True
     if key in ("topology.rows", "backbone.rows") and theirs is None:
         return bool(ours == "float32")
+    if key == "method.restart" and theirs is None:
+        return not ours
     return bool(ours == theirs)
 
 

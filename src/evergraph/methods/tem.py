@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Literal
 
 import torch
@@ -17,12 +18,17 @@ from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.drift import drifted, seen_drift
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
+from evergraph.methods.pseudo_labels import confident
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import PDGNN, Backbone
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
+
+logger = logging.getLogger(__name__)
+
+_NOBODY = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
 
 
 @methods.register
@@ -42,6 +48,13 @@ class TEM(BackboneLearner):
         store: ``after`` a task (the paper), ``before`` it (the released code: current nodes
             that are stored then count twice), or ``only``: before it, and the memory alone is
             trained on, so that every class has as many examples (CaT's training in memory).
+        pseudo_labels: how sure the learner must be of a node of the task whose class it is not told
+            for the node to be stored, or condensed, with the class it gives it; None, none are. The
+            learner is trained on the task first; with ``only`` it is then trained once more, on a
+            memory with these nodes in it (PUMA). Features of test nodes are looked at, as they are
+            whenever a neighbour is embedded; labels of test or validation nodes never are.
+        restart: whether the model is drawn anew and trained from scratch with every task (PUMA), so
+            that no task has been trained on longer than another.
         arrivals: in how many batches a task's nodes reach the memory.
         refresh: ``none``: what is stored stays as it was. ``embeddings``: the graph is still there
             (``edges="all"``); stored embeddings whose ego-subnetwork has changed are computed anew.
@@ -59,6 +72,8 @@ class TEM(BackboneLearner):
         weighting: Weighting = "class-balanced",
         replay_weight: float = 1.0,
         store: Literal["after", "before", "only"] = "after",
+        pseudo_labels: float | None = None,
+        restart: bool = False,
         arrivals: int = 1,
         refresh: Refresh = "none",
         backbone: Backbone | None = None,
@@ -70,6 +85,13 @@ class TEM(BackboneLearner):
         check_number("replay_weight", replay_weight, least=0.0)
         check_choice("store", store, ("after", "before", "only"))
         check_integer("arrivals", arrivals, least=1)
+        if pseudo_labels is not None:
+            check_number("pseudo_labels", pseudo_labels, least=0.0, most=1.0)
+            if store == "before":
+                raise ConfigurationError(
+                    "pseudo_labels needs a learner that knows the task: use store 'after' or "
+                    "'only', not 'before'"
+                )
         self.memory = memory if memory is not None else self.make_memory()
         if store == "only" and self.memory.budget == 0:
             raise ConfigurationError(
@@ -78,6 +100,8 @@ class TEM(BackboneLearner):
         self.weighting: Weighting = weighting
         self.replay_weight = replay_weight
         self.store = store
+        self.pseudo_labels = pseudo_labels
+        self.restart = restart
         self.arrivals = arrivals
         check_choice("refresh", refresh, REFRESHES)
         if refresh == "embeddings" and isinstance(self.memory.sampler, CondensingSampler):
@@ -87,6 +111,7 @@ class TEM(BackboneLearner):
             )
         self.refresh: Refresh = refresh
         self.growing_ = GrowingEmbeddings()
+        self._guessed = _NOBODY
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -107,8 +132,34 @@ class TEM(BackboneLearner):
         """As many hops as the backbone; all of the graph where what is stored is refreshed."""
         return super().sight if self.refresh == "none" else None
 
+    def fit_task(self, task: Task) -> None:
+        """Learn one task; with pseudo-labels and the memory alone, a second time with these."""
+        before = self.memory.state()
+        super().fit_task(task)
+        if self.pseudo_labels is not None and self.store == "only":
+            self._guessed = self._guess(task)
+            self.memory.restore(before)
+            super().fit_task(task)
+            self._guessed = _NOBODY
+
+    @torch.no_grad()
+    def _guess(self, task: Task) -> tuple[Tensor, Tensor]:
+        """Return positions and classes of new nodes of which the learner is sure."""
+        assert self.pseudo_labels is not None
+        asked = task.own[~torch.isin(task.own, task.train)]
+        classes = task.train_labels.unique()
+        tasks = task.label_space.task_of(classes[:1]).expand(len(asked))
+        scores = self._allowed(self.logits(task.graph, asked), tasks)
+        rows, given = confident(scores, classes, least=self.pseudo_labels)
+        logger.info("task %d: %d of %d nodes given a class", task.index, len(rows), len(asked))
+        return asked[rows.cpu()], given.cpu()
+
     def begin_task(self, task: Task) -> int:
         """Bring what is stored up to date with the graph, then prepare as ever."""
+        if self.restart:
+            assert isinstance(self.backbone, PDGNN)
+            self.backbone.head = None
+            self.trainer.restore({})  # Adam's moments are those of other weights
         if self.refresh == "embeddings":
             self._refresh(task)
         elif self.refresh == "corrected":
@@ -151,29 +202,37 @@ class TEM(BackboneLearner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Store embeddings of the task's training nodes."""
+        """Store embeddings of the task's training nodes, and of such as it is sure of."""
         super().end_task(task)
         if self.store == "after":
+            if self.pseudo_labels is not None:
+                self._guessed = self._guess(task)
             self._remember(task)
+            self._guessed = _NOBODY
 
     def _current(self, task: Task) -> tuple[Tensor, Tensor]:
         """Return the embeddings and classes of the task's training nodes."""
+        return self._embedded(task, task.train), task.train_labels.to(self.device)
+
+    def _embedded(self, task: Task, nodes: Tensor) -> Tensor:
         assert isinstance(self.backbone, PDGNN)
-        embeddings = self.backbone.taken(self.backbone.prepare(task.graph), task.train)
-        return embeddings, task.train_labels.to(self.device)
+        return self.backbone.taken(self.backbone.prepare(task.graph), nodes)
 
     def _remember(self, task: Task) -> None:
-        current, targets = self._current(task)
+        guessed, classes = self._guessed
+        nodes = torch.cat([task.train, guessed])
+        targets = torch.cat([task.train_labels, classes]).to(self.device)
+        current = self._embedded(task, nodes)
         hops = self.backbone.hops
         residuals = self.residuals(current, targets)
         candidates = Candidates(
             task.graph,
-            task.train,
+            nodes,
             targets.cpu(),
             current,
             hops,
             residuals,
-            task.ids[task.train],
+            task.ids[nodes],
             self.resources,
         )
         order = torch.arange(len(candidates))

@@ -32,7 +32,9 @@ def in_batches(
     >>> arrival.tasks, [len(step.train) for step in steps], [len(step.test) for step in steps]
     (tensor([0, 0, 1]), [2, 1, 1], [1, 0, 1])
     """
-    owner, task_of, steps = arrival.owner.clone(), [], []
+    owner = arrival.owner.clone()
+    task_of: list[int] = []
+    steps: list[Split] = []
     for task, split in enumerate(splits):
         shuffle = torch.randperm(len(split.train), generator=seeded(seed, "batches", task))
         held_out = split.validation, split.test

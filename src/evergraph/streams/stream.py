@@ -346,7 +346,8 @@ class GraphStream(Shown):
         """Return what is to be classified after task or step ``index``.
 
         local: every task's nodes inside their own task's subgraph, as far as it has come, one set
-        per task. global: all of them in the graph of everything seen so far, one set. part: ``test`` or ``validation``.
+        per task. global: all of them in the graph of everything seen so far, one set. part:
+        ``test`` or ``validation``.
         """
         check_choice("testing", testing, TESTINGS)
         if testing == "local":

@@ -43,7 +43,8 @@ class TaskMembers:
         """Return the nodes of some steps in a row, ascending.  int64 [nodes]"""
         if first == last:
             return self._own[first]
-        return torch.cat(self._own[first : last + 1]).sort().values
+        nodes: Tensor = torch.cat(self._own[first : last + 1]).sort().values
+        return nodes
 
     def part(self, part: str, first: int, last: int) -> Tensor:
         """Return those of some steps for training, validation or test, ascending.  int64 [nodes]"""

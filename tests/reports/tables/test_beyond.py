@@ -63,9 +63,7 @@ def test_what_is_missing_is_empty_in_csv_and_sorts_in_html(
     assert html_table(table).count('data-value="-Infinity">-</td>') == 2
 
 
-def test_the_page_has_the_section(
-    tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
+def test_the_page_has_the_section(tmp_path: Path, write_run: Callable[..., Path]) -> None:
     folder = measured(tmp_path, write_run)
     page = write_report(collect(folder), folder).read_text("utf-8")
     assert '<section id="beyond">' in page
