@@ -25,6 +25,7 @@ COMMANDS = (
     "report",
     "reproduce",
     "book",
+    "submit",
     "serve",
     "ingest",
     "predict",
