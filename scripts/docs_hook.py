@@ -1,4 +1,4 @@
-"""Hook of mkdocs.yml: clean copies of examples, outside files as text, decisions in the menu."""
+"""Hook of mkdocs.yml: clean copies of examples, outside files as text, decisions, the book."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
+BOOK, BOOK_PAGE, BOOK_PLACE = ROOT / "book", "book.md", '<div id="the-book"></div>'
 SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 BLOCK = re.compile(r'<div class="(?=[^"]*\bhighlight\b)[^"]*">(?=<pre>)(.*?)</pre>', re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
@@ -50,11 +51,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return LINK.sub(as_text, markdown)
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Give the copy button the code of each session, without prompts and output.
+def on_page_content(content: str, page: Any = None, **_: Any) -> str:
+    """Give the copy button the code of each session, without prompts and output; add the book.
 
     The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
     """
+    if page is not None and page.file.src_uri == BOOK_PAGE:
+        content = content.replace(BOOK_PLACE, the_book())
 
     def with_copy(found: re.Match[str]) -> str:
         code = typed(html.unescape(TAG.sub("", found.group(1))))
@@ -64,6 +67,15 @@ def on_page_content(content: str, **_: Any) -> str:
         return found.group().replace("<div ", f'<div data-copy="{attribute}" ', 1)
 
     return BLOCK.sub(with_copy, content)
+
+
+def the_book() -> str:
+    """Return the table of the committed rows: the page cannot say anything else than they do."""
+    from evergraph.studies.book.checking import check_book
+    from evergraph.studies.book.page import book_section
+    from evergraph.studies.book.plan import read_plan
+
+    return book_section(check_book(BOOK), read_plan())
 
 
 def typed(session: str) -> str | None:

@@ -66,6 +66,18 @@ def book_command(
         say("interrupted: what is done is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None
     _print_end(opened, rows)
+    say(f"page: {_write_page(plan, book, out)}")
+
+
+def _write_page(plan: BookPlan, book: Path, out: Path) -> Path:
+    """Write the book's rows as one page to look at; the documentation makes its own."""
+    from evergraph.experiments.store import write_whole
+    from evergraph.studies.book.page import book_page
+    from evergraph.studies.book.row import rows_in
+
+    page = out / "book.html"
+    write_whole(page, book_page(rows_in(book) if book.is_dir() else [], plan).encode())
+    return page
 
 
 def _jobs(

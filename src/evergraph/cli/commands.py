@@ -26,6 +26,7 @@ COMMANDS = (
     "compare",
     "reproduce",
     "book",
+    "submit",
     "serve",
     "ingest",
     "predict",

@@ -18,6 +18,7 @@ from evergraph.experiments.bench.pool import Limits, run_work
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.scheduler import claim
 from evergraph.experiments.build import resolved
+from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.store import ResultStore, locked
 from evergraph.studies.book.making import failed_row, placeless, row_of
@@ -104,7 +105,9 @@ def _there(job: Job, book: Path, *, retry: bool) -> bool:
         row = read_row(path)
     except ResultsError:
         return False  # damaged: it is built again
-    same = not differences(row.config, placeless(resolved(job.config)).to_dict())
+    # What an earlier version did not know, it did as the defaults say.
+    learned = merged(RunConfig().to_dict(), row.config)
+    same = not differences(learned, placeless(resolved(job.config)).to_dict())
     return same and not (retry and row.failure is not None)
 
 

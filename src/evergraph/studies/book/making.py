@@ -51,7 +51,9 @@ def row_of(
         machine=in_words(result["machine"]),
         date=datetime.fromtimestamp(made, timezone.utc).strftime("%Y-%m-%d"),
         seeds=tuple(seed["seed"] for seed in result["accuracy_matrix"]),
-        values={t: {a: _values(seeds) for a, seeds in ways.items()} for t, ways in tasks.items()},
+        values={
+            t: {a: metrics_of(seeds) for a, seeds in ways.items()} for t, ways in tasks.items()
+        },
         tasks=tasks,
         facts={k: v for k, v in result["dataset"].items() if k != "task_classes"},
         seconds={phase: round(spent, 3) for phase, spent in result["seconds"].items()},
@@ -140,10 +142,10 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     return {name: np.round(values, DIGITS).tolist() for name, values in kept.items()}
 
 
-def _values(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
+def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
     """Return the metrics of each seed, from what is kept of its matrix.
 
-    >>> _values([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
+    >>> metrics_of([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
     {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
     """
     return {

@@ -1,0 +1,191 @@
+"""The book is built once, row by row, and goes on after whatever stopped it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.datasets import load
+from evergraph.experiments.bench.worker import Failure
+from evergraph.experiments.build import load_graph
+from evergraph.graphs import homophily
+from evergraph.methods import methods
+from evergraph.studies.book import building
+from evergraph.studies.book.building import Building, open_book
+from evergraph.studies.book.checking import Rules, check_book
+from evergraph.studies.book.plan import BookPlan, located, only, read_plan
+from evergraph.studies.book.row import rows_in
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def opened(plan: BookPlan, tmp_path: Path) -> Any:
+    """Open the small book, whatever of it is there."""
+
+    def again(**options: Any) -> Building:
+        out = tmp_path / "runs"
+        jobs = only(plan.jobs(out=out), ["slda", "short"])
+        return open_book(jobs, out=out, book=tmp_path / "book", commit="abc", **options)
+
+    return again
+
+
+@pytest.mark.usefixtures("in_process")
+def test_rows_are_written_as_they_come_and_kept(
+    opened: Any, plan: BookPlan, tmp_path: Path
+) -> None:
+    book = tmp_path / "book"
+    known: list[int] = []
+
+    def follow(event: Any) -> None:
+        if event.kind == "done":
+            known.append(len(rows_in(book)) if book.exists() else 0)
+
+    opened().run(workers=1, on_event=follow)
+    assert known == [0, 1, 1, 2]  # two seeds a row
+    assert {row.label for row in check_book(book, Rules.of(plan))} == {"slda", "short"}
+    (book / "small/class-il/short.json").unlink()  # its run is there: it is not learned again
+    rest = opened()
+    assert (len(rest.bench.jobs), rest.kept) == (1, 1)
+    rest.run(workers=1)
+    assert len(rows_in(book)) == 2
+    assert opened().bench.jobs == []
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_failure_is_a_row_that_is_tried_again_when_asked(
+    opened: Any, plan: BookPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.methods.slda import SLDA
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("too deep")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SLDA, "fit_task", fail)
+        opened().run(workers=1)
+    rows = {row.label: row for row in check_book(tmp_path / "book", Rules.of(plan))}
+    assert rows["slda"].failure == "RuntimeError: too deep"
+    assert rows["short"].failure is None
+    assert opened().bench.jobs == []
+    opened(retry=True).run(workers=1)
+    assert all(row.failure is None for row in rows_in(tmp_path / "book"))
+
+
+def test_a_row_of_another_configuration_is_built_again(
+    opened: Any, plan: BookPlan, finished: Path, tmp_path: Path
+) -> None:
+    from evergraph.studies.book.submitting import submitted
+
+    book = tmp_path / "book"
+    row = submitted(finished, book=book, commit="abc", plan=plan)
+    row.write(book)
+    assert [job.label for job in opened().bench.jobs] == ["short"]
+    (tmp_path / "runs" / "lock").unlink()
+    row.config["stream"]["split"] = [0.5, 0.25, 0.25]
+    row.write(book)
+    assert [job.label for job in opened().bench.jobs] == ["slda", "short"]
+
+
+def test_what_is_out_of_time_is_neither_result_nor_failure(
+    opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "run_work", lambda work, **_: None)
+    rows = opened().run(workers=1, minutes=0)
+    assert [(row.result, row.failure) for row in rows] == [(None, None)] * 2
+    assert not (tmp_path / "book").exists()
+
+
+# The shipped plan
+
+
+def test_every_method_of_our_own_is_in_the_plan() -> None:
+    labels = {job.label for job in read_plan().jobs()}
+    ours = [
+        name for name in methods.names() if methods.resolve(name).__module__[:10] == "evergraph."
+    ]
+    assert labels >= set(ours)
+
+
+def test_random_graphs_are_those_of_the_plan() -> None:
+    plan = read_plan()
+    jobs = {job.dataset: job for job in plan.jobs() if job.config.dataset.name == "synthetic"}
+    assert len(jobs) == 14
+    for name in ("homophily-0.1", "classes-40", "tasks-20"):
+        graph, facts = load_graph(jobs[name].config), plan.facts[name]
+        assert (graph.num_nodes, graph.num_edges) == (facts["nodes"], facts["edges"])
+        assert homophily(graph) == pytest.approx(facts["homophily"], abs=1e-6)
+    assert {job.dataset for job in plan.jobs()} == set(plan.facts)
+
+
+@pytest.mark.parametrize(("name", "file"), [("actor", "actor"), ("computers", "amazon_computers")])
+def test_graphs_in_files_are_those_of_the_plan(real: Any, name: str, file: str) -> None:
+    graph, facts = load(real(file)), read_plan().facts[name]
+    assert (graph.num_nodes, graph.num_edges) == (facts["nodes"], facts["edges"])
+    assert homophily(graph) == pytest.approx(facts["homophily"], abs=1e-6)
+
+
+def test_graphs_in_files_are_left_out_where_they_are_not(tmp_path: Path) -> None:
+    job = next(job for job in read_plan().jobs() if job.dataset == "actor")
+    assert located(job, None) is None
+    assert located(job, tmp_path) is None
+    (tmp_path / "actor.npz").touch()
+    here = located(job, tmp_path)
+    assert here is not None
+    assert here.config.dataset.name == str(tmp_path / "actor.npz")
+
+
+def test_an_unknown_name_is_met_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'noise-4'"):
+        only(read_plan().jobs(), ["noise-3", "tem"])
+
+
+def test_committed_rows_are_sound() -> None:
+    if not (ROOT / "book").is_dir():
+        pytest.skip("the book is not in this copy")
+    assert len(check_book(ROOT / "book")) >= 5
+
+
+@pytest.mark.slow
+def test_a_killed_book_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evergraph.cli.app", "book", "--out", str(tmp_path / "runs")]
+    command += [
+        "--book",
+        str(tmp_path / "book"),
+        "--only",
+        "slda,joint,classes-4",
+        "--workers",
+        "1",
+    ]
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    row = tmp_path / "book/classes-4/class-il/slda.json"
+    deadline = time.monotonic() + 300
+    while not row.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    kept = row.read_bytes()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "1 rows were there, 1 were built" in done.stdout
+    assert row.read_bytes() == kept
+    assert len(check_book(tmp_path / "book")) == 2
+
+
+@pytest.mark.slow
+def test_a_seed_that_takes_too_long_is_stopped_and_its_row_says_so(
+    opened: Any, plan: BookPlan, tmp_path: Path
+) -> None:
+    rows = opened().run(workers=1, limit=0.01)
+    assert [row.failure.type for row in rows if row.failure] == ["TimeLimit"] * 2
+    for row in check_book(tmp_path / "book", Rules.of(plan)):
+        assert row.failure == "stopped after 0.01 s, the most that one seed may take"
+    assert isinstance(rows[0].failure, Failure)

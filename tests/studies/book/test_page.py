@@ -1,0 +1,74 @@
+"""The page shows what the rows say, sorts and filters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.studies.book.page import book_page, book_section, summary
+from evergraph.studies.book.plan import BookPlan
+from evergraph.studies.book.row import BookRow
+from evergraph.studies.book.submitting import submitted
+
+
+@pytest.fixture
+def rows(finished: Path, plan: BookPlan, tmp_path: Path) -> list[BookRow]:
+    """Two rows with results, 50 and 75 percent, and one that failed."""
+    row = submitted(finished, book=tmp_path, commit="<abc>", plan=plan)
+
+    def numbered(label: str, accuracy: float, kept: int) -> BookRow:
+        found = {
+            "average_accuracy": [accuracy, accuracy + 0.02],
+            "average_forgetting": [-0.1, -0.1],
+            "anytime_accuracy": [0.5, 0.5],
+        }
+        values = {testing: {"balanced": found} for testing in ("local", "global")}
+        return replace(row, label=label, values=values, bytes=kept)
+
+    failed = replace(row, label="slow", failure="stopped <late>", values={}, tasks={}, facts={})
+    return [failed, numbered("ten", 0.49, 9_000), numbered("nine", 0.74, 10_000)]
+
+
+def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) -> None:
+    html = book_section(rows, plan)
+    places = [html.index(f"<td>{label}</td>") for label in ("nine", "ten", "slow")]
+    assert places == sorted(places)
+    assert "75.0 ± 1.4" in html
+    assert "10.0 kB" in html
+    assert "stopped &lt;late&gt;" in html
+    assert "&lt;abc&gt;" in html
+    assert "it is &lt;not&gt; at hand" in html
+    assert "evergraph run --dataset synthetic" in html
+    assert summary(rows) == "3 rows: 3 methods on 1 datasets; 1 rows say why there is no result."
+
+
+def labels(chromium: Any) -> list[str]:
+    script = """return [...document.querySelectorAll("tbody tr:not([hidden])")]
+                 .map(row => row.cells[2].textContent)"""
+    found: list[str] = chromium.execute_script(script)
+    return found
+
+
+def test_columns_sort_and_menus_filter_in_a_browser(
+    rows: list[BookRow], plan: BookPlan, tmp_path: Path, chromium: Any
+) -> None:
+    page = tmp_path / "book.html"
+    page.write_text(book_page(rows, plan))
+    chromium.get(page.as_uri())
+    assert labels(chromium) == ["nine", "ten", "slow"]
+    heading = chromium.find_elements("css selector", "th button")[3]
+    heading.click()
+    assert labels(chromium) == ["ten", "nine", "slow"]  # without a number, last
+    heading.click()
+    assert labels(chromium) == ["nine", "ten", "slow"]
+    chromium.find_elements("css selector", "th button")[9].click()
+    assert labels(chromium) == ["ten", "nine", "slow"]  # 9 kB before 10 kB
+    chromium.execute_script(
+        """const menu = document.querySelectorAll("select")[2];
+           menu.value = "nine"; menu.dispatchEvent(new Event("change"));"""
+    )
+    assert labels(chromium) == ["nine"]
+    assert chromium.find_element("css selector", "output").text == "1 of 3 rows"

@@ -1,0 +1,263 @@
+"""A sound run becomes a row; a wrong one is refused with one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evergraph.core.errors import EvergraphError
+from evergraph.evaluation import area_under_curve, average_accuracy, average_forgetting
+from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.experiments.config import RunConfig, read_toml
+from evergraph.studies.book.checking import Rules, check_book, check_file
+from evergraph.studies.book.plan import BookPlan
+from evergraph.studies.book.row import BookRow, checksum, rows_in
+from evergraph.studies.book.submitting import submitted
+
+Result = dict[str, Any]
+
+
+def read(run: Path) -> Result:
+    result: Result = json.loads((run / "result.json").read_text())
+    return result
+
+
+@pytest.fixture
+def row(finished: Path, plan: BookPlan, tmp_path: Path) -> BookRow:
+    return submitted(finished, book=tmp_path / "book", commit="abc", plan=plan)
+
+
+def test_a_row_says_what_the_run_found(row: BookRow, finished: Path, tmp_path: Path) -> None:
+    result = read(finished)
+    assert (row.dataset, row.setting, row.label) == ("small", "class-il", "slda")
+    assert row.seeds == (0, 1)
+    for testing in ("local", "global"):
+        for average in ("balanced", "plain"):
+            matrices = [matrix_of(seed[testing][average]) for seed in result["accuracy_matrix"]]
+            told = row.values[testing][average]
+            for name, metric in (
+                ("average_accuracy", average_accuracy),
+                ("average_forgetting", average_forgetting),
+                ("anytime_accuracy", area_under_curve),
+            ):
+                assert told[name] == pytest.approx([metric(m) for m in matrices], abs=2e-5)
+    assert row.bytes == result["memory"]["bytes"]
+    assert row.commit == "abc"
+    assert row.version == result["versions"]["evergraph"]
+    assert "homophily" in row.facts
+
+
+def test_a_written_row_is_read_back_and_is_sound(
+    row: BookRow, plan: BookPlan, tmp_path: Path
+) -> None:
+    path = row.write(tmp_path / "book")
+    assert path == tmp_path / "book/small/class-il/slda.json"
+    assert rows_in(tmp_path / "book") == [row]
+    assert check_book(tmp_path / "book", Rules.of(plan)) == [row]
+
+
+def test_a_row_that_is_there_is_not_replaced(
+    row: BookRow, finished: Path, plan: BookPlan, tmp_path: Path
+) -> None:
+    row.write(tmp_path / "book")
+    with pytest.raises(EvergraphError, match=r"slda\.json is there already.*--label"):
+        submitted(finished, book=tmp_path / "book", commit="abc", plan=plan)
+    again = submitted(finished, book=tmp_path / "book", commit="abc", label="mine", plan=plan)
+    assert again.place == "small/class-il/mine.json"
+
+
+def edited(change: Callable[[Result], None]) -> Callable[[Path], None]:
+    """Return what changes result.json in a run's folder."""
+
+    def spoil(run: Path) -> None:
+        result = read(run)
+        change(result)
+        (run / "result.json").write_text(json.dumps(result))
+
+    return spoil
+
+
+def set_mean(result: Result) -> None:
+    result["average_accuracy"]["local"]["balanced"]["mean"] += 0.01
+
+
+def set_forgetting(result: Result) -> None:
+    result["average_forgetting"]["global"]["plain"]["mean"] = 0.0123
+
+
+def set_matrix(result: Result) -> None:
+    """Raise an accuracy and everything that follows from it."""
+    seed = result["accuracy_matrix"][0]["local"]["balanced"]
+    gain = 1.0 - seed[-1][0] or -0.5
+    seed[-1][0] += gain
+    tasks, seeds = len(seed), len(result["accuracy_matrix"])
+    result["average_accuracy"]["local"]["balanced"]["mean"] += gain / tasks / seeds
+    result["average_forgetting"]["local"]["balanced"]["mean"] += gain / (tasks - 1) / seeds
+
+
+def set_nan(result: Result) -> None:
+    result["accuracy_matrix"][0]["local"]["plain"][0][0] = float("nan")
+
+
+def set_beyond(result: Result) -> None:
+    result["accuracy_matrix"][1]["global"]["plain"][0][0] = 1.5
+
+
+def drop_row(result: Result) -> None:
+    del result["accuracy_matrix"][0]["local"]["balanced"][0]
+
+
+def drop_seed(result: Result) -> None:
+    del result["accuracy_matrix"][1]
+
+
+def drop_versions(result: Result) -> None:
+    result["versions"] = {}
+
+
+def set_edges(result: Result) -> None:
+    result["dataset"]["edges"] = 238
+
+
+def set_seconds(result: Result) -> None:
+    result["seconds"]["train"] = -1
+
+
+def set_split_in_result(result: Result) -> None:
+    result["config"]["stream"]["split"] = [0.8, 0.1, 0.1]
+
+
+def reconfigured(**sections: Any) -> Callable[[Path], None]:
+    """Return what changes the configuration in both files, as an honest run would have it."""
+
+    def spoil(run: Path) -> None:
+        values = read_toml(run / "config.toml")
+        for name, value in sections.items():
+            values[name] = {**values[name], **value} if isinstance(value, dict) else value
+        config = RunConfig.of(values)
+        (run / "config.toml").write_text(config.to_toml())
+        edited(lambda result: result.update(config=config.to_dict()))(run)
+
+    return spoil
+
+
+def other_array(run: Path) -> None:
+    path = run / "seed-0" / "accuracy.npz"
+    arrays = dict(np.load(path))
+    arrays["local_balanced"][0, 0] -= 0.1
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (edited(set_mean), r"average_accuracy, local, balanced, is .* matrices make it"),
+        (edited(set_forgetting), r"average_forgetting, global, plain, is 0\.0123, but"),
+        (edited(set_matrix), r"seed 0, local, balanced, is not the one in seed-0/accuracy\.npz"),
+        (edited(set_nan), r"seed 0, local, plain, must hold finite numbers"),
+        (edited(set_beyond), r"seed 1, global, plain, must hold finite numbers within 0 and 1"),
+        (edited(drop_row), r"must have a row for each task"),
+        (edited(drop_seed), r"seed 1 is missing"),
+        (edited(drop_versions), r"versions must tell that of evergraph"),
+        (edited(set_edges), r"graph is not the book's: edges must be 240, not 238"),
+        (edited(set_seconds), r"seconds\.train must be a number of at least 0, not -1"),
+        (edited(set_split_in_result), r"stream\.split is .* in result\.json and .* in config"),
+        (other_array, r"is not the one in seed-0"),
+        (lambda run: shutil.rmtree(run / "seed-1"), r"seed-1/accuracy\.npz is missing"),
+        (lambda run: (run / "result.json").unlink(), r"is not finished: it has no result\.json"),
+        (lambda run: (run / "config.toml").unlink(), r"is no results folder"),
+        (lambda run: (run / "result.json").write_text("{"), r"result\.json cannot be read"),
+        (reconfigured(stream={"split": [0.8, 0.1, 0.1]}), r"stream\.split must be .* small, not"),
+        (reconfigured(stream={"split_seed": 0}), r"stream\.split_seed must be 'run'"),
+        (reconfigured(stream={"edges": "all"}), r"stream\.edges must be 'within'"),
+        (reconfigured(stream={"order": "shuffled"}), r"stream\.order must be 'label'"),
+        (reconfigured(part="validation"), r"part must be 'test'"),
+        (reconfigured(dataset={"nodes": 61}), r"dataset\.nodes must be 60"),
+        (reconfigured(dataset={"name": "wordnet"}), r"the book has no dataset 'wordnet'.*it has"),
+        (reconfigured(stream={"setting": "task-il"}), r"no dataset 'synthetic' in setting task-il"),
+        (reconfigured(topology={"hops": 1}), r"topology\.hops must be 2 .* book's slda.*--label"),
+    ],
+)
+def test_a_wrong_run_is_refused_with_one_sentence(
+    mine: Path, plan: BookPlan, tmp_path: Path, spoil: Callable[[Path], None], sentence: str
+) -> None:
+    spoil(mine)
+    with pytest.raises(EvergraphError, match=sentence) as refused:
+        submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "book").exists()
+
+
+def test_a_run_with_fewer_seeds_is_refused(mine: Path, plan: BookPlan, tmp_path: Path) -> None:
+    reconfigured(seeds=[0])(mine)
+    edited(lambda result: result["accuracy_matrix"].pop())(mine)
+    with pytest.raises(EvergraphError, match=r"seeds must be \[0, 1\]|average_accuracy"):
+        submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
+
+
+# Rows that lie in the book
+
+
+def respoiled(change: Callable[[Result], None], *, resealed: bool = True) -> Any:
+    """Return what changes a row's file, its checksum too unless it was done by hand."""
+
+    def spoil(path: Path) -> Path:
+        values = json.loads(path.read_text())
+        change(values)
+        if resealed:
+            values["checksum"] = checksum(values)
+        path.write_text(json.dumps(values))
+        return path
+
+    return spoil
+
+
+def moved(path: Path) -> Path:
+    return path.rename(path.with_name("other.json"))
+
+
+def drop_number(values: Result) -> None:
+    values["values"]["local"]["plain"]["average_accuracy"].pop()
+
+
+def set_final(values: Result) -> None:
+    values["tasks"]["local"]["balanced"][0]["final"][0] = 0.5
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (respoiled(lambda v: v.update(bytes=1), resealed=False), r"checksum .* it was edited"),
+        (
+            respoiled(lambda v: v["values"]["local"]["plain"]["average_accuracy"].pop()),
+            r"each seed",
+        ),
+        (respoiled(lambda v: v.update(dataset="big")), r"belongs at big/class-il/slda\.json"),
+        (moved, r"belongs at small/class-il/slda\.json"),
+        (respoiled(lambda v: v.update(format=2)), r"format must be 1, not 2"),
+        (respoiled(lambda v: v.update(seeds=[0])), r"seeds must be \[0, 1\]: seed 1 is missing"),
+        (respoiled(lambda v: v.update(stars=5)), r"'stars' is nothing that a row has"),
+        (respoiled(lambda v: v.pop("command")), r"has no 'command'"),
+        (respoiled(lambda v: v.update(command="rm -rf /")), r"command must be the evergraph"),
+        (respoiled(lambda v: v.update(date="today")), r"date must be a day"),
+        (respoiled(lambda v: v.update(commit=" ")), r"commit must not be empty"),
+        (respoiled(lambda v: v.update(method="tem")), r"method must be that of its configuration"),
+        (respoiled(lambda v: v["facts"].update(nodes=61)), r"nodes must be 60, not 61"),
+        (respoiled(lambda v: v["values"].pop("global")), r"must have global, balanced"),
+        (respoiled(lambda v: v.update(failure="too slow")), r"must say why, and have no values"),
+        (respoiled(set_final), r"curve of seed 0, local, balanced, must end at the mean"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_one_sentence(
+    row: BookRow, plan: BookPlan, tmp_path: Path, spoil: Callable[[Path], Path], sentence: str
+) -> None:
+    path = spoil(row.write(tmp_path / "book"))
+    with pytest.raises(EvergraphError, match=sentence) as refused:
+        check_file(path, tmp_path / "book", Rules.of(plan))
+    assert "\n" not in str(refused.value)
