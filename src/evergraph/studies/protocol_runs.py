@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.checks import check_jobs
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.build import parts_used, resolved
+from evergraph.experiments.config import MemoryConfig, RunConfig
+from evergraph.experiments.protocols import read_protocol
 from evergraph.studies.base import Options
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
@@ -21,31 +25,44 @@ Results = Mapping[tuple[str, str], dict[str, Any] | str]
 
 
 def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
-    """Run methods under all protocols; one that cannot be run so says why, and stops no other."""
+    """Run methods under all protocols; one that cannot be run so says why, and stops no other.
+
+    Protocols that ask for the same run share it: they differ in what they report of it.
+    """
     found: dict[tuple[str, str], dict[str, Any] | str] = {}
-    entries = []
-    for method in methods:
-        for protocol in ORDER:
-            entry = _entry(method, protocol, options)
-            try:
-                check_jobs(expand(_bench(dataset, [entry], options)))
-                entries.append(entry)
-            except ConfigurationError as error:
-                found[method, protocol] = str(error)
-    rows = options.bench(_bench(dataset, entries, options), _folder(dataset, options))
-    for row in rows:
-        method, _, protocol = row.job.label.rpartition("+")
+    shared: dict[str, list[tuple[str, str]]] = {}
+    for place in product(methods, ORDER):
+        try:
+            (job,) = expand(_bench(dataset, [place], options))
+            check_jobs([job])
+            shared.setdefault(_alike(job.config), []).append(place)
+        except ConfigurationError as error:
+            found[place] = str(error)
+    first = [places[0] for places in shared.values()]
+    rows = options.bench(_bench(dataset, first, options), _folder(dataset, options))
+    for row, places in zip(rows, shared.values(), strict=True):
         failure = "not finished" if row.failure is None else row.failure.error
-        found[method, protocol] = failure if row.result is None else row.result
+        for method, protocol in places:
+            told = {"headline": read_protocol(protocol).headline}
+            result = failure if row.result is None else row.result | told
+            found[method, protocol] = result
     return found
 
 
-def _entry(method: str, protocol: str, options: Options) -> dict[str, Any]:
+def _alike(config: RunConfig) -> str:
+    """Return a text that is the same for configurations which run the same."""
+    plain = resolved(config).model_copy(update={"protocol": None})
+    if "memory" not in parts_used(config):
+        plain = plain.model_copy(update={"memory": MemoryConfig()})
+    return plain.to_toml()
+
+
+def _bench(dataset: str, places: Sequence[tuple[str, str]], options: Options) -> BenchConfig:
     quick = {"training": {"epochs": 1}} if options.quick else {}
-    return {"name": method, "label": f"{method}+{protocol}", "run": {"protocol": protocol, **quick}}
-
-
-def _bench(dataset: str, entries: Sequence[dict[str, Any]], options: Options) -> BenchConfig:
+    entries = [
+        {"name": method, "label": f"{method}+{protocol}", "run": {"protocol": protocol, **quick}}
+        for method, protocol in places
+    ]
     return BenchConfig.of({"datasets": [dataset], "seeds": options.repeats(), "methods": entries})
 
 

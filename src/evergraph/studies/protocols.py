@@ -20,6 +20,9 @@ from evergraph.studies.variance import shares
 METHODS = ("finetune", "tem", "analytic", "tpp")
 QUICK_METHODS = ("finetune", "tem")
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+SHARED = (
+    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
+)
 COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
@@ -48,7 +51,7 @@ def _readings(stem: str, method: str, results: Results, options: Options) -> She
     """Return a row a protocol: what its paper would report, and what else the run says."""
     title = f"{method} on {stem} under every protocol, percent"
     rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
-    notes = (_seeds(options), _spread(method, results))
+    notes = (_seeds(options), SHARED, _spread(method, results))
     return Sheet(f"protocols-{stem}-{method}", title, COLUMNS, rows, notes)
 
 
