@@ -9,7 +9,7 @@ import pytest
 from evergraph.experiments.protocols import protocols, read_protocol
 from evergraph.reports.formats import markdown
 from evergraph.reports.tables.record import Table
-from evergraph.studies.protocols import ORDER
+from evergraph.studies.protocol_runs import ORDER
 from evergraph.studies.protocols_table import protocols_table
 from evergraph.studies.published_numbers import published_numbers, published_table
 

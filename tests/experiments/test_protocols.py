@@ -89,6 +89,7 @@ def test_a_name_alone_changes_nothing_and_says_so() -> None:
     config = RunConfig(protocol="llm4gcl")
     assert config.stream.classes_per_task == 2
     assert "stream.classes_per_task is 2 and not 3" in departures(config)
+    assert "stream.by is 'class' and not 'online'" in departures(RunConfig(protocol="ocgl"))
 
 
 def test_a_wrong_name_lists_those_there_are() -> None:

@@ -24,9 +24,9 @@ def departures(config: RunConfig) -> list[str]:
     said = flat(read_protocol(config.protocol).values(config.dataset.name))
     found = flat(config.to_dict())
     return [
-        f"{key} is {found[key]!r} and not {value!r}"
+        f"{key} is {found.get(key)!r} and not {value!r}"
         for key, value in said.items()
-        if found[key] != value
+        if found.get(key) != value
     ]
 
 

@@ -8,26 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.checks import check_jobs
-from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.look import Look, looks_of, percent_limits
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.cells import spread
+from evergraph.studies.protocol_runs import ORDER, Results, headline, learned, per_seed
 from evergraph.studies.variance import shares
 
 METHODS = ("finetune", "tem", "analytic", "tpp")
 QUICK_METHODS = ("finetune", "tem")
-ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+SHARED = (
+    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
+)
 COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
-
-Results = Mapping[tuple[str, str], dict[str, Any] | str]
-"""By method and protocol: a result, or the sentence that says why there is none."""
 
 
 @studies.register
@@ -51,50 +47,11 @@ class Protocols(DatasetStudy):
         return [*made, Sheet(f"protocols-{stem}", title, picture=picture)]
 
 
-def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
-    """Run methods under all protocols; one that cannot be run so says why, and stops no other."""
-    found: dict[tuple[str, str], dict[str, Any] | str] = {}
-    entries = []
-    for method in methods:
-        for protocol in ORDER:
-            entry = _entry(method, protocol, options)
-            try:
-                check_jobs(expand(_bench(dataset, [entry], options)))
-                entries.append(entry)
-            except ConfigurationError as error:
-                found[method, protocol] = str(error)
-    rows = options.bench(_bench(dataset, entries, options), _folder(dataset, options))
-    for row in rows:
-        method, _, protocol = row.job.label.rpartition("+")
-        failure = "not finished" if row.failure is None else row.failure.error
-        found[method, protocol] = failure if row.result is None else row.result
-    return found
-
-
-def _entry(method: str, protocol: str, options: Options) -> dict[str, Any]:
-    quick = {"training": {"epochs": 1}} if options.quick else {}
-    return {"name": method, "label": f"{method}+{protocol}", "run": {"protocol": protocol, **quick}}
-
-
-def _bench(dataset: str, entries: Sequence[dict[str, Any]], options: Options) -> BenchConfig:
-    return BenchConfig.of({"datasets": [dataset], "seeds": options.repeats(), "methods": entries})
-
-
-def _folder(dataset: str, options: Options) -> Path:
-    return options.out / "protocols" / Path(dataset).stem
-
-
-def headline(result: Mapping[str, Any], metric: str = "average_accuracy") -> Any:
-    """Return the mean and deviation that the result's protocol reports."""
-    told = result["headline"]
-    return result[metric][told["testing"]][told["averaging"]]
-
-
 def _readings(stem: str, method: str, results: Results, options: Options) -> Sheet:
     """Return a row a protocol: what its paper would report, and what else the run says."""
     title = f"{method} on {stem} under every protocol, percent"
     rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
-    notes = (_seeds(options), _spread(method, results))
+    notes = (_seeds(options), SHARED, _spread(method, results))
     return Sheet(f"protocols-{stem}-{method}", title, COLUMNS, rows, notes)
 
 
@@ -153,21 +110,13 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
     shared = [p for p in ORDER if not any(isinstance(results[m, p], str) for m in methods)]
     if not shared:
         return "No protocol could be run with every method."
-    every = [[_per_seed(results[m, p]) for p in shared] for m in methods]
+    every = [[per_seed(results[m, p]) for p in shared] for m in methods]
     found = shares(np.array(every))
     return (
         f"Of the variance of these numbers {100 * found.method:.1f} % is the method, "
         f"{100 * found.protocol:.1f} % the protocol, {100 * found.together:.1f} % both together "
         f"(methods gain or lose places) and {100 * found.seed:.1f} % the seed."
     )
-
-
-def _per_seed(result: dict[str, Any] | str) -> list[float]:
-    """Return the final accuracy of every seed, as the protocol reports it."""
-    assert not isinstance(result, str)
-    told = result["headline"]
-    matrices = (seed[told["testing"]][told["averaging"]] for seed in result["accuracy_matrix"])
-    return [float(np.mean(rows[-1])) for rows in matrices]
 
 
 def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) -> Picture:

@@ -7,7 +7,7 @@ from typing import Any
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.protocols import Protocol, read_protocol
 from evergraph.reports.tables.record import Cell, Column, Table
-from evergraph.studies.protocols import ORDER
+from evergraph.studies.protocol_runs import ORDER
 
 COLUMNS = (
     "protocol", "tested", "averaged", "answers", "classes a task", "nodes arrive", "learns from",

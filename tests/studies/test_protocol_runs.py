@@ -1,0 +1,71 @@
+"""Every method under every protocol, no run learned twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.records import Row
+from evergraph.studies import Options
+from evergraph.studies.protocol_runs import ORDER, headline, learned, per_seed
+from evergraph.studies.protocols import _apart, _line, _of_what, _spread
+
+READINGS = {"local": {"balanced": 0.9, "plain": 0.8}, "global": {"balanced": 0.6, "plain": 0.5}}
+
+
+def told(labels: list[str]) -> object:
+    """Return what stands in for running a benchmark: the same numbers for all but one row."""
+
+    def bench(config: BenchConfig, folder: Path) -> list[Row]:
+        rows = []
+        for job in expand(config, out=folder):
+            labels.append(job.label)
+            means = {t: {a: {"mean": m, "std": None} for a, m in of.items()}
+                     for t, of in READINGS.items()}  # fmt: skip
+            matrix = {t: {a: [[m], [m, m]] for a, m in of.items()} for t, of in READINGS.items()}
+            result = {"average_accuracy": means, "average_forgetting": means,
+                      "accuracy_matrix": [{"seed": 0, **matrix}],
+                      "headline": {"testing": "local", "averaging": "balanced"}}  # fmt: skip
+            rows.append(Row(job, result, None, None))
+        return rows
+
+    return bench
+
+
+def test_protocols_that_ask_for_the_same_run_share_it(tmp_path: Path) -> None:
+    labels: list[str] = []
+    options = Options(out=tmp_path, bench=told(labels), seeds=1)  # type: ignore[arg-type]
+    results = learned("synthetic", ["tem", "analytic", "tpp"], options)
+    assert set(results) == {(m, p) for m in ("tem", "analytic", "tpp") for p in ORDER}
+    run = [label for label in labels if not label.endswith("ocgl")]  # which needs other streams
+    assert run == [
+        "tem+paper", "tem+delome", "tem+puma", "tem+llm4gcl",  # a budget each, and other tasks
+        "analytic+paper", "analytic+llm4gcl",  # it has no memory to be limited
+        "tpp+paper", "tpp+tpp", "tpp+llm4gcl",  # test sets are answered by another method
+    ]  # fmt: skip
+    reported = {p: headline(r)["mean"] for (m, p), r in results.items()
+                if m == "tem" and isinstance(r, dict)}  # fmt: skip
+    assert reported["paper"] == reported["cglb"] == reported["tpp"] == 0.9
+    assert reported["puma"] == 0.8  # plain
+    assert reported["llm4gcl"] == 0.5  # global and plain
+    assert per_seed(results["tem", "llm4gcl"]) == [0.5]
+
+
+def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
+    options = Options(out=tmp_path, bench=told([]), seeds=1)  # type: ignore[arg-type]
+    results = learned("synthetic", ["tem", "finetune"], options)
+    assert _spread("tem", results).startswith(
+        "Protocols: from 50.0 (llm4gcl) to 90.0 (paper), 40.0"
+    )
+    result = results["tem", "paper"]
+    assert isinstance(result, dict)
+    assert round(_apart(result), 6) == 40.0
+    assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
+    assert "0.0 % is the method, 100.0 % the protocol" in _of_what(["tem", "finetune"], results)
+
+
+def test_what_cannot_be_run_is_a_row_that_says_why() -> None:
+    assert _line("tpp", "no such thing")[:3] == (
+        "tpp", "local, balanced, per test set", "not run: no such thing"
+    )  # fmt: skip
