@@ -14,7 +14,7 @@ from evergraph.experiments.bench.checks import check_folder, check_jobs
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import Job, expand
 from evergraph.experiments.benches import benches, read_bench
-from evergraph.experiments.config import tomllib
+from evergraph.experiments.config import RunConfig, tomllib
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6}
 
@@ -208,3 +208,12 @@ def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ResultsError, match="not an empty folder nor one of our results"):
             open_bench(bench(), out=tmp_path, resume=resume)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_method_may_begin_with_a_preset() -> None:
+    own = {"name": "tem", "label": "mine", "preset": "paper", "run": {"memory": {"budget": 7}}}
+    bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["tem", own]})
+    plain, mine = (job.config for job in expand(bench, out=Path()))
+    assert (mine.head.hidden, mine.memory.budget, mine.training.lr) == ((256,), 7, 0.005)
+    assert mine.method.parameters["store"] == "after"
+    assert plain == RunConfig.of({"dataset": "synthetic", "method": "tem"})

@@ -61,6 +61,7 @@ class MethodEntry(Component):
 
     Attributes:
         label: what its rows and its folder are called; the name unless given.
+        preset: whose values it begins with, by name or path.
         run: values of ``RunConfig`` for this method only.
         settings: further ones for one setting only.
         grid: values to search, by dotted key of ``RunConfig``.
@@ -73,6 +74,7 @@ class MethodEntry(Component):
     """
 
     label: str | None = None
+    preset: str | None = None
     run: Values = Field(default_factory=dict)
     settings: dict[Setting, Values] = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)

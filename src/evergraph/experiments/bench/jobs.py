@@ -15,6 +15,7 @@ from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.dotted import flat, nested
 from evergraph.experiments.grids import shipped_grid
 from evergraph.experiments.layers import layered
+from evergraph.experiments.presets import read_preset
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def _job(
             _check_axes(values)
         _check_swept(over, swept)
         layers = (dataset.run, method.run, method.settings.get(setting, {}), nested(swept), over)
-        config = _layered(bench.common, own, *layers)
+        preset = {} if method.preset is None else read_preset(method.preset, method.name)
+        config = _layered(bench.common, preset, own, *layers)
         if prod(map(len, grid.values())) == 1:  # nothing to choose between
             config, grid = laid_over(config, {key: value[0] for key, value in grid.items()}), {}
     except ConfigurationError as error:
