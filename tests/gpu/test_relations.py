@@ -9,7 +9,7 @@ import torch
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, NodeTypes, Relations
-from evergraph.methods import Auto
+from evergraph.methods import ERGNN, Auto
 from evergraph.nn import ViewFeatures
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache
@@ -57,3 +57,12 @@ def test_a_stream_learned_by_auto(related: Graph) -> None:
         (exam,) = stream.exams(len(stream) - 1, "global")
         scores.append(learner.logits(exam.graph, exam.nodes).cpu())
     assert scores[1].allclose(scores[0], rtol=1e-2, atol=1e-2)
+
+
+def test_a_stream_learned_by_replay(related: Graph) -> None:
+    learner = ERGNN(trainer=Trainer(device="cuda", epochs=2), generator=seeded(0))
+    stream = GraphStream(related, device="cuda")
+    for task in stream:
+        learner.fit_task(task)
+    (exam,) = stream.exams(len(stream) - 1, "global")
+    assert learner.logits(exam.graph, exam.nodes).isfinite().all()

@@ -266,9 +266,9 @@ def side_by_side(relations: Sequence[Relations | None], nodes: Sequence[int]) ->
         if each is not None:
             pairs, own = each.edges()
             ends.append(pairs + before)
-            numbers.append(torch.tensor([names.index(name) for name in each.names])[own])
+            numbers.append(_renumbered(own, each.names, names))
             known = each.edge_weights()
-            weights.append(torch.ones(len(own)) if known is None else known)
+            weights.append(torch.ones(len(own), device=own.device) if known is None else known)
         before += count
     weighed = any(each.weights is not None for each in given)
     return Relations.of(
@@ -291,8 +291,11 @@ def types_side_by_side(types: Sequence[NodeTypes | None]) -> NodeTypes | None:
     if len(given) < len(types):
         return None
     names = list(dict.fromkeys(name for each in given for name in each.names))
-    numbers = [
-        torch.tensor([names.index(name) for name in each.names])[each.numbers.long()].short()
-        for each in given
-    ]
+    numbers = [_renumbered(each.numbers.long(), each.names, names).short() for each in given]
     return NodeTypes(tuple(names), torch.cat(numbers))
+
+
+def _renumbered(numbers: Tensor, names: Sequence[str], others: Sequence[str]) -> Tensor:
+    """Return numbers of names as those of the same names elsewhere.  int64 [n] -> int64 [n]"""
+    places = torch.tensor([others.index(name) for name in names], device=numbers.device)
+    return places[numbers]

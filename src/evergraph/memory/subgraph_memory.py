@@ -119,7 +119,8 @@ class SubgraphMemory(Part):
 
     def _lay_beside(self, kept: EgoNetworks) -> None:
         before = 0 if self.graph_ is None else self.graph_.num_nodes
-        new = kept.graph.to("cpu")
+        # Relations and types are not kept: no backbone that learns from stored graphs reads them.
+        new = kept.graph.to("cpu").with_relations(None).with_types(None)
         self.graph_ = disjoint_union([new] if self.graph_ is None else [self.graph_, new])
         self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + before])
 
