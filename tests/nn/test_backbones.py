@@ -105,7 +105,7 @@ def test_hidden_states_are_those_of_the_rows_and_never_dropped(name: str) -> Non
     assert states.shape[0] == 6
     if name == "linear":  # nothing lies in between
         assert states.equal(backbone.prepare(PATH))
-    else:
+    elif name != "prototypes":  # of any direction
         assert float(states.min()) >= 0.0  # a ReLU's
     close(hidden(backbone, PATH, torch.tensor([3, 1])), states[[3, 1]])
     backbone.train()

@@ -99,7 +99,9 @@ def test_what_only_neighbours_tell_is_learned_through_the_feature_adjacency(
 ) -> None:
     assert accuracy(partners()) == 1.0
     alone = torch.eye(2)[None]  # features that interact with themselves alone, whoever is near
-    monkeypatch.setattr(feature_graph, "feature_adjacency", lambda own, near: alone.expand(len(own), 2, 2))
+    monkeypatch.setattr(
+        feature_graph, "feature_adjacency", lambda own, near: alone.expand(len(own), 2, 2)
+    )
     assert accuracy(partners()) <= 0.5
 
 

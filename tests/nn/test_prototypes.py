@@ -10,8 +10,8 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn import PrototypeNetwork
-from evergraph.nn.prototype_head import NOTHING, PrototypeHead, Thresholds
-from evergraph.nn.prototypes import nearest, stand_in, unit, unmatched
+from evergraph.nn.prototype_head import NOTHING, PrototypeHead
+from evergraph.nn.prototypes import Thresholds, nearest, stand_in, unit, unmatched
 
 close = torch.testing.assert_close
 NONE = torch.empty(0, 2)
@@ -127,5 +127,7 @@ def test_no_level_outgrows_its_capacity() -> None:
 
 
 def test_the_widths_of_all_levels_must_be_given() -> None:
-    with pytest.raises(ConfigurationError, match=r"widths must be 3 integers, one a level, not \[16\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"widths must be 3 integers, one a level, not \[16\]"
+    ):
         PrototypeNetwork(widths=(16,))
