@@ -23,7 +23,7 @@ from evergraph.nn.gnn import GNN
 from graphs_to_draw import graph_of, path_pairs
 
 NAMES = backbones.names()
-REDUCED = {"feature-graph": 32}  # what makes few features of many: how many
+REDUCED = {"feature-graph": 64}  # what makes few features of many: how many
 GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
 every_backbone = pytest.mark.parametrize("name", NAMES)
 every_gnn = pytest.mark.parametrize("name", GNNS)

@@ -165,7 +165,7 @@ class FeatureGraph(PDGNN):
         self,
         *,
         hops: int = 1,
-        width: int = 32,
+        width: int = 64,
         channels: Sequence[int] = (16, 16),
         dropout: float = 0.5,
     ) -> None:
