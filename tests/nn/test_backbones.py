@@ -23,7 +23,7 @@ from evergraph.nn.gnn import GNN
 from graphs_to_draw import graph_of, path_pairs
 
 NAMES = backbones.names()
-REDUCED = {"feature-graph": 32}  # what makes few features of many: how many
+REDUCED = {"feature-graph": 64}  # what makes few features of many: how many
 GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
 every_backbone = pytest.mark.parametrize("name", NAMES)
 every_gnn = pytest.mark.parametrize("name", GNNS)
@@ -105,7 +105,7 @@ def test_hidden_states_are_those_of_the_rows_and_never_dropped(name: str) -> Non
     assert states.shape[0] == 6
     if name in ("linear", "untrained-gcn"):  # nothing lies in between
         assert states.equal(backbone.prepare(PATH))
-    else:
+    elif name != "prototypes":  # of any direction
         assert float(states.min()) >= 0.0  # a ReLU's
     close(hidden(backbone, PATH, torch.tensor([3, 1])), states[[3, 1]])
     backbone.train()

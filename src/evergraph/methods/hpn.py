@@ -13,8 +13,9 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.nn import Backbone
-from evergraph.nn.prototype_head import PrototypeHead, Thresholds
+from evergraph.nn.prototype_head import PrototypeHead
 from evergraph.nn.prototype_network import PrototypeNetwork
+from evergraph.nn.prototypes import Thresholds
 from evergraph.streams import Task
 from evergraph.training import Batch, Trainer
 
@@ -39,21 +40,21 @@ class HPN(BackboneLearner):
     Atomic prototypes are vectors that stay as they were established. One on the node level is kept
     as the atomic ones it is made of, one on the class level as the node-level one it is made of:
     so they move with the maps between the levels. Prototypes are established from a task's training
-    nodes before the task is learned, and again after it.
+    nodes before the task is learned; those above the atoms anew after it, as nodes are then.
 
-    In task-IL this is the paper's method, but for these: prototypes are not trained themselves,
-    neighbours are not drawn but summed, and extractors may rest after the first task. The paper has
-    no class-IL. **In class-IL the method is ours**: node-level prototypes remember how many
-    training nodes of each class they stood for, and those of earlier tasks are rehearsed with the
-    current nodes, old and new classes counting alike. No node is stored.
+    In task-IL this is the paper's method, but for these: prototypes are not trained themselves, and
+    neighbours are not drawn but summed. The paper has no class-IL. **In class-IL the method is
+    ours**: node-level prototypes remember how many training nodes of each class they stood for,
+    and those of earlier tasks are rehearsed with the current nodes, old and new classes counting
+    alike. No node is stored.
 
     Args:
         atomic_threshold, node_threshold, class_threshold: t_A, t_N, t_C, cosines from -1 to 1.
         capacity: how many prototypes a level has at most; beyond, the nearest one has to do.
         distance_strength: β.
         divergence_strength: γ.
-        refine: ``first``: extractors are trained with the first task and rest afterwards, so that
-            old prototypes keep meaning the same; ``always``: with every task.
+        refine: ``always``: extractors are trained with every task; ``first``: with the first, and
+            rest afterwards, so that old prototypes keep meaning the same.
         rehearse: whether prototypes are rehearsed in class-IL.
         backbone, trainer, generator: see ``BackboneLearner``.
 
@@ -73,13 +74,13 @@ class HPN(BackboneLearner):
     def __init__(
         self,
         *,
-        atomic_threshold: float = 0.5,
+        atomic_threshold: float = 0.8,
         node_threshold: float = 0.8,
         class_threshold: float = 0.8,
         capacity: int = 4096,
         distance_strength: float = 0.1,
         divergence_strength: float = 0.1,
-        refine: Literal["first", "always"] = "first",
+        refine: Literal["first", "always"] = "always",
         rehearse: bool = True,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
@@ -102,6 +103,7 @@ class HPN(BackboneLearner):
         self.refine: Literal["first", "always"] = refine
         self.rehearse = rehearse
         self._before = torch.empty(0, 0)  # the counts when the task began
+        self._classes_before = 0
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -120,7 +122,7 @@ class HPN(BackboneLearner):
     def begin_task(self, task: Task) -> int:
         """Establish prototypes where the task's nodes match none."""
         count = super().begin_task(task)
-        self._before = self.head.counts
+        self._before, self._classes_before = self.head.counts, len(self.head.classes)
         self._establish()
         return count
 
@@ -143,8 +145,10 @@ class HPN(BackboneLearner):
                 extractor.weight.grad = None
 
     def end_task(self, task: Task) -> None:
-        """Establish prototypes for what nodes have become, and count their classes."""
+        """Establish the task's prototypes anew for what nodes have become; count their classes."""
         assert self._examples is not None
+        # Those from before training are made of atoms that no node is made of any more.
+        self.head.forget(nodes=self._before.shape[1], classes=self._classes_before)
         self.head.count(self._examples.targets, self._establish())
         super().end_task(task)
 

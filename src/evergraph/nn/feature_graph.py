@@ -121,7 +121,8 @@ class FeatureGraphHead(nn.Module):
     def _convolved(self, embeddings: Tensor) -> Tensor:
         own, *near = embeddings.split(self.dims, dim=1)
         adjacencies = [feature_adjacency(own, other) for other in near]
-        state = (own * self.dims**0.5)[:, :, None]  # values of about 1: rows come of length 1
+        # Rows come of length 1: this makes their values about 1.
+        state: Tensor = (own * self.dims**0.5)[:, :, None]
         for convolution in self.convolutions:
             state = torch.relu_(convolution(adjacencies, state))
         return state.flatten(1)
@@ -164,7 +165,7 @@ class FeatureGraph(PDGNN):
         self,
         *,
         hops: int = 1,
-        width: int = 32,
+        width: int = 64,
         channels: Sequence[int] = (16, 16),
         dropout: float = 0.5,
     ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,74 +9,13 @@ from torch import Tensor, nn
 
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
-from evergraph.nn.prototypes import nearest, stand_in, unit, unmatched
+from evergraph.nn.prototypes import Levels, Thresholds, level_of, nearest, unit, unmatched
 
 NOTHING = -1  # in place of an atomic prototype, where there is no neighbour to have one
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The cosine from which on a prototype matches, level by level.
-
-    Attributes:
-        atomic, node, cls: t_A, t_N, t_C of the paper.
-    """
-
-    atomic: float
-    node: float
-    cls: float
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    """Nodes on one level.
-
-    Attributes:
-        extracted: what was found of them, of length 1, or 0 where there is nothing.  [n, d]
-        standing: the prototypes that stand for it.  [n, d]
-    """
-
-    extracted: Tensor
-    standing: Tensor
-
-    @property
-    def distance(self) -> Tensor:
-        """How far what was extracted is from its prototypes, the mean of 1 - cosine.  []
-
-        >>> found, prototype = torch.tensor([[.6, .8]]), torch.tensor([[1., 0.]])
-        >>> Level(found, prototype).distance
-        tensor(0.4000)
-        """
-        return (1 - (self.extracted * self.standing.detach()).sum(1)).mean()
-
-
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Nodes on all levels.
-
-    Attributes:
-        atomic: all of a node's atomic embeddings one after another.  [n atoms, d_A]
-        node, cls: [n, d_N], [n, d_C]
-    """
-
-    atomic: Level
-    node: Level
-    cls: Level
-
-    @property
-    def states(self) -> Tensor:
-        """The prototypes of all levels side by side.  [n, atoms d_A + d_N + d_C]"""
-        made = self.atomic.standing.reshape(len(self.node.standing), -1)
-        return torch.cat([made, self.node.standing, self.cls.standing], dim=1)
-
-    @property
-    def distance(self) -> Tensor:
-        """The distances on the levels, added up.  []"""
-        return self.atomic.distance + self.node.distance + self.cls.distance
-
-
 class PrototypeHead(nn.Module):
-    """f_out: from a node's own and its neighbours' attributes to class scores, see ``Prototypes``.
+    """f_out of ``PrototypeNetwork``: from attributes, own and neighbours', to class scores.
 
     Args:
         dims: how many attributes a node has.
@@ -154,9 +92,9 @@ class PrototypeHead(nn.Module):
     def levels(self, atomic: Tensor) -> Levels:
         """Return nodes on every level, given the lowest.  [n, atoms, d_A] -> ..."""
         nodes, classes = self.prototypes()
-        lowest = _level(atomic.flatten(0, 1), self.atoms)
-        middle = _level(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
-        return Levels(lowest, middle, _level(unit(self.to_class(middle.standing)), classes))
+        lowest = level_of(atomic.flatten(0, 1), self.atoms)
+        middle = level_of(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
+        return Levels(lowest, middle, level_of(unit(self.to_class(middle.standing)), classes))
 
     def divergence(self) -> Tensor:
         """Return the mean squared cosine of two extractors of a kind, both kinds added up.  []
@@ -221,6 +159,11 @@ class PrototypeHead(nn.Module):
         new = self.counts.new_zeros(len(self.counts), len(parts))
         self.counts = torch.cat([self.counts, new], dim=1)
 
+    def forget(self, *, nodes: int, classes: int) -> None:
+        """Keep so many of the first prototypes above the atoms."""
+        self.nodes, self.classes = self.nodes[:nodes], self.classes[:classes]
+        self.counts = self.counts[:, :nodes].clone()
+
     def count(self, labels: Tensor, chosen: Tensor) -> None:
         """Take down which node-level prototype nodes of a class have.  2 x int64 [n]"""
         ones = torch.ones(len(chosen), device=chosen.device)
@@ -244,7 +187,3 @@ def alike(extractors: Tensor) -> Tensor:
     squares = (flat @ flat.t()).square()
     count = len(flat)
     return (squares.sum() - squares.trace()) / max(count * (count - 1), 1)
-
-
-def _level(extracted: Tensor, prototypes: Tensor) -> Level:
-    return Level(extracted, stand_in(extracted, prototypes))

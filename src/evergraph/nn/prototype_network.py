@@ -36,7 +36,8 @@ class PrototypeNetwork(PDGNN):
     Args:
         hops: how far the neighbours are that attributes are extracted from.
         extractors: how many of each of the two kinds.
-        widths: d_A, d_N, d_C.
+        widths: d_A, d_N, d_C. Few prototypes cover a sphere of few dimensions closely: with d_A = 4
+            about 50 leave no cosine below 0.8, with d_A = 16 thousands do.
         dropout: share of what enters the last layer dropped in training.
 
     >>> from evergraph.graphs import Graph
@@ -57,8 +58,8 @@ class PrototypeNetwork(PDGNN):
         self,
         *,
         hops: int = 2,
-        extractors: int = 16,
-        widths: Sequence[int] = (16, 128, 128),
+        extractors: int = 32,
+        widths: Sequence[int] = (4, 64, 64),
         dropout: float = 0.5,
     ) -> None:
         check_integer("hops", hops, least=1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors of length 1, through which gradients pass; zeros stay.  [..., d] -> [..., d]"""
+    """Return vectors of length 1; gradients pass, zeros stay.  [..., d] -> [..., d]"""
     return normalize(vectors, dim=-1, eps=1e-6)
 
 
@@ -42,7 +44,7 @@ def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: in
     left = vectors.any(1)
     if len(prototypes):
         left &= (vectors @ prototypes.t()).amax(1) < threshold
-    rows, found = left.nonzero().flatten(), []
+    rows, found = left.nonzero().flatten(), list[Tensor]()
     while len(rows) and len(found) < most:
         found.append(rows[:1])
         rows = rows[1:][vectors[rows[1:]] @ vectors[rows[0]] < threshold]
@@ -65,3 +67,69 @@ def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
         shift = prototypes[nearest(vectors, prototypes)] - vectors
         shift *= vectors.any(1)[:, None]
     return vectors + shift
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The cosine from which on a prototype matches, level by level.
+
+    Attributes:
+        atomic, node, cls: t_A, t_N, t_C of the paper.
+    """
+
+    atomic: float
+    node: float
+    cls: float
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes on one level.
+
+    Attributes:
+        extracted: what was found of them, of length 1, or 0 where there is nothing.  [n, d]
+        standing: the prototypes that stand for it.  [n, d]
+    """
+
+    extracted: Tensor
+    standing: Tensor
+
+    @property
+    def distance(self) -> Tensor:
+        """How far what was extracted is from its prototypes, the mean of 1 - cosine.  []
+
+        >>> found, prototype = torch.tensor([[.6, .8]]), torch.tensor([[1., 0.]])
+        >>> Level(found, prototype).distance
+        tensor(0.4000)
+        """
+        return (1 - (self.extracted * self.standing.detach()).sum(1)).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Nodes on all levels.
+
+    Attributes:
+        atomic: all of a node's atomic embeddings one after another.  [n atoms, d_A]
+        node, cls: [n, d_N], [n, d_C]
+    """
+
+    atomic: Level
+    node: Level
+    cls: Level
+
+    @property
+    def states(self) -> Tensor:
+        """The prototypes of all levels side by side.  [n, atoms d_A + d_N + d_C]"""
+        made = self.atomic.standing.reshape(len(self.node.standing), -1)
+        return torch.cat([made, self.node.standing, self.cls.standing], dim=1)
+
+    @property
+    def distance(self) -> Tensor:
+        """The distances on the levels, added up.  []"""
+        return self.atomic.distance + self.node.distance + self.cls.distance
+
+
+def level_of(extracted: Tensor, prototypes: Tensor) -> Level:
+    """Return nodes on a level, prototypes in their places.  [n, d], [p, d] -> ..."""
+    return Level(extracted, stand_in(extracted, prototypes))

@@ -1,0 +1,46 @@
+"""Replay of feature graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.memory import EmbeddingMemory
+from evergraph.memory.samplers import UniformSampler
+from evergraph.nn import PDGNN, FeatureGraph
+from evergraph.streams import GraphStream
+
+
+def test_stored_feature_graphs_keep_old_classes(make: Any, two_pairs: Graph) -> None:
+    kept = []
+    for budget in (10, 0):
+        memory = EmbeddingMemory(budget=budget, sampler=UniformSampler())
+        backbone = FeatureGraph(channels=(8,), dropout=0.0)
+        learner = make("fgn", epochs=60, lr=0.02, memory=memory, backbone=backbone)
+        stream = GraphStream(two_pairs)
+        for task in stream:
+            learner.fit_task(task)
+        exam = stream.exams(1, "local")[0]
+        answers = learner.predict(exam.graph, exam.nodes)
+        kept.append(float((answers == exam.labels).float().mean()))
+    assert kept == [1.0, 0.0]
+
+
+def test_a_node_is_kept_as_what_makes_its_feature_graph(make: Any, two_pairs: Graph) -> None:
+    learner = make("fgn", epochs=1)
+    for task in GraphStream(two_pairs):
+        learner.fit_task(task)
+    memory = learner.memory
+    assert memory.embeddings_.shape[1] == 8  # its 4 features and its neighbours', not 4² of them
+    assert (memory.budget, memory.sampler.name) == (100, "uniform")
+    inputs = learner.backbone.prepare(two_pairs)  # no edges between tasks: the same graph
+    torch.testing.assert_close(memory.embeddings_, inputs[memory.nodes_])
+
+
+def test_other_backbones_are_refused(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="use 'feature-graph', not 'pdgnn'"):
+        make("fgn", backbone=PDGNN())
