@@ -24,8 +24,8 @@ class ModulatedHead(nn.Module):
     """e' = (1 + γ) ⊙ e + β, then an MLP; γ and β differ from node to node.
 
     A task embedding t makes H pairs of scales and shifts through a low rank r,
-    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them: a = softmax(Q e),
-    γ = Γᵀ a, β = Bᵀ a. U starts at 0, and e' as e.
+    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them:
+    a = softmax(Q e), γ = Γᵀ a, β = Bᵀ a. U starts at 0, and e' as e.
 
     Args:
         dims: width of an embedding.
