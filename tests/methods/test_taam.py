@@ -88,7 +88,7 @@ def test_a_modulation_by_hand() -> None:
 def test_modulation_is_trained_and_matters(make: Any, two_pairs: Graph) -> None:
     learner = learned(make, two_pairs)
     for head in learner.heads_:
-        assert dict(head.named_parameters())["directions"].abs().max() > 0.01  # starts at 0
+        assert dict(head.named_parameters())["directions"].abs().max() > 0.1  # starts near 0
     nodes = torch.arange(16)
     before = learner.logits(two_pairs, nodes)
     with torch.no_grad():

@@ -225,7 +225,7 @@ def test_sparse_features_give_the_scores_and_gradients_of_dense_ones(
     for graph in (dense, thin):
         backbone = ready(name, graph).train()
         inputs = backbone.prepare(graph)
-        assert backbone.width_of(inputs) == 100
+        assert backbone.width_of(inputs) == (1024 if name == "untrained-gcn" else 100)
         scores = backbone(inputs, torch.tensor([3, 1]), generator=generator())
         scores.square().sum().backward()
         results.append([scores, hidden(backbone, graph), *(w.grad for w in backbone.parameters())])
@@ -288,7 +288,7 @@ def test_a_backbone_is_placed_before_or_after_it_has_weights(name: str) -> None:
     assert backbone.device == device
     unbegun = backbones.make(name)
     unbegun.place(device)
-    unbegun.begin(4, generator=generator())
+    unbegun.begin(unbegun.width_of(unbegun.prepare(PATH)), generator=generator())
     unbegun.grow(3, generator=generator(1))
     close(scores_of(unbegun.eval(), PATH), before)
 
