@@ -23,7 +23,7 @@ from evergraph.nn.gnn import GNN
 from graphs_to_draw import graph_of, path_pairs
 
 NAMES = backbones.names()
-REDUCED = {"feature-graph": 64}  # what makes few features of many: how many
+REDUCED = {"untrained-gcn": 1024, "feature-graph": 64}  # what makes few features of many: how many
 GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
 every_backbone = pytest.mark.parametrize("name", NAMES)
 every_gnn = pytest.mark.parametrize("name", GNNS)
@@ -289,7 +289,7 @@ def test_a_backbone_is_placed_before_or_after_it_has_weights(name: str) -> None:
     assert backbone.device == device
     unbegun = backbones.make(name)
     unbegun.place(device)
-    unbegun.begin(4, generator=generator())
+    unbegun.begin(unbegun.width_of(unbegun.prepare(PATH)), generator=generator())
     unbegun.grow(3, generator=generator(1))
     close(scores_of(unbegun.eval(), PATH), before)
 

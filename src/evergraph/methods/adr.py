@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.base import methods
 from evergraph.methods.layer_sums import LayerSums
 from evergraph.nn import GCN, Backbone
+from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gnn import Features, GraphInputs
 from evergraph.nn.linear import Linear
 from evergraph.streams import Task
@@ -134,7 +136,8 @@ class ADR(BackboneLearner):
     @property
     def _maps(self) -> list[Linear]:
         """The linear maps of all layers, the head's last."""
-        return [layer.linear for layer in self.backbone.convolutions or ()]
+        layers = cast("Iterable[GraphConvolution]", self.backbone.convolutions or ())
+        return [layer.linear for layer in layers]
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return how far the best score is from a sure one: scores here estimate probabilities."""

@@ -51,7 +51,7 @@ class OCGL(SLDA):
 
     name = "ocgl"
     default_backbone: ClassVar[str] = "untrained-gcn"
-    backbone: UntrainedGCN  # type: ignore[assignment]
+    backbone: UntrainedGCN
 
     def __init__(
         self,

@@ -16,6 +16,9 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
 
+# Size of the first scales and shifts: small enough for e' to start as e, and not 0, where nothing
+# but U itself would have a gradient.
+SMALL = 0.01
 # Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
 ROWS = 4096
 
@@ -24,8 +27,8 @@ class ModulatedHead(nn.Module):
     """e' = (1 + γ) ⊙ e + β, then an MLP; γ and β differ from node to node.
 
     A task embedding t makes H pairs of scales and shifts through a low rank r,
-    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them: a = softmax(Q e),
-    γ = Γᵀ a, β = Bᵀ a. U starts at 0, and e' as e.
+    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them:
+    a = softmax(Q e), γ = Γᵀ a, β = Bᵀ a. U starts near 0, and e' near e.
 
     Args:
         dims: width of an embedding.
@@ -55,7 +58,8 @@ class ModulatedHead(nn.Module):
         super().__init__()
         self.task = nn.Parameter(torch.randn(task_dims, generator=generator))
         self.factors = Linear(task_dims, pairs * rank, bias=False, generator=generator)  # A
-        self.directions = nn.Parameter(torch.zeros(rank, 2 * dims))  # U
+        directions = torch.randn(rank, 2 * dims, generator=generator)
+        self.directions = nn.Parameter(SMALL * directions)  # U
         self.attention = Linear(dims, pairs, bias=False, generator=generator)  # Q
         self.classifier = MLP(dims, hidden=hidden, bias=bias, dropout=dropout, generator=generator)
 
