@@ -10,7 +10,8 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.progress import read_progress
-from evergraph.experiments.config import RunConfig
+from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import TaskReport, steps_apart
 from evergraph.experiments.result import RunResult
 from evergraph.experiments.runner import Observer, run
@@ -89,6 +90,23 @@ def test_a_stopped_run_goes_on_from_its_last_test(tmp_path: Path) -> None:
     assert (progress.done, progress.tasks, progress.finished) == (12, 20, False)
     resumed = run(config, out=tmp_path / "stopped", resume=True)
     assert rows_of(resumed) == rows_of(run(config))
+
+
+@pytest.mark.parametrize("preset", ["cat", "puma", "online", "drifting"])
+def test_presets_of_streams_and_condensed_memories_run(preset: str) -> None:
+    dataset = {"name": "synthetic", "nodes": 200, "classes": 4, "features": 8}
+    short = {"dataset": dataset, "device": "cpu", "training": {"epochs": 5}}
+    values = merged(read_preset(preset), short)
+    if preset in ("cat", "puma"):
+        values["memory"] = {"budget": 4, "sampler": {"name": "distribution-matching", "steps": 2}}
+    if preset == "drifting":
+        values["stream"] |= {"tasks": 4}
+    result = run(RunConfig.of(values))
+    assert result.average_accuracy("global") > 0.5
+    assert result.config.method.parameters.get("pseudo_labels") == (
+        0.9 if preset == "puma" else None
+    )
+    assert result.config.method.parameters["restart"] is (preset == "puma")
 
 
 def test_reports_tell_anytime_accuracy_of_every_result(tmp_path: Path) -> None:

@@ -328,11 +328,14 @@ def in_memory_only(**options: Any) -> TEM:
     return learner
 
 
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
 def test_sure_nodes_join_what_is_condensed_with_the_class_they_are_given(
-    small_graph: Graph,
+    setting: Any, small_graph: Graph
 ) -> None:
-    task = GraphStream(small_graph).open(0)
+    stream = GraphStream(small_graph, setting=setting)
     learner = in_memory_only(pseudo_labels=0.6)
+    learner.fit_task(stream.open(0))
+    task = stream.open(1)
     seen: list[tuple[list[int], list[int]]] = []
     store = learner.memory.store
 
@@ -350,7 +353,7 @@ def test_sure_nodes_join_what_is_condensed_with_the_class_they_are_given(
     assert set(added) <= set(task.own.tolist())
     right = small_graph.labels[task.ids[torch.tensor(added)]]
     assert float((right == torch.tensor(given)).float().mean()) > 0.9
-    assert len(learner.memory) == 8  # the first round's vectors are gone
+    assert len(learner.memory) == 16  # four a class: the first round's vectors are gone
 
 
 def test_labels_of_nodes_that_are_asked_about_are_never_looked_at(small_graph: Graph) -> None:

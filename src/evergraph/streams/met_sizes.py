@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
+
 
 class MetSizes:
     """Answers how large each class is once a step has arrived, whatever the number of nodes.
@@ -22,11 +24,13 @@ class MetSizes:
     """
 
     def __init__(self, owner: Tensor, labels: Tensor, *, steps: int) -> None:
-        here = (owner >= 0) & (labels >= 0)
         classes = int(labels.max()) + 1
-        cells = owner[here].long() * classes + labels[here]
-        counts = torch.bincount(cells, minlength=steps * classes).view(steps, classes)
-        self._sizes = counts.cumsum(0).int()  # [steps, classes]
+        counts = torch.zeros(steps * classes, dtype=torch.int64)
+        for steps_of, classes_of in zip(owner.split(BLOCK), labels.split(BLOCK), strict=True):
+            here = (steps_of >= 0) & (classes_of >= 0)
+            cells = steps_of[here].long() * classes + classes_of[here]
+            counts += torch.bincount(cells, minlength=len(counts))
+        self._sizes = counts.view(steps, classes).cumsum(0).int()  # [steps, classes]
 
     def upto(self, step: int) -> dict[int, int]:
         """Return the size of every class of which a node has arrived."""

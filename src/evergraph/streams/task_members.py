@@ -30,7 +30,7 @@ class TaskMembers:
         here = (owner >= 0).nonzero().flatten()
         tasks = owner[here]
         counts = torch.bincount(tasks, minlength=len(splits)).tolist()
-        self._own = here[tasks.argsort(stable=True)].split(counts)
+        self._own: tuple[Tensor, ...] = here[tasks.argsort(stable=True)].split(counts)
         self._owner = owner
         self._splits = splits
         self._upto: tuple[int, Tensor] | None = None  # task, nodes
@@ -43,8 +43,7 @@ class TaskMembers:
         """Return the nodes of some steps in a row, ascending.  int64 [nodes]"""
         if first == last:
             return self._own[first]
-        nodes: Tensor = torch.cat(self._own[first : last + 1]).sort().values
-        return nodes
+        return torch.cat(self._own[first : last + 1]).sort().values
 
     def part(self, part: str, first: int, last: int) -> Tensor:
         """Return those of some steps for training, validation or test, ascending.  int64 [nodes]"""
