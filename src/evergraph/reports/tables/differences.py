@@ -19,7 +19,7 @@ COLUMNS = (
         for column in (
             Column(f"difference {way}", (f"difference {way}", f"low {way}", f"high {way}")),
             Column(f"p {way}", (f"p {way}", f"corrected p {way}")),
-            Column(way),
+            Column(f"verdict {way}"),
         )
     ),
 )

@@ -1,0 +1,161 @@
+"""Which differences hold, per dataset and over all of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evergraph.core.errors import UnknownNameError
+from evergraph.evaluation.statistics import paired_difference
+from evergraph.reports import collect, write_report
+from evergraph.reports.comparing import Comparison
+from evergraph.reports.comparing.differences import differences_in
+from evergraph.reports.comparing.standing import standings
+from evergraph.reports.figures import Picture, critical_difference
+from evergraph.reports.formats import csv_text, latex, markdown
+from evergraph.reports.gallery import Gallery
+from evergraph.reports.page.section import Section
+from evergraph.reports.page.sections import sections_of
+from evergraph.reports.runs import Group, grouped
+from evergraph.reports.tables import Table, tables_of
+
+WriteRun = Callable[..., Path]
+
+
+def of_seeds(run: Path, scores: list[float], **config: Any) -> None:
+    """Let a written run have a task and these accuracies, a seed each."""
+    path = run / "result.json"
+    result = json.loads(path.read_text())
+    result["accuracy_matrix"] = [
+        {"seed": seed, **{way: {"balanced": [[score]]} for way in ("local", "global")}}
+        for seed, score in enumerate(scores)
+    ]
+    mean = sum(scores) / len(scores)
+    for way in ("local", "global"):
+        result["average_accuracy"][way]["balanced"] = {"mean": mean, "std": 0.01}
+        result["average_accuracy_curve"][way]["balanced"] = [mean]
+    result["config"] |= config
+    path.write_text(json.dumps(result))
+
+
+def three(folder: Path, write_run: WriteRun, **kept: Any) -> Path:
+    scores = {"best": [0.90, 0.91, 0.92], "near": [0.90, 0.92, 0.90], "far": [0.5, 0.51, 0.49]}
+    for label, found in scores.items():
+        of_seeds(write_run(folder, label, [0.5], **kept), found)
+    return folder
+
+
+def groups_of(folder: Path) -> tuple[Group, ...]:
+    return grouped(collect(folder), folder)
+
+
+def shown(groups: Sequence[Group], pictures: tuple[Picture, ...] = ()) -> list[Section]:
+    """Return the section, without drawing all the other figures of a report."""
+    drawn = Gallery((), (), (), (), (), ((),) * len(groups), pictures)
+    assert drawn.pictures == pictures
+    sections = sections_of(groups, tables_of(groups), drawn)
+    return [section for section in sections if section.heading == "Which differences hold"]
+
+
+def rows(table: Table) -> dict[str, list[str]]:
+    return {row[0].text: [cell.text for cell in row[3:]] for row in table.rows}
+
+
+def test_the_others_are_measured_from_the_best(tmp_path: Path, write_run: WriteRun) -> None:
+    groups = groups_of(three(tmp_path, write_run))
+    table = tables_of(groups)["differences"]
+    found = rows(table)
+    assert found["best"][:3] == ["-", "-", "best"]
+    assert found["near"][2] == "no difference"
+    assert found["far"][2] == "worse"
+    assert found["far"][0].startswith("-41.0 (-4")
+    by_hand = paired_difference([0.5, 0.51, 0.49], [0.90, 0.91, 0.92])
+    told = {row["method"]: row for row in csv.DictReader(io.StringIO(csv_text(table)))}["far"]
+    assert float(told["low local"]) == pytest.approx(by_hand.low)
+    assert float(told["p local"]) == pytest.approx(by_hand.p_value)
+    # Holm over all three pairs: that of near and far is surer, so this is the second smallest p.
+    assert float(told["corrected p local"]) == pytest.approx(2 * by_hand.p_value)
+    for form in (markdown(table), latex(table)):
+        assert "no difference" in form
+
+
+def test_a_chosen_one_is_compared_with_alone(tmp_path: Path, write_run: WriteRun) -> None:
+    groups = groups_of(three(tmp_path, write_run))
+    found = rows(tables_of(groups, "far")["differences"])
+    assert (found["far"][2], found["best"][2], found["near"][2]) == (
+        "reference",
+        "better",
+        "better",
+    )
+    (group,) = groups
+    chosen, best = (differences_in(group, "local", name) for name in ("far", None))
+    assert chosen.found.keys() == {"best", "near"}
+    # The larger p of two comparisons with far, and the second of all three pairs.
+    ours, theirs = chosen.found["best"], best.found["far"]
+    assert isinstance(ours, Comparison)
+    assert isinstance(theirs, Comparison)
+    assert ours.p_value == pytest.approx(theirs.p_value)
+    assert (ours.corrected_p, theirs.corrected_p) == pytest.approx((ours.p_value, 2 * ours.p_value))
+    with pytest.raises(UnknownNameError, match="unknown run to compare with 'fra': did you mean"):
+        write_report(collect(tmp_path), tmp_path, against="fra")
+
+
+def test_one_seed_and_other_streams_make_no_claim(tmp_path: Path, write_run: WriteRun) -> None:
+    three(tmp_path, write_run)
+    of_seeds(write_run(tmp_path, "lone", [0.5]), [0.1])
+    of_seeds(write_run(tmp_path, "ordered", [0.5], order="shuffled"), [0.1, 0.1])
+    pooled = {"method": {"name": "tpp-per-test-set"}}
+    of_seeds(write_run(tmp_path, "pooled", [0.5]), [0.2, 0.2, 0.2], **pooled)
+    found = rows(tables_of(groups_of(tmp_path))["differences"])
+    assert found["lone"][:3] == ["-81.0", "-", "one seed"]
+    assert found["ordered"][2] == found["pooled"][2] == "not comparable"
+    (section,) = shown(groups_of(tmp_path))
+    assert "Not enough seeds: 1 of 6 runs have a single one" in section.content
+    assert "Not enough datasets to rank methods over them: 3 of one setting" in section.content
+
+
+def test_a_run_alone_has_nothing_to_differ_from(tmp_path: Path, write_run: WriteRun) -> None:
+    write_run(tmp_path, "alone", [0.5])
+    assert "differences" not in tables_of(groups_of(tmp_path))
+    assert shown(groups_of(tmp_path)) == []
+
+
+@pytest.fixture
+def four_datasets(tmp_path: Path, write_run: WriteRun) -> Path:
+    for place in range(4):
+        three(tmp_path, write_run, dataset=f"graph{place}")
+    of_seeds(write_run(tmp_path, "once", [0.5], dataset="graph0"), [0.99, 0.98])
+    return tmp_path
+
+
+def test_methods_are_ranked_over_datasets(four_datasets: Path) -> None:
+    local, everywhere = standings(groups_of(four_datasets))
+    assert (local.testing, everywhere.testing) == ("local", "global")
+    assert local.methods == ("best", "near", "far")
+    assert local.ranks.mean_ranks == (1.0, 2.0, 3.0)  # 0.91, 0.907 and 0.5 on each
+    assert local.left_out == ("once",)
+    table = tables_of(groups_of(four_datasets))["ranks"]
+    told = [(row[0].text, row[2].text, row[4].text, row[7].text) for row in table.rows[:3]]
+    # CD = 2.343 · √(12/24) = 1.66: 1 and 3 are told apart, 1 and 2 are not
+    assert told == [
+        ("best", "local", "1.00", "best"), ("near", "local", "2.00", "no difference"),
+        ("far", "local", "3.00", "worse"),
+    ]  # fmt: skip
+    assert "Left out, since not run on every dataset or not comparable: once." in table.caption
+
+
+def test_the_page_has_diagrams_where_there_are_datasets(four_datasets: Path) -> None:
+    groups = groups_of(four_datasets)
+    pictures = tuple(map(critical_difference, standings(groups)))
+    assert [picture.name for picture in pictures] == [
+        "critical_difference-class-il-local", "critical_difference-class-il-global",
+    ]  # fmt: skip
+    (section,) = shown(groups, pictures)
+    assert section.content.count("<figure>") == 2
+    assert "Not enough" not in section.content
