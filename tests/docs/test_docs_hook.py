@@ -10,6 +10,8 @@ from types import ModuleType, SimpleNamespace
 import markdown
 import pytest
 
+from evergraph.core.errors import ResultsError
+
 HOOK = Path(__file__).parents[2] / "scripts" / "docs_hook.py"
 PAGE = '''\
 # Title
@@ -76,3 +78,21 @@ def test_sessions_are_highlighted_as_such(hook: ModuleType) -> None:
     text = hook.on_page_markdown(PAGE, page)
     assert "```pycon\n>>> def twice" in text
     assert "```python\nplain = 1" in text
+
+
+def test_the_page_of_the_book_is_made_of_the_committed_rows(
+    hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"<p>before</p>{hook.BOOK_PLACE}<p>after</p>"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="book.md"))
+    html = hook.on_page_content(place, page=page)
+    assert html.count("<td><details>") == len(list(hook.BOOK.glob("*/*/*.json"))) > 0
+    assert html.startswith("<p>before</p><div class=")
+    assert hook.BOOK_PLACE in (hook.DOCS / "book.md").read_text()
+    other = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
+    assert hook.on_page_content(place, page=other) == place
+    monkeypatch.setattr(hook, "BOOK", tmp_path)
+    (tmp_path / "d" / "class-il").mkdir(parents=True)
+    (tmp_path / "d" / "class-il" / "m.json").write_text("{}")
+    with pytest.raises(ResultsError, match="has no 'dataset'"):  # a wrong row stops the build
+        hook.on_page_content(place, page=page)

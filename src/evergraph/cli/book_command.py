@@ -50,16 +50,16 @@ def book_command(
     same command goes on with it.
     """
     with spinner("loading torch and checking the book"):
-        from evergraph.studies.book.building import open_book
+        from evergraph.studies.book.building import missing, open_book
         from evergraph.studies.book.making import commit_here
         from evergraph.studies.book.plan import read_plan
 
         plan = read_plan()
         jobs = _jobs(plan, out, data, only, device)
+        if listing:
+            _print_missing(missing(jobs, book, retry=retry), jobs)
+            return
         opened = open_book(jobs, out=out, book=book, commit=commit_here(commit), retry=retry)
-    if listing:
-        _print_missing(opened)
-        return
     try:
         rows = _build(opened, workers, limit or plan.limit, minutes)
     except KeyboardInterrupt:
@@ -107,10 +107,10 @@ def _build(opened: Building, workers: int | None, limit: float, minutes: float |
         return opened.run(workers=fitting, limit=limit, minutes=minutes, on_event=progress.on_event)
 
 
-def _print_missing(opened: Building) -> None:
-    for job in opened.bench.jobs:
+def _print_missing(todo: Sequence[Job], jobs: Sequence[Job]) -> None:
+    for job in todo:
         say(str(job))
-    say(f"{len(opened.bench.jobs)} rows are missing, {opened.kept} are there")
+    say(f"{len(todo)} rows are missing, {len(jobs) - len(todo)} are there")
 
 
 def _print_end(opened: Building, rows: Sequence[Row]) -> None:

@@ -74,6 +74,14 @@ class Building:
             row_of(result, job.folder, **names).write(self.book)
 
 
+def missing(jobs: Sequence[Job], book: Path, *, retry: bool = False) -> list[Job]:
+    """Return the jobs of which a book has no row, learned with the same configuration.
+
+    retry: whether rows that say why they failed are missing too.
+    """
+    return [job for job in jobs if not _there(job, book, retry=retry)]
+
+
 def open_book(
     jobs: Sequence[Job], *, out: Path, book: Path, commit: str, retry: bool = False
 ) -> Building:
@@ -84,20 +92,17 @@ def open_book(
         out: where runs lie, those that were begun included.
         book: where rows lie: one that is there is not built again.
         commit: of the code.
-        retry: whether rows that say why they failed are missing too.
+        retry: see ``missing``.
     """
-    missing = [job for job in jobs if not _there(job, book, retry=retry)]
-    check_jobs(missing)
+    todo = missing(jobs, book, retry=retry)
+    check_jobs(todo)
     lock = locked(out, "the book is being built")
-    for job in missing:
+    for job in todo:
         claim(job)
-    return Building(
-        Bench(missing, {}, SearchConfig(), lock), book, len(jobs) - len(missing), commit
-    )
+    return Building(Bench(todo, {}, SearchConfig(), lock), book, len(jobs) - len(todo), commit)
 
 
 def _there(job: Job, book: Path, *, retry: bool) -> bool:
-    """Whether the book has the row of a job, learned with the same configuration."""
     path = book / job.dataset / job.setting / f"{job.label}.json"
     if not path.exists():
         return False
