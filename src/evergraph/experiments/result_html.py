@@ -57,7 +57,7 @@ def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
         )
     head = "".join(f"<th>task {task}</th>" for task in range(tasks))
     rows = "".join(
-        f"<tr><th>after {after}</th>{''.join(map(_cell, row))}</tr>"
+        f"<tr><th>after task {after}</th>{''.join(map(_cell, row))}</tr>"
         for after, row in enumerate(matrix.tolist())
     )
     table = f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{rows}</table>"
