@@ -47,7 +47,7 @@ def notebook_of(markdown: str) -> NotebookNode:
     """
     from nbformat import v4
 
-    cells = []
+    cells: list[NotebookNode] = []
     for place, text in enumerate(CODE.split(markdown)):  # text, code, text, ...
         make = v4.new_code_cell if place % 2 else v4.new_markdown_cell
         if text.strip():

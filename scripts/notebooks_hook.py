@@ -47,8 +47,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = CODE.sub(
         lambda found: f"{found.group()}\n\n{SLOT.format(next(numbers))}\n", markdown
     )
-    name = page.file.src_uri.rsplit("/", 1)[1].removesuffix(".md")
-    title, _, rest = markdown.partition("\n")
+    name = uri.rsplit("/", 1)[1].removesuffix(".md")
+    title, rest = markdown.split("\n", 1)
     return f"{title}\n\n[Download this page as a notebook]({name}.ipynb)\n{rest}"
 
 

@@ -24,7 +24,7 @@ def test_the_first_page_lists_every_page() -> None:
     assert {name for name in names if f"({name})" not in index} == set()
 
 
-@pytest.mark.parametrize("folder", ["results", "decisions"])
+@pytest.mark.parametrize("folder", ["results", "decisions", "notebooks"])
 def test_a_folders_index_lists_its_pages(folder: str) -> None:
     index = (DOCS / folder / "index.md").read_text("utf-8")
     names = {path.name for path in (DOCS / folder).glob("*.md")} - {"index.md"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,3 +109,12 @@ def test_a_long_stream_says_how_many_tasks_are_not_listed() -> None:
     assert table["more tasks"] == 5
     assert "task 24" in table
     assert "task 25" not in table
+
+
+def test_a_folder_shows_its_learner_until_it_is_closed(tmp_path: Path) -> None:
+    with eg.LearnerFolder.open(tmp_path / "<b>", make=eg.OnlineLearner) as folder:
+        page = folder._repr_html_()
+        assert "&lt;b&gt;</td>" in page
+        assert "OnlineLearner" in page
+    assert "OnlineLearner" not in folder._repr_html_()
+    assert repr(folder).endswith("closed=True)")

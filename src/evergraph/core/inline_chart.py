@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import cycle
 
 WIDTH, HEIGHT = 360, 150
-LEFT, RIGHT, TOP, BOTTOM = 34, 78, 10, 30  # room for numbers, names and what is counted below
+LEFT, RIGHT, TOP, BOTTOM = 44, 68, 10, 30  # room for numbers, names and what is counted below
 COLOUR = "#0b8f82"  # at least 3:1 on white and on black
 DASHES = ("none", "5 3", "2 2")
+LINE = 12  # between names
 MARKED = 30  # as many points are marked one by one
 
 Points = Sequence[tuple[float, float]]
@@ -25,7 +27,7 @@ def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
     beyond 0 and 1 lie on the border.
 
     >>> chart = line_chart({"local": [(1, 1.0), (2, 0.5)]}, x="tasks", y="accuracy")
-    >>> '<polyline points="34.0,10.0 282.0,65.0"' in chart
+    >>> '<polyline points="44.0,10.0 292.0,65.0"' in chart
     True
     """
     every = [place for points in lines.values() for place, _ in points]
@@ -39,10 +41,10 @@ def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
             TOP + (1 - min(max(value, 0.0), 1.0)) * height,
         )
 
-    drawn = [
-        _line(name, [at(*point) for point in points], DASHES[number % len(DASHES)])
-        for number, (name, points) in enumerate(lines.items())
-    ]
+    placed = {name: [at(*point) for point in points] for name, points in lines.items() if points}
+    dashes = dict(zip(lines, cycle(DASHES), strict=False))
+    drawn = [_line(points, dashes[name]) for name, points in placed.items()]
+    drawn += _names({name: points[-1] for name, points in placed.items()})
     label = escape(f"{y} against {x}", quote=True)
     style = "max-width: 100%; color: inherit; background: none"
     return (
@@ -65,9 +67,7 @@ def _axes(x: str, first: float, last: float) -> str:
     return grid + _text(LEFT, floor + 13, f"{first:g}", "start") + ends + below
 
 
-def _line(name: str, points: Points, dashes: str) -> str:
-    if not points:
-        return ""
+def _line(points: Points, dashes: str) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     marks = points if len(points) <= MARKED else points[-1:]
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{COLOUR}"/>' for x, y in marks)
@@ -75,8 +75,17 @@ def _line(name: str, points: Points, dashes: str) -> str:
         f'<polyline points="{path}" fill="none" stroke="{COLOUR}" stroke-width="2" '
         f'stroke-dasharray="{dashes}"/>'
     )
-    end_x, end_y = points[-1]
-    return line + dots + _text(end_x + 7, end_y + 4, name, "start")
+    return line + dots
+
+
+def _names(ends: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the names of lines beside their ends, from the top down, none over another."""
+    drawn, free = [], float("-inf")
+    for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
+        free = max(y + 4, free)
+        drawn.append(_text(x + 7, free, name, "start"))
+        free += LINE
+    return drawn
 
 
 def _text(x: float, y: float, said: str, anchor: str) -> str:

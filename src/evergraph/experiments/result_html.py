@@ -30,14 +30,24 @@ def pictures(result: RunResult) -> str:
         testing: np.mean([seed.matrix(testing, average) for seed in result.seeds], axis=0)
         for testing in TESTINGS
     }
-    curves = {
-        testing: [(task + 1, float(v)) for task, v in enumerate(average_accuracy_curve(matrix))]
-        for testing, matrix in means.items()
-    }
+    curves = {testing: curve_of(matrix) for testing, matrix in means.items()}
     chart = line_chart(curves, x="tasks learned", y=f"average {name}")
     testing = TESTINGS[0]
     caption = f"<b>{name}</b>, {testing}, {average}, in percent: a row after each task"
     return f"{chart}{matrix_table(means[testing], caption)}"
+
+
+def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
+    """Return AA after how many tasks, of those after which it was measured.
+
+    >>> curve_of(np.array([[0.5, np.nan, np.nan], [np.nan] * 3, [0.5, 0.75, 1.0]]))
+    [(1, 0.5), (3, 0.75)]
+    """
+    measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))
+    values = average_accuracy_curve(matrix[measured])
+    return [
+        (task + 1, value) for task, value in zip(measured.tolist(), values.tolist(), strict=True)
+    ]
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
@@ -57,7 +67,7 @@ def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
         )
     head = "".join(f"<th>task {task}</th>" for task in range(tasks))
     rows = "".join(
-        f"<tr><th>after {after}</th>{''.join(map(_cell, row))}</tr>"
+        f"<tr><th>after task {after}</th>{''.join(map(_cell, row))}</tr>"
         for after, row in enumerate(matrix.tolist())
     )
     table = f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{rows}</table>"

@@ -24,6 +24,8 @@ def more_facts(graph: Graph, classes: Sequence[str] | None = None) -> dict[str, 
     if graph.targets is None and graph.num_classes:
         sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
         names = range(len(sizes)) if classes is None else classes
+        if (sizes == 0).any():
+            found["classes with nodes"] = int((sizes > 0).sum())
         pairs = zip(names, sizes.tolist(), strict=False)  # names of classes without a node
         # A part of a graph keeps the numbers of its classes.
         found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs if size])

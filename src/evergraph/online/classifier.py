@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -418,8 +419,10 @@ class ContinualNodeClassifier(Part, Closing):
         """Return what is known, in numbers."""
         return self.learner_.status()
 
-    def _repr_pictures(self) -> str:
-        return "" if self._kept is None else self.learner_._repr_html_()
+    def _repr_html_(self) -> str:
+        if self._kept is None:
+            return super()._repr_html_()
+        return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"
 
     def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
         """Change parameters, before any data has come."""
