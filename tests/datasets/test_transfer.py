@@ -142,6 +142,37 @@ def test_a_file_that_cannot_fit_is_refused_before_it_comes(
         fetch(server, tmp_path)
 
 
+def test_ctrl_c_keeps_what_has_come(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with faulty({"/a.bin": BODY}, "cut") as server:
+        url, path = f"{server.url}/a.bin", tmp_path / "a.bin"
+        with pytest.raises(KeyboardInterrupt):
+            download([url], path, patience=HASTY, on_progress=interrupt)
+        assert (tmp_path / "a.bin.part").read_bytes() == BODY[:1024]
+        assert fetch(server, tmp_path) == BODY
+        assert server.requests[-1] == ("/a.bin", "bytes=1024-")
+
+
+def test_a_part_whose_version_nobody_knows_is_not_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "a.bin.part").write_bytes(b"whose?")
+    with faulty({"/a.bin": BODY}) as server:
+        assert fetch(server, tmp_path) == BODY
+        assert server.requests == [("/a.bin", None)]
+
+
+def test_proxies_are_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = "http://publisher.invalid/a.bin"
+    with faulty({far: BODY}) as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        download([far], tmp_path / "a.bin", patience=HASTY)
+    assert (tmp_path / "a.bin").read_bytes() == BODY
+
+
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     with faulty({"/a.bin": BODY}, "cut") as server:
