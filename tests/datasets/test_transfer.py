@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import ssl
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request
@@ -115,6 +117,25 @@ def test_https_is_never_left(tmp_path: Path) -> None:
     assert redirected("http://here/a", "http://there/a") is not None
     with pytest.raises(Fault, match="redirected from https to http://there/a"):
         redirected("https://here/a", "http://there/a")
+
+
+def test_a_server_that_nobody_vouches_for_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "1", "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    with FaultyServer({"/a.bin": BODY}, ["redirect"], tls=tls) as server:
+        with pytest.raises(DownloadError, match="CERTIFICATE_VERIFY_FAILED"):
+            fetch(server, tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        assert fetch(server, tmp_path) == BODY
 
 
 def test_a_full_disk_is_one_sentence_and_the_next_call_goes_on(tmp_path: Path) -> None:
