@@ -96,7 +96,7 @@ def test_what_cannot_be_had_or_fails_is_a_row_and_exit_code_1(
     assert "failed: ValueError: no luck" in out
     assert "dataset 'arxiv' could not be fetched from https://ogb.stanford.edu" in out
     assert err.endswith(
-        "1 of 1 runs failed, and arxiv could not be fetched: the same command tries them again and "
+        "1 of 1 runs failed, and arxiv could not be had: the same command tries them again and "
         "goes on with the rest\n"
     )
     server.files["/arxiv.zip"] = kept

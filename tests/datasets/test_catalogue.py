@@ -68,3 +68,28 @@ def test_kept_edges_go_before_published_ones(tiny: Graph, set_facts: Any) -> Non
 )
 def test_facts_hold_for_real_data(shared: Path, name: str, file: str) -> None:
     check_facts(name, read_npz(shared / f"{file}.npz").to_undirected())
+
+
+def test_a_catalogue_of_ones_own_is_laid_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("absent", None), ("no", "[reddit"), ("wrong", "[reddit]\nurl = 'x'")):
+        path = tmp_path / f"{name}.toml"
+        if text is not None:
+            path.write_text(text)
+        monkeypatch.setenv("EVERGRAPH_CATALOGUE", str(path))
+        with pytest.raises(DataError, match=rf"EVERGRAPH_CATALOGUE: .*{name}\.toml: "):
+            catalogue()
+    path = tmp_path / "mine.toml"
+    path.write_text("[reddit]\nurls = ['https://mirror.example.org/reddit.zip']\n")
+    monkeypatch.setenv("EVERGRAPH_CATALOGUE", str(path))
+    assert catalogue()["reddit"].urls == ["https://mirror.example.org/reddit.zip"]
+    assert catalogue()["reddit"].nodes == 232_965
+
+
+def test_what_is_fetched_is_known_by_name() -> None:
+    for name, facts in catalogue().items():
+        names = {url.rpartition("/")[2] for url in facts.urls}
+        assert len(names) == (name != "wordnet")  # mirrors differ in where, not in what
+        assert facts.room >= facts.download
+        assert all(len(digest) == 64 for digest in facts.sha256.values())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import ssl
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request
@@ -117,6 +119,25 @@ def test_https_is_never_left(tmp_path: Path) -> None:
         redirected("https://here/a", "http://there/a")
 
 
+def test_a_server_that_nobody_vouches_for_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "1", "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    with FaultyServer({"/a.bin": BODY}, ["redirect"], tls=tls) as server:
+        with pytest.raises(DownloadError, match="CERTIFICATE_VERIFY_FAILED"):
+            fetch(server, tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        assert fetch(server, tmp_path) == BODY
+
+
 def test_a_full_disk_is_one_sentence_and_the_next_call_goes_on(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with faulty({"/a.bin": BODY}) as server:
@@ -140,6 +161,37 @@ def test_a_file_that_cannot_fit_is_refused_before_it_comes(
         pytest.raises(ResourceError, match="about 0 MB of disk, but only 0 MB are free"),
     ):
         fetch(server, tmp_path)
+
+
+def test_ctrl_c_keeps_what_has_come(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with faulty({"/a.bin": BODY}, "cut") as server:
+        url, path = f"{server.url}/a.bin", tmp_path / "a.bin"
+        with pytest.raises(KeyboardInterrupt):
+            download([url], path, patience=HASTY, on_progress=interrupt)
+        assert (tmp_path / "a.bin.part").read_bytes() == BODY[:1024]
+        assert fetch(server, tmp_path) == BODY
+        assert server.requests[-1] == ("/a.bin", "bytes=1024-")
+
+
+def test_a_part_whose_version_nobody_knows_is_not_gone_on_with(tmp_path: Path) -> None:
+    (tmp_path / "a.bin.part").write_bytes(b"whose?")
+    with faulty({"/a.bin": BODY}) as server:
+        assert fetch(server, tmp_path) == BODY
+        assert server.requests == [("/a.bin", None)]
+
+
+def test_proxies_are_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = "http://publisher.invalid/a.bin"
+    with faulty({far: BODY}) as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        download([far], tmp_path / "a.bin", patience=HASTY)
+    assert (tmp_path / "a.bin").read_bytes() == BODY
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,11 @@ FAULTS = (
 )  # fmt: skip
 
 
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that turn away."""
+
+
 class FaultyServer:
     """Serves some files; each request meets the next fault of a script, and none after its end.
 
@@ -27,13 +33,23 @@ class FaultyServer:
         version: of the files; ``changed`` makes it another, and the files end in other bytes.
     """
 
-    def __init__(self, files: dict[str, bytes], script: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        files: dict[str, bytes],
+        script: Sequence[str] = (),
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.files, self.script = dict(files), list(script)
         self.requests: list[tuple[str, str | None]] = []
         self.version = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Quiet(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        scheme = "http"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            scheme = "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultyServer:
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}).start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ def reproduce_command(
     source: Path | None = typer.Option(
         None,
         "--from",
-        help="A folder with the files, carried there (default: they are downloaded).",
+        help="A folder that holds the files (default: they are downloaded).",
     ),
     checksums: Path | None = typer.Option(
         None,
@@ -72,12 +72,13 @@ def reproduce_command(
         from evergraph.core.device import choose_device
         from evergraph.datasets.loading import is_registered
         from evergraph.studies import Options, studies
+        from evergraph.studies.base import NOT_RUN
         from evergraph.studies.paper_tables import TABLES
         from evergraph.studies.results import keep
 
     chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
     folder = out / "quick" if quick else out
-    runs = _Runs(workers, device)
+    runs = _Runs(workers, device, room=0 if quick else RESULT_BYTES)
     options = Options(
         out=folder,
         bench=runs,
@@ -91,11 +92,13 @@ def reproduce_command(
         study.check()
     choose_device("auto" if device is None else device)
     check_writable(folder)
+    unmade: dict[str, None] = {}
     try:
         if download or source is not None or checksums is not None:
             asked = dict.fromkeys(name for study in chosen for name in study.asked(options))
             known = [name for name in asked if is_registered(name)]
             options = replace(options, missing=fetch_all(known, source, checksums))
+            unmade = dict.fromkeys(options.missing)
         if any(study.name == "paper" for study in chosen):
             _forecast(options)
         for study in chosen:
@@ -104,20 +107,22 @@ def reproduce_command(
             pages = keep(study.name, sheets, folder)  # before anything is printed: that may fail
             for sheet in sheets:
                 _show(sheet, folder / study.name)
+            if study.name == "paper":
+                unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
             for page in pages:
                 say(f"page: {page}\n")
     except KeyboardInterrupt:
         say("interrupted: what is done is kept, the same command goes on", err=True)
         raise typer.Exit(130) from None
-    _exit(runs, options.missing)
+    _exit(runs, unmade)
 
 
-def _exit(runs: _Runs, missing: Mapping[str, str]) -> None:
+def _exit(runs: _Runs, unmade: Collection[str]) -> None:
     """End with exit code 1 where anything is missing, and say what to do."""
     for note in runs.notes:
         say(f"note: {note}", err=True)
-    if runs.failed or missing:
-        without = f", and {', '.join(missing)} could not be fetched" if missing else ""
+    if runs.failed or unmade:
+        without = f", and {', '.join(unmade)} could not be had" if unmade else ""
         say(
             f"{runs.failed} of {runs.count} runs failed{without}: the same command tries them "
             "again and goes on with the rest",
@@ -202,10 +207,10 @@ class _Runs:
         notes: what they logged, each sentence once.
     """
 
-    def __init__(self, workers: int | None, device: str | None) -> None:
+    def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:
         self.count, self.failed = 0, 0
         self.notes: dict[str, None] = {}
-        self._workers = workers
+        self._workers, self._room = workers, room
         self._over = {} if device is None else {"device": device}
 
     def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
@@ -227,7 +232,7 @@ class _Runs:
 
         bench = open_bench(config, out=folder, resume=True, over=self._over)
         fitting = workers or _fitting(bench)
-        check_room(folder, fitting * RESULT_BYTES, "what runs keep while they learn")
+        check_room(folder, fitting * self._room, "what runs keep while they learn")
         with BenchProgress(bench) as progress:
             rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
         self.notes |= progress.notes

@@ -121,6 +121,7 @@ class RawFiles:
         self.check_room(how)
         file = how.get(self.facts.urls, self._downloads)
         ours = file.parent == self._downloads
+        log.info("%s is here: it is checked and read", file.name)
         try:
             found = self._read_of(file, how, read)
         except WrongFileError as error:

@@ -24,7 +24,7 @@ from evergraph.datasets.fetching.request import Answer, Fault, ask
 
 GOES_ON = "what has come is kept, and the same command goes on from there"
 PROGRESS = 1 << 20  # bytes in one try after which tries are counted anew
-UNREACHED = 3  # tries where no server has answered yet: there may be no network at all
+UNREACHED = 2  # tries where no server has answered yet: there may be no network at all
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with the name of a file, how many of its bytes are there, and of how many if known."""
