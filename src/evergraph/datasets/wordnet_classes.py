@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.graphs.graph import UNLABELLED
+from evergraph.graphs import UNLABELLED
 from evergraph.graphs.relations import NodeTypes, Relations
 
 CLASSES = ("files", "parts-of-speech", "depth")
