@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.graphs import UNLABELLED
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.graphs.validation import UNLABELLED
 
 CLASSES = ("files", "parts-of-speech", "depth")
 PARTS = ("noun", "verb", "adjective", "satellite", "adverb")  # in the order of their classes

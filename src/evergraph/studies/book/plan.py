@@ -12,8 +12,7 @@ from pydantic import Field, ValidationError
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.config import RunConfig, Section, complaint, merged, read_toml
-from evergraph.experiments.presets import read_preset
+from evergraph.experiments.config import Section, complaint, merged, read_toml
 from evergraph.methods import methods
 
 PLAN = Path(str(resources.files("evergraph.studies.book"))) / "book.toml"
@@ -36,7 +35,6 @@ class BookPlan(Section):
         limit: the most seconds that one seed may take.
         common: values of ``RunConfig`` for every run.
         methods: by name, or as a benchmark describes them; registered ones follow.
-        presets: pipelines that are run beside them, each under its preset's name.
         chapters: what they are run on.
         facts: what tells each graph from others, by the dataset's label.
         absent: why a graph that one would look for is not there.
@@ -48,20 +46,18 @@ class BookPlan(Section):
     limit: float
     common: Values = Field(default_factory=dict)
     methods: tuple[MethodEntry, ...] = ()
-    presets: tuple[str, ...] = ()
     chapters: tuple[Chapter, ...] = Field(min_length=1)
     facts: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)
 
     @property
     def entries(self) -> tuple[MethodEntry, ...]:
-        """Every method: those listed, the other registered ones of our own, and the presets."""
+        """Every method: those listed, then the other registered ones of our own."""
         listed = {entry.name for entry in self.methods}
         others = [name for name in methods.names() if name not in listed and _ours(name)]
         return (
             *self.methods,
             *(MethodEntry(name=name) for name in others),
-            *map(pipeline, self.presets),
         )
 
     def jobs(self, *, out: Path = Path(), over: Mapping[str, Any] | None = None) -> list[Job]:
@@ -85,19 +81,6 @@ def read_plan(path: Path = PLAN) -> BookPlan:
         return BookPlan.model_validate(read_toml(path))
     except ValidationError as error:
         raise ConfigurationError(complaint(error, BookPlan, str(path))) from None
-
-
-def pipeline(preset: str) -> MethodEntry:
-    """Return a preset as a method of a benchmark, called as it is.
-
-    >>> entry = pipeline("paper/table3/corafull-tem")
-    >>> entry.name, entry.called, entry.run["memory"]["budget"]
-    ('tem', 'corafull-tem', 60)
-    """
-    values = read_preset(preset)
-    method = MethodEntry.model_validate(values.pop("method", RunConfig().method.name))
-    kept = {key: value for key, value in values.items() if key not in ("dataset", "seeds")}
-    return method.model_copy(update={"label": Path(preset).name, "run": kept})
 
 
 def only(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
