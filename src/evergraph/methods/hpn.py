@@ -54,7 +54,8 @@ class HPN(BackboneLearner):
         distance_strength: β.
         divergence_strength: γ.
         refine: ``always``: extractors are trained with every task; ``first``: with the first, and
-            rest afterwards, so that old prototypes keep meaning the same.
+            rest afterwards, so that rehearsed prototypes keep meaning the same. Unless given,
+            ``always`` in task-IL (the paper's) and ``first`` in class-IL.
         rehearse: whether prototypes are rehearsed in class-IL.
         backbone, trainer, generator: see ``BackboneLearner``.
 
@@ -75,12 +76,12 @@ class HPN(BackboneLearner):
         self,
         *,
         atomic_threshold: float = 0.8,
-        node_threshold: float = 0.8,
+        node_threshold: float = 0.99,
         class_threshold: float = 0.8,
         capacity: int = 4096,
         distance_strength: float = 0.1,
         divergence_strength: float = 0.1,
-        refine: Literal["first", "always"] = "always",
+        refine: Literal["first", "always"] | None = None,
         rehearse: bool = True,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
@@ -93,14 +94,15 @@ class HPN(BackboneLearner):
         check_integer("capacity", capacity, least=1)
         check_number("distance_strength", distance_strength, least=0.0)
         check_number("divergence_strength", divergence_strength, least=0.0)
-        check_choice("refine", refine, ("first", "always"))
+        if refine is not None:
+            check_choice("refine", refine, ("first", "always"))
         self.atomic_threshold = atomic_threshold
         self.node_threshold = node_threshold
         self.class_threshold = class_threshold
         self.capacity = capacity
         self.distance_strength = distance_strength
         self.divergence_strength = divergence_strength
-        self.refine: Literal["first", "always"] = refine
+        self.refine: Literal["first", "always"] | None = refine
         self.rehearse = rehearse
         self._before = torch.empty(0, 0)  # the counts when the task began
         self._classes_before = 0
@@ -140,7 +142,7 @@ class HPN(BackboneLearner):
 
     def adjust_gradients(self) -> None:
         """Let the extractors rest after the first task, unless they are always refined."""
-        if self.refine == "first" and self._before.numel():
+        if self._before.numel() and (self.refine or self._usual_refine) == "first":
             for extractor in self.head.extractors:
                 extractor.weight.grad = None
 
@@ -158,10 +160,16 @@ class HPN(BackboneLearner):
         return self.head.establish(self._examples.inputs, thresholds, capacity=self.capacity)
 
     @property
+    def _in_class_il(self) -> bool:
+        return self.label_space_ is not None and self.label_space_.setting == "class-il"
+
+    @property
+    def _usual_refine(self) -> str:
+        return "first" if self._in_class_il else "always"
+
+    @property
     def _rehearses(self) -> bool:
-        assert self.label_space_ is not None
-        within = self.label_space_.setting == "class-il" and self.rehearse
-        return within and self._before.numel() > 0
+        return self._in_class_il and self.rehearse and self._before.numel() > 0
 
     def _rehearsal(self) -> Tensor:
         """Return the cross-entropy of old prototypes, every class counting alike.  []"""
