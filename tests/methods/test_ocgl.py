@@ -16,7 +16,6 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods import OCGL, slda
-from evergraph.methods.ocgl import around_training
 from evergraph.nn import LinearHead, UntrainedGCN
 from evergraph.streams import GraphStream, Task
 from evergraph.topology import Reservoir
@@ -73,38 +72,22 @@ def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any)
     torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=5e-3)
 
 
-def test_few_nodes_are_embedded_from_what_lies_around_them() -> None:
-    path = torch.arange(40)
-    graph = Graph.from_edges(
-        torch.stack([path[:-1], path[1:]]),
-        features=torch.randn(40, 4, generator=seeded(0)),
-        labels=path % 2,
-        undirected=True,
-    )
-    task = GraphStream(graph, classes_per_task=2).open(0)
-    few = only(task, task.train == task.train[8])
-    near = around_training(few, hops=2)
-    assert near.graph.num_nodes == 7  # three to either side
-    assert near.ids[near.train].equal(task.ids[few.train])
-    model = learner_of().backbone
-    torch.testing.assert_close(
-        model.prepare(near.graph)[near.train], model.prepare(task.graph)[few.train]
-    )
+def test_a_head_is_solved_for_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(0)
+    asked: list[Any] = []
+    solve = slda.discriminants
 
+    def watched(*given: Any) -> tuple[Tensor, Tensor]:
+        asked.append(given)
+        return solve(*given)
 
-def test_a_small_batch_never_looks_at_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = task_of(0, nodes=360)
-    seen: list[int] = []
-    prepare = UntrainedGCN.prepare
-
-    def watched(self: UntrainedGCN, graph: Graph) -> Tensor:
-        seen.append(graph.num_nodes)
-        return prepare(self, graph)
-
-    monkeypatch.setattr(UntrainedGCN, "prepare", watched)
-    learner_of(hops=0).fit_task(only(task, torch.tensor([0, 1])))
-    assert seen
-    assert max(seen) < 100
+    monkeypatch.setattr(slda, "discriminants", watched)
+    learner = learner_of()
+    for batch in torch.arange(len(task.train)).split(10):
+        learner.fit_task(only(task, batch))
+    assert not asked
+    learner.predict(task.graph)
+    assert len(asked) == 1
 
 
 def test_without_the_shared_covariance_it_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:

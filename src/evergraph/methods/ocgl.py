@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import covered_nodes
 from evergraph.methods.analytic import Weights
 from evergraph.methods.base import methods
 from evergraph.methods.slda import SLDA
 from evergraph.nn import Backbone
 from evergraph.nn.untrained_gcn import UntrainedGCN
-from evergraph.streams import Task
-from evergraph.streams.task import Lease
 from evergraph.training import Trainer
-
-# Of a graph's nodes: a task with fewer training nodes has only what lies around these embedded.
-FEW = 0.1
 
 
 @methods.register
@@ -30,8 +23,8 @@ class OCGL(SLDA):
     and one covariance Σ of all nodes met. Nothing is trained and nothing stored but sums, so it
     does not matter into which batches, or in which order, the nodes of a graph come.
 
-    A batch costs its own ego-subnetworks and n m² multiplications for n nodes and embeddings m
-    wide; m³ / 3 more are spent when somebody asks, however many batches came before.
+    Beside embedding its graph a batch costs n m² multiplications for n nodes and embeddings m wide;
+    m³ / 3 more are spent when somebody asks, however many batches came before.
 
     Args:
         shrinkage, ledger: see ``SLDA``.
@@ -80,26 +73,3 @@ class OCGL(SLDA):
                 "ocgl classifies by a network that was never trained: use backbone "
                 f"'untrained-gcn', not {backbone.name!r}"
             )
-
-    def fit_task(self, task: Task) -> None:
-        """Count the task's nodes in, embedded from what lies around them where they are few."""
-        few = len(task.train) < FEW * task.graph.num_nodes
-        super().fit_task(around_training(task, hops=self.backbone.hops) if few else task)
-
-
-def around_training(task: Task, *, hops: int) -> Task:
-    """Return the task with its training nodes and what their embeddings depend on, and no more.
-
-    One hop more than an embedding looks: the degrees of the outermost nodes count.
-    """
-    around = covered_nodes(task.graph, task.train, hops=hops + 1).nonzero().flatten()
-    none = task.validation[:0]
-    return replace(
-        task,
-        ids=task.ids[around],
-        train=torch.searchsorted(around, task.train),
-        validation=none,
-        validation_labels=task.validation_labels[:0],
-        own=none,
-        lease=Lease(task.graph.subgraph(around)),
-    )
