@@ -125,9 +125,9 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
     every = [[per_seed(results[m, p]) for p in shared] for m in methods]
     found = shares(np.array(every))
     return (
-        f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % the "
-        f"protocol, {100 * found.together:.1f} % the two together (methods gain or lose places) and "
-        f"{100 * found.seed:.1f} % the seed, over {len(shared)} protocols."
+        f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
+        f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose "
+        f"places) and {100 * found.seed:.1f} % the seed, over {len(shared)} protocols."
     )
 
 
