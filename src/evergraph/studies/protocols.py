@@ -124,10 +124,11 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
         return "No protocol could be run with every method."
     every = [[per_seed(results[m, p]) for p in shared] for m in methods]
     found = shares(np.array(every))
+    several = len(every[0][0]) > 1  # one seed says nothing of seeds
     return (
         f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
-        f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose "
-        f"places) and {100 * found.seed:.1f} % the seed, over {len(shared)} protocols."
+        f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose places)"
+        f"{f', {100 * found.seed:.1f} % the seed' if several else ''}; over {len(shared)} protocols."
     )
 
 
