@@ -7,6 +7,7 @@ from pathlib import Path
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.bench.records import Row
+from evergraph.experiments.build import resolved
 from evergraph.studies import Options
 from evergraph.studies.protocol_runs import ORDER, headline, learned, per_seed
 from evergraph.studies.protocols import _apart, _line, _of_what, _spread
@@ -26,7 +27,8 @@ def told(labels: list[str]) -> object:
             matrix = {t: {a: [[m], [m, m]] for a, m in of.items()} for t, of in READINGS.items()}
             result = {"average_accuracy": means, "average_forgetting": means,
                       "accuracy_matrix": [{"seed": 0, **matrix}],
-                      "headline": {"testing": "local", "averaging": "balanced"}}  # fmt: skip
+                      "headline": {"testing": "local", "averaging": "balanced"},
+                      "config": resolved(job.config).to_dict()}  # fmt: skip
             rows.append(Row(job, result, None, None))
         return rows
 
@@ -61,11 +63,13 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
     result = results["tem", "paper"]
     assert isinstance(result, dict)
     assert round(_apart(result), 6) == 40.0
+    assert _line("tpp", result)[1] == "local, balanced, per test set (here per node)"
     assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
-    assert "0.0 % is the method, 100.0 % the protocol" in _of_what(["tem", "finetune"], results)
+    found = _of_what(["tem", "finetune"], results)
+    assert found.startswith("0.0 % of the variance is the method, 100.0 % the protocol")
 
 
 def test_what_cannot_be_run_is_a_row_that_says_why() -> None:
-    assert _line("tpp", "no such thing")[:3] == (
-        "tpp", "local, balanced, per test set", "not run: no such thing"
-    )  # fmt: skip
+    asked, reason = _line("tpp", "no such thing")[1:3]
+    assert asked.startswith("local, balanced, per test set")
+    assert reason == "not run: no such thing"

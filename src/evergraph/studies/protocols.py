@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evergraph.experiments.protocols import read_protocol
+from evergraph.experiments.under_protocol import POOLED
 from evergraph.graphs import Graph
 from evergraph.reports.figures.look import Look, looks_of, percent_limits
 from evergraph.reports.figures.picture import Frame, Picture, drawn
@@ -19,6 +20,7 @@ from evergraph.studies.variance import shares
 
 METHODS = ("finetune", "tem", "analytic", "tpp")
 QUICK_METHODS = ("finetune", "tem")
+FORGETS = "finetune"  # it is so far below that nothing else would be seen
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
 SHARED = (
     "Protocols that ask for the same run share it, and differ in which of its numbers they report."
@@ -57,12 +59,19 @@ def _readings(stem: str, method: str, results: Results, options: Options) -> She
 
 def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
     told = read_protocol(protocol)
-    reports = f"{told.testing}, {told.averaging}{', per test set' if told.pooled else ''}"
+    reports = f"{told.testing}, {told.averaging}"
+    if told.pooled:
+        reports += ", per test set" if _pools(result) else ", per test set (here per node)"
     if isinstance(result, str):
         return (protocol, reports, f"not run: {result}", *["-"] * (len(COLUMNS) - 3))
     every = (result["average_accuracy"][t][a] for t, a in READINGS)
     numbers = (headline(result), headline(result, "average_forgetting"), *every)
     return (protocol, reports, *(spread(number, scale=100) for number in numbers))
+
+
+def _pools(result: dict[str, Any] | str) -> bool:
+    """Return whether the method that was run answers whole test sets."""
+    return isinstance(result, dict) and result["config"]["method"]["name"].endswith(POOLED)
 
 
 def _seeds(options: Options) -> str:
@@ -98,8 +107,11 @@ def _beside(stem: str, methods: Sequence[str], results: Results, options: Option
     rows = [
         (protocol, *(_cell(results[method, protocol]) for method in methods)) for protocol in ORDER
     ]
-    notes = (_seeds(options), _of_what(methods, results))
-    return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, notes)
+    trained = [method for method in methods if method != FORGETS]
+    notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]
+    if 1 < len(trained) < len(methods):
+        notes.append(f"Without {FORGETS}: {_of_what(trained, results)}")
+    return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, tuple(notes))
 
 
 def _cell(result: dict[str, Any] | str) -> str:
@@ -112,10 +124,11 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
         return "No protocol could be run with every method."
     every = [[per_seed(results[m, p]) for p in shared] for m in methods]
     found = shares(np.array(every))
+    several = len(every[0][0]) > 1  # one seed says nothing of seeds
     return (
-        f"Of the variance of these numbers {100 * found.method:.1f} % is the method, "
-        f"{100 * found.protocol:.1f} % the protocol, {100 * found.together:.1f} % both together "
-        f"(methods gain or lose places) and {100 * found.seed:.1f} % the seed."
+        f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
+        f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose places)"
+        f"{f', {100 * found.seed:.1f} % the seed' if several else ''}; over {len(shared)} protocols."
     )
 
 
@@ -136,4 +149,4 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
             borderaxespad=0.1, borderpad=0.2, handletextpad=0.1, columnspacing=1.2, fontsize=8,
         )  # fmt: skip
 
-    return drawn(name, title, Frame(5.6, 3.0, left=0.75, top=0.6), draw)
+    return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
