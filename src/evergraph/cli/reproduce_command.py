@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.dataset_fetching import fetch_all
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
+from evergraph.cli.study_runs import RESULT_BYTES, StudyRuns
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.free_disk import check_room
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench
-    from evergraph.experiments.bench.config import BenchConfig
-    from evergraph.experiments.bench.records import Row
     from evergraph.studies import Options, Sheet
-
-RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
 
 
 def reproduce_command(
@@ -78,7 +72,7 @@ def reproduce_command(
 
     chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
     folder = out / "quick" if quick else out
-    runs = _Runs(workers, device, room=0 if quick else RESULT_BYTES)
+    runs = StudyRuns(workers, device, room=0 if quick else RESULT_BYTES)
     options = Options(
         out=folder,
         bench=runs,
@@ -117,7 +111,7 @@ def reproduce_command(
     _exit(runs, unmade)
 
 
-def _exit(runs: _Runs, unmade: Collection[str]) -> None:
+def _exit(runs: StudyRuns, unmade: Collection[str]) -> None:
     """End with exit code 1 where anything is missing, and say what to do."""
     for note in runs.notes:
         say(f"note: {note}", err=True)
@@ -197,58 +191,6 @@ def _methods_of(studies: list[str]) -> Collection[str]:
     from evergraph.methods import methods
 
     return methods.names()
-
-
-class _Runs:
-    """Runs benchmarks with a live table, going on with what their folders hold.
-
-    Attributes:
-        count, failed: how many runs there were, and how many of them failed.
-        notes: what they logged, each sentence once.
-    """
-
-    def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:
-        self.count, self.failed = 0, 0
-        self.notes: dict[str, None] = {}
-        self._workers, self._room = workers, room
-        self._over = {} if device is None else {"device": device}
-
-    def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
-        """Run a benchmark; a run whose process was killed is tried once more, alone."""
-        from evergraph.experiments.bench.pool import was_killed
-
-        rows, workers = self._run(config, folder, self._workers)
-        killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
-        if killed and workers > 1:
-            many = "runs were" if len(killed) > 1 else "run was"
-            say(f"{len(killed)} {many} killed and tried again, one at a time", err=True)
-            rows, _ = self._run(config, folder, 1)
-        self.count += len(rows)
-        self.failed += sum(row.failure is not None for row in rows)
-        return rows
-
-    def _run(self, config: BenchConfig, folder: Path, workers: int | None) -> tuple[list[Row], int]:
-        from evergraph.experiments.bench.benchmark import open_bench, run_bench
-
-        bench = open_bench(config, out=folder, resume=True, over=self._over)
-        fitting = workers or _fitting(bench)
-        check_room(folder, fitting * self._room, "what runs keep while they learn")
-        with BenchProgress(bench) as progress:
-            rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
-        self.notes |= progress.notes
-        return rows, fitting
-
-
-def _fitting(bench: Bench) -> int:
-    """Return how many runs this machine carries at once, graphs of that size."""
-    from evergraph.core.free_memory import free_memory
-    from evergraph.experiments.bench.capacity import default_workers
-    from evergraph.studies.forecast import forecast
-
-    most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
-    found = [forecast(name) for name in {job.config.dataset.name for job in bench.jobs}]
-    each = max((one.memory for one in found if one is not None), default=1.0)
-    return max(1, min(most, int(free_memory() // each)))
 
 
 def _show(sheet: Sheet, folder: Path) -> None:
