@@ -5,11 +5,8 @@ from __future__ import annotations
 from evergraph.core.notices import say
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.dotted import flat
-from evergraph.experiments.protocols import read_protocol
+from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.methods import methods
-
-POOLED = "-per-test-set"
-"""What the name of a method ends in that answers whole test sets."""
 
 
 def departures(config: RunConfig) -> list[str]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.experiments.protocols import read_protocol
-from evergraph.experiments.under_protocol import POOLED
+from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.look import Look, looks_of, percent_limits
 from evergraph.reports.figures.picture import Frame, Picture, drawn

@@ -15,6 +15,9 @@ from typing import Any, Literal
 
 from evergraph.core.errors import UnknownNameError
 
+POOLED = "-per-test-set"
+"""What the name of a method ends in that answers whole test sets."""
+
 
 @dataclass(frozen=True)
 class Protocol:

@@ -10,11 +10,12 @@ from typing import Any, Literal
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import StreamConfig
 from evergraph.experiments.dotted import flat
+from evergraph.experiments.protocols import POOLED
 from evergraph.reports.comparing.trials import Trials
 
 # What an earlier version did not know, it did as the defaults say.
 STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
-POOLED = "-per-test-set"  # ends the name of a method that answers whole test sets
+
 FACTS = ("nodes", "classes", "tasks")
 Basis = Literal["paired seeds", "unpaired seeds", "tasks"]
 

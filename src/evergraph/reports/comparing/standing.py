@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evergraph.evaluation.statistics import Ranks, nemenyi
 from evergraph.evaluation.statistics.ranks import LEAST_DATASETS
-from evergraph.reports.comparing.pairing import POOLED
+from evergraph.experiments.protocols import POOLED
 from evergraph.reports.comparing.trials import TESTINGS
 from evergraph.reports.runs import Group
 
