@@ -40,13 +40,13 @@ class HPN(BackboneLearner):
     Atomic prototypes are vectors that stay as they were established. One on the node level is kept
     as the atomic ones it is made of, one on the class level as the node-level one it is made of:
     so they move with the maps between the levels. Prototypes are established from a task's training
-    nodes before the task is learned; those above the atoms anew after it, as nodes are then.
+    nodes before the task is learned, and again after it.
 
     In task-IL this is the paper's method, but for these: prototypes are not trained themselves, and
     neighbours are not drawn but summed. The paper has no class-IL. **In class-IL the method is
     ours**: node-level prototypes remember how many training nodes of each class they stood for,
     and those of earlier tasks are rehearsed with the current nodes, old and new classes counting
-    alike. No node is stored.
+    alike; those of a task are made anew when it is learned. No node is stored.
 
     Args:
         atomic_threshold, node_threshold, class_threshold: t_A, t_N, t_C, cosines from -1 to 1.
@@ -147,10 +147,12 @@ class HPN(BackboneLearner):
                 extractor.weight.grad = None
 
     def end_task(self, task: Task) -> None:
-        """Establish the task's prototypes anew for what nodes have become; count their classes."""
+        """Establish prototypes for what nodes have become, and count their classes."""
         assert self._examples is not None
-        # Those from before training are made of atoms that no node is made of any more.
-        self.head.forget(nodes=self._before.shape[1], classes=self._classes_before)
+        if self._in_class_il:
+            # Those from before training are made of atoms that no node is made of any more: it
+            # would be no use to rehearse them.
+            self.head.forget(nodes=self._before.shape[1], classes=self._classes_before)
         self.head.count(self._examples.targets, self._establish())
         super().end_task(task)
 
