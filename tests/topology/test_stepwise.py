@@ -23,6 +23,7 @@ from graphs_to_draw import random_graph
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in STEPWISE),
+    ("reservoir", {"own_weights": False, "layers": "all", "self_loops": True}),
     ("mixhop", {"keep": (0, 2), "unit": True}),
     ("sgc", {"self_loops": False}),
     ("s2gc", {"alpha": 0.4}),
