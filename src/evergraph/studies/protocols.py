@@ -127,7 +127,8 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
     return (
         f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
         f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose places)"
-        f"{f', {100 * found.seed:.1f} % the seed' if several else ''}; over {len(shared)} protocols."
+        f"{f', {100 * found.seed:.1f} % the seed' if several else ''}; over {len(shared)} "
+        "protocols."
     )
 
 
