@@ -70,6 +70,7 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/live_memory.py
 	$(BIN)/python benchmarks/memory_limit.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/online_batches.py
 	$(BIN)/python benchmarks/packing.py
 	$(BIN)/python benchmarks/papers.py
 	$(BIN)/python benchmarks/parsing.py

@@ -46,9 +46,9 @@ from evergraph.graphs.csr import repeat
 from evergraph.graphs.propagation import densify
 from evergraph.memory import MemoryUsage
 from evergraph.methods import BackboneLearner, methods
+from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import backbones
 from evergraph.streams import GraphStream, Task
-from evergraph.training import Learner
 
 TINY = "synthetic-500"
 # Rounds in which everybody has a turn, by graph.
@@ -56,7 +56,8 @@ ROUNDS = {"computers": 3, "coauthor-cs": 3}
 QUICK = {TINY: 2}
 # Epochs a task, by backbone: enough for a mean, few enough for every method to have its turns.
 # pdgnn takes small batches, so that one of its epochs is many steps.
-EPOCHS = {"gcn": 5, "pdgnn": 2}
+EPOCHS = {"gcn": 5}
+FEW_EPOCHS = 2  # on backbones whose graph is read once
 LOOP_EPOCHS = {"gcn": 3, "gat": 2}
 REMEMBERED = "gat"  # the backbone whose messages take memory
 AGREE = 1e-4
@@ -68,14 +69,17 @@ Gauged = tuple[str, str, str]
 
 
 def lines() -> list[Line]:
-    """Return every method on gcn, unless it refuses, and those at home elsewhere there as well.
+    """Return every method on gcn, unless it refuses, and those at home elsewhere there as well,
+    beside ``finetune``.
 
-    Methods with a ``fit_task`` of their own have no epochs to take apart: see ``closed_form.py``.
+    Methods that learn a task as a whole have no epochs to take apart: see ``closed_form.py``.
     """
-    trained = [n for n in methods.names() if methods.resolve(n).fit_task is Learner.fit_task]
+    trained = [n for n in methods.names() if not issubclass(methods.resolve(n), WholeTaskLearner)]
     found = [(name, "gcn") for name in trained if _accepts(name, "gcn")]
     at_home = [(name, methods.resolve(name).default_backbone) for name in trained]
-    return found + [line for line in at_home if line[1] != "gcn"]
+    elsewhere = [line for line in at_home if line[1] != "gcn"]
+    yardsticks = [("finetune", backbone) for _, backbone in elsewhere]
+    return list(dict.fromkeys([*found, *yardsticks, *elsewhere]))
 
 
 def _accepts(method: str, backbone: str) -> bool:
@@ -194,7 +198,7 @@ def measure(graph: Graph, *, rounds: int) -> dict[Line, Cost]:
     taken: dict[Line, list[Turn]] = {line: [] for line in lines()}
 
     def turn(line: Line) -> Callable[[], None]:
-        return lambda: taken[line].append(learn(line, graph, EPOCHS[line[1]]))
+        return lambda: taken[line].append(learn(line, graph, EPOCHS.get(line[1], FEW_EPOCHS)))
 
     interleaved({str(line): turn(line) for line in taken}, rounds=rounds, limit=120.0)
     return {line: cost(line, turns) for line, turns in taken.items()}

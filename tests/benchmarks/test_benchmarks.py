@@ -477,6 +477,7 @@ def test_live_memory_measures_every_stage(load, here, monkeypatch):
     assert [len(table.rows) for table in tables] == [len(bench.STAGES), 2]
 
 
+@pytest.mark.slow
 def test_every_path_of_a_delta_is_measured_both_ways(load) -> None:
     rows = list(load("parsing").rows((20,), 50, 1))
     assert len(rows) == 2 * 7

@@ -184,6 +184,7 @@ def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
     assert stored["seeds"] == [0]
 
 
+@pytest.mark.slow
 def test_ray_workers_import_a_benchmarks_plugins(
     ray_engine: RayEngine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

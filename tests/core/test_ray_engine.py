@@ -197,6 +197,7 @@ def test_work_that_always_kills_is_one_sentence(
         list(ray_engine.map(work, [0]))
 
 
+@pytest.mark.slow
 def test_an_engine_that_joined_leaves_ray_alone(ray_engine: RayEngine) -> None:
     with RayEngine(workers=1) as other:
         assert list(other.map(abs, [-1, -2])) == [1, 2]

@@ -62,7 +62,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "taam": {"steps": 2, "anchor": 0.1, "distance": "angle"},
     "tem": {
         "weighting": "class-balanced", "replay_weight": 1.0, "store": "after", "arrivals": 1,
-        "refresh": "none",
+        "refresh": "none", "pseudo_labels": None, "restart": False,
     },
     "tpp": {"steps": 2, "distance": "angle"},
     "twp": {"loss_strength": 1e4, "topology_strength": 1e2, "beta": 1e-4},

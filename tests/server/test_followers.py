@@ -77,6 +77,7 @@ def state(folder: LearnerFolder) -> dict[str, bytes]:
     return {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
 
 
+@pytest.mark.slow
 def test_replicas_that_are_killed_come_back_and_end_with_their_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

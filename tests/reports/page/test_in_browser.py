@@ -67,7 +67,7 @@ def test_no_table_is_cut_on_a_laptop_and_a_phone_shows_names_and_numbers(
         "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth,"
         "box.clientWidth])"
     )
-    assert len(tables) == 6
+    assert len(tables) == 7
     assert all(whole == seen for whole, seen in tables)
     cut = "return [...document.querySelectorAll('td, th button')].filter(cell => "
     cut += "cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"

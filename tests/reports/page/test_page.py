@@ -93,7 +93,7 @@ def test_the_same_runs_give_the_same_bytes(reported: Path) -> None:
     before = content()
     write_report(collect(reported)[::-1], reported)
     assert content() == before
-    assert len(before) == 1 + 6 * 3 + 26 * 2  # page, tables, figures
+    assert len(before) == 1 + 7 * 3 + 26 * 2  # page, tables, figures
 
 
 def test_files_of_an_earlier_report_go(tmp_path: Path, write_run: Callable[..., Path]) -> None:

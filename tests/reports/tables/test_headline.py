@@ -45,7 +45,7 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
     told = headlines(runs)
     assert told is not None
     assert len(told.rows) == 2
-    undrawn = Gallery((), (), (), (), (), ((),) * len(groups))
+    undrawn = Gallery((), (), (), (), (), ((),) * len(groups), ())
     headings = [s.heading for s in sections_of(groups, tables_of(groups), undrawn)]
     assert headings.index("By protocol") < headings.index("Summary")
 

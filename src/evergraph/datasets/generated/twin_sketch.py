@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 
@@ -65,10 +65,12 @@ class TwinFacts:
     def identity(self) -> str:
         """All that a twin's drawing depends on.
 
-        Facts that came later count where they are known, so that twins drawn before are found.
+        Facts that came later count where they are known, and checksums of what is published do not,
+        so that twins drawn before are found.
         """
         later = (self.homophily, self.original.labelled)
-        return " ".join(map(str, (self, self.original, *(x for x in later if x is not None))))
+        original = replace(self.original, sha256={})
+        return " ".join(map(str, (self, original, *(x for x in later if x is not None))))
 
 
 @dataclass(frozen=True, eq=False)
