@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from evergraph.studies.book import building
 from evergraph.studies.book.building import Building, open_book
 from evergraph.studies.book.checking import Rules, check_book
 from evergraph.studies.book.plan import BookPlan, located, only, read_plan
-from evergraph.studies.book.row import rows_in
+from evergraph.studies.book.row import read_row, rows_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -189,3 +190,16 @@ def test_a_seed_that_takes_too_long_is_stopped_and_its_row_says_so(
     for row in check_book(tmp_path / "book", Rules.of(plan)):
         assert row.failure == "stopped after 0.01 s, the most that one seed may take"
     assert isinstance(rows[0].failure, Failure)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_row_from_before_a_parameter_came_is_kept(opened: Any, tmp_path: Path) -> None:
+    opened().run(workers=1)
+    path = tmp_path / "book/small/class-il/slda.json"
+    row = read_row(path)
+    earlier = {key: v for key, v in row.config["method"].items() if key != "shrinkage"}
+    assert earlier != row.config["method"]
+    replace(row, config=row.config | {"method": earlier}).write(tmp_path / "book")
+    assert opened().bench.jobs == []
+    replace(row, config=row.config | {"method": earlier | {"gone": 1}}).write(tmp_path / "book")
+    assert [job.label for job in opened().bench.jobs] == ["slda"]

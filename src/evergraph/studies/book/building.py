@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from evergraph.core.errors import ResultsError
+from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.benchmark import Bench, run_bench
 from evergraph.experiments.bench.checks import check_jobs
 from evergraph.experiments.bench.config import SearchConfig
@@ -18,7 +18,7 @@ from evergraph.experiments.bench.pool import Limits, run_work
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.scheduler import claim
 from evergraph.experiments.build import resolved
-from evergraph.experiments.config import RunConfig, merged
+from evergraph.experiments.config import RunConfig
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.store import ResultStore, locked
 from evergraph.studies.book.making import failed_row, placeless, row_of
@@ -108,10 +108,10 @@ def _there(job: Job, book: Path, *, retry: bool) -> bool:
         return False
     try:
         row = read_row(path)
-    except ResultsError:
-        return False  # damaged: it is built again
-    # What an earlier version did not know, it did as the defaults say.
-    learned = merged(RunConfig().to_dict(), row.config)
+        # What an earlier version did not know, it did as the defaults say.
+        learned = resolved(RunConfig.of(row.config)).to_dict()
+    except (ResultsError, ConfigurationError):
+        return False  # damaged, or of parameters that are gone: it is built again
     same = not differences(learned, placeless(resolved(job.config)).to_dict())
     return same and not (retry and row.failure is not None)
 
