@@ -83,6 +83,16 @@ def test_a_convolution_without_bias_by_hand() -> None:
     assert len(list(backbone.parameters())) == 1
 
 
+def test_narrow_layers_without_bias_can_be_trained() -> None:
+    graph = random_graph(0)
+    backbone = GCN(bias=False, hidden=1)
+    backbone.begin(graph.num_features, generator=generator())
+    backbone.grow(2, generator=generator())
+    backbone.train()
+    backbone(backbone.prepare(graph), torch.arange(2), generator=generator()).sum().backward()
+    assert all(weights.grad is not None for weights in backbone.parameters())
+
+
 def test_an_isomorphism_layer_by_hand() -> None:
     backbone = GIN(layers=1, hidden=2)
     layer = one_layer(backbone)

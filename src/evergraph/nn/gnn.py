@@ -183,7 +183,8 @@ class GNN(Backbone):
         return scores
 
     def _between(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
-        state = torch.relu_(state)
+        # Without a bias the state may be a view that a product has made, which must not be changed.
+        state = torch.relu(state) if state._is_view() else torch.relu_(state)
         if not (self.training and self.dropout):
             return state
         assert generator is not None, "dropout draws from the generator it is given"
