@@ -10,13 +10,16 @@ export NO_MKDOCS_2_WARNING ?= 1
 
 .PHONY: run test test-slow check docs format bench mutants install clean
 
+# Python compiles what is imported when it is: of most files that is never.
+QUICKLY := --quiet --quiet --no-compile
+
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[all,docs,dev]"
+	@$(BIN)/pip install $(QUICKLY) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	@$(BIN)/pip install $(QUICKLY) -c constraints.txt -e ".[all,docs,dev]"
 	@touch $@
 
 # Most of the tour is steps too small for two threads (docs/decisions/0030): one costs the least.
@@ -33,16 +36,16 @@ check: $(STAMP)  ## lint, format, types, floors, documentation
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
-# A file of tests at a time on each of two cores; the checks go on beside them, and what they find is
-# told after the suite.
+# A file of tests at a time on each of two cores; the checks and the wheel go on beside them, and what
+# they find is told after the suite.
 test: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the wheel in a clean environment
 	@mkdir -p build
-	@$(MAKE) --no-print-directory check >build/check.log 2>&1 & checking=$$!; \
+	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
+	} >build/check.log 2>&1 & checking=$$!; \
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
-	wait $$checking || { cat build/check.log; echo "make check failed" >&2; exit 1; }; \
-	echo "make check passed"; exit $$tested
-	PYTHON=$(BIN)/python scripts/check_wheel.sh
+	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
+	echo "make check passed, the wheel works"; exit $$tested
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each; new examples for properties
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m slow
