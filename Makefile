@@ -5,21 +5,20 @@ STAMP := .venv/.installed
 OUT ?= runs/tour
 # Threads that wait sleep instead of spinning: see docs/decisions/0009.
 export OMP_WAIT_POLICY ?= PASSIVE
+# Modules are compiled once, not by each of the hundreds of processes that tests start.
+unexport PYTHONDONTWRITEBYTECODE
 # No advertisement in the output of mkdocs.
 export NO_MKDOCS_2_WARNING ?= 1
 
 .PHONY: run test test-slow check docs format bench mutants install clean
-
-# Python compiles what is imported when it is: of most files that is never.
-QUICKLY := --quiet --quiet --no-compile
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
-	@$(BIN)/pip install $(QUICKLY) -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install $(QUICKLY) -c constraints.txt -e ".[all,docs,dev]"
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[all,docs,dev]"
 	@touch $@
 
 # Most of the tour is steps too small for two threads (docs/decisions/0030): one costs the least.

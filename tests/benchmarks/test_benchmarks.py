@@ -244,6 +244,7 @@ def test_methods_refuses_loops_that_disagree(load, shift):
         bench.disagreement(loops)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_methods_quick(load):
     bench = load("methods")
@@ -256,6 +257,7 @@ def test_methods_quick(load):
     assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"
 
 
+@pytest.mark.slow
 def test_closed_form_quick(load, here):
     bench = here(load("closed_form"))
     (table,) = bench.tables(load("measure").Options(quick=True))

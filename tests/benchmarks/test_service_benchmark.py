@@ -24,6 +24,7 @@ def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [cells[place][5] for place in (0, 2, 4)] == ["1.00x"] * 3
 
 
+@pytest.mark.slow
 def test_a_delta_and_everything_again_end_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
     retraining = importlib.import_module("benchmarks.retraining")

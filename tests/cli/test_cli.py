@@ -177,7 +177,9 @@ def test_a_preset_can_be_a_file(tmp_path: Path, evergraph: Evergraph) -> None:
     assert (config["method"]["name"], config["training"]["epochs"]) == ("joint", 1)
 
 
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
     blow: signal.Signals, tmp_path: Path, evergraph: Evergraph
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_program_names_plugins_in_its_configuration(
     assert run(config).config.method.parameters == {"strength": 0.01}
 
 
+@pytest.mark.slow
 def test_an_installed_package_needs_no_naming(tmp_path: Path) -> None:
     shutil.copy(FILE, tmp_path / "my_installed_parts.py")
     info = tmp_path / "my_parts-1.0.dist-info"
