@@ -215,7 +215,7 @@ def test_over_datasets_wilcoxon_decides() -> None:
     )
     (few,) = over_datasets(on_datasets([0.1, 0.2, 0.3]))
     assert few.sentence == (
-        "no difference over 3 datasets, class-il: a is ahead of b on 3 and behind on 0 (too few "
+        "cannot tell over 3 datasets, class-il: a is ahead of b on 3 and behind on 0 (too few "
         "datasets for Wilcoxon's test, which takes 6)."
     )
     assert over_datasets(on_datasets([0.1])) == []

@@ -33,8 +33,10 @@ class OverDatasets:
     confidence: float
 
     @property
-    def verdict(self) -> Literal["better", "worse", "no difference"]:
+    def verdict(self) -> Literal["better", "worse", "no difference", "cannot tell"]:
         """What holds of a over all of them."""
+        if len(self.datasets) < LEAST_PAIRS:
+            return "cannot tell"
         if self.ranks.p_value >= 1 - self.confidence:
             return "no difference"
         return "better" if self.ranks.won > self.ranks.lost else "worse"
@@ -46,10 +48,10 @@ class OverDatasets:
         won = f"on {ranks.wins} and behind on {ranks.losses}"
         tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
         where = f"over {count} datasets, {self.setting}"
-        if count < LEAST_PAIRS:
+        if self.verdict == "cannot tell":
             tested = f"too few datasets for Wilcoxon's test, which takes {LEAST_PAIRS}"
-        if self.verdict == "no difference":
-            return f"no difference {where}: {self.a} is ahead of {self.b} {won} ({tested})."
+        if self.verdict in ("no difference", "cannot tell"):
+            return f"{self.verdict} {where}: {self.a} is ahead of {self.b} {won} ({tested})."
         return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
 
     def __repr__(self) -> str:
