@@ -21,6 +21,14 @@ def test_what_is_missing_is_listed(call: Any) -> None:
     ("arguments", "sentence"),
     [
         (["book", "--only", "temm"], "error: unknown method, dataset or setting 'temm'"),
+        (
+            ["book", "--data", "nowhere"],
+            "error: --data must be a folder that is there",
+        ),
+        (
+            ["reproduce", "paper", "--from", "nowhere"],
+            "error: --from must be a folder",
+        ),
         (["submit", "nowhere"], "error: nowhere is no results folder: it has no config.toml"),
         (["submit", "nowhere", "--check"], "error: nowhere is no book: there is no such folder"),
     ],

@@ -11,6 +11,7 @@ import typer
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
+from evergraph.core.checks import check_directory
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.jobs import Job
@@ -85,6 +86,7 @@ def _jobs(
 ) -> list[Job]:
     from evergraph.studies.book.plan import located, only
 
+    check_directory("--data", data)
     over = {} if device is None else {"device": device}
     wanted = plan.jobs(out=out, over=over)
     if names is not None:

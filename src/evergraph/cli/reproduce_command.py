@@ -13,6 +13,7 @@ from evergraph.cli.dataset_fetching import fetch_all
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.cli.study_runs import RESULT_BYTES, StudyRuns
+from evergraph.core.checks import check_directory
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.written_aside import check_writable
 
@@ -84,6 +85,7 @@ def reproduce_command(
     )
     for study in chosen:
         study.check()
+    check_directory("--from", source)
     choose_device("auto" if device is None else device)
     check_writable(folder)
     unmade: dict[str, None] = {}

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from numbers import Integral, Real
+from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 
@@ -45,3 +46,14 @@ def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None
     for value, count in Counter(values).items():
         if count > 1:
             raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")
+
+
+def check_directory(name: str, path: Path | None) -> None:
+    """Raise where a folder is given that is not there.
+
+    >>> check_directory("--data", Path("nowhere"))
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: --data must be a folder that is there, not nowhere
+    """
+    if path is not None and not path.is_dir():
+        raise ConfigurationError(f"{name} must be a folder that is there, not {path}")
