@@ -44,3 +44,15 @@ def test_a_node_is_kept_as_what_makes_its_feature_graph(make: Any, two_pairs: Gr
 def test_other_backbones_are_refused(make: Any) -> None:
     with pytest.raises(ConfigurationError, match="use 'feature-graph', not 'pdgnn'"):
         make("fgn", backbone=PDGNN())
+
+
+def test_features_that_are_not_told_apart_are_said_once(
+    make: Any, two_pairs: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "evergraph")
+    for width, said in ((2, 1), (4, 0)):
+        caplog.clear()
+        learner = make("fgn", epochs=1, backbone=FeatureGraph(width=width))
+        for task in GraphStream(two_pairs):
+            learner.fit_task(task)
+        assert caplog.text.count(f"projected at random to {width}") == said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
@@ -11,6 +12,9 @@ from evergraph.methods.base import methods
 from evergraph.methods.tem import TEM
 from evergraph.nn import Backbone
 from evergraph.nn.feature_graph import FeatureGraph
+from evergraph.streams import Task
+
+logger = logging.getLogger(__name__)
 
 
 @methods.register
@@ -43,6 +47,7 @@ class FGN(TEM):
 
     name = "fgn"
     default_backbone = "feature-graph"
+    backbone: FeatureGraph
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -51,6 +56,15 @@ class FGN(TEM):
             raise ConfigurationError(
                 f"fgn learns from feature graphs: use 'feature-graph', not {backbone.name!r}"
             )
+
+    def begin_task(self, task: Task) -> int:
+        """Say once that not all features are told apart."""
+        if not self.backbone.begun and task.graph.num_features > self.backbone.width:
+            logger.info(
+                "fgn: %d features are projected at random to %d: a node costs their square",
+                task.graph.num_features, self.backbone.width,
+            )  # fmt: skip
+        return super().begin_task(task)
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
