@@ -27,11 +27,12 @@ run: $(STAMP)  ## WordNet, class-IL: finetune, tem, auto and joint side by side,
 	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,auto,joint \
 		--out $(OUT) --resume --report
 
-check: $(STAMP)  ## lint, format, types, floors, documentation
+check: $(STAMP)  ## lint, format, types, floors, sizes, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/python scripts/ratchet.py
 	@mkdir -p build
 	@$(BIN)/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
 
@@ -49,7 +50,7 @@ test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the whee
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each; new examples for properties
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m slow
 
-mutants: $(STAMP)  ## how many small faults the tests of methods, memory and online notice
+mutants: $(STAMP)  ## how many small faults the tests of graphs, memory, methods, online and server notice
 	$(BIN)/python scripts/mutants.py
 
 docs: $(STAMP)  ## the documentation, served on this machine as it is written

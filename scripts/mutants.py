@@ -1,11 +1,11 @@
-"""How many small faults do the tests notice? A mutation score for methods, memory and online.
+"""How many small faults do the tests notice? A mutation score for five packages.
 
 A mutant is a copy of one source file with one small fault: ``<`` for ``<=``, ``+`` for ``-``, a
 constant one too large, a negated condition, a statement or a keyword argument left out, ``None``
 returned, ``any`` for ``all``, ``min`` for ``max``. A test that fails kills it. The score is killed
-mutants over all of them. The tests are those of ``tests/methods``, ``tests/memory`` and
-``tests/online`` with the examples in the docstrings of the three packages; nothing else counts, so
-the score is a lower bound on what the whole suite would notice::
+mutants over all of them. The packages are graphs, memory, methods, online and server; the tests
+are those of the folders of these names in ``tests``, with the examples in the docstrings of the
+packages. Nothing else counts, so the score is a lower bound on what the whole suite would notice::
 
     python scripts/mutants.py                   # 150 mutants, seed 0
     python scripts/mutants.py --seed 1          # other mutants
@@ -52,9 +52,11 @@ TREE = WORK / "tree"
 EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.txt"
 # What a package's mutants may find imported already: lower floors only, never the mutated one.
 PRELOADED = {
-    "memory": ("core", "graphs", "streams", "datasets", "topology", "nn"),
+    "graphs": ("core",),
+    "memory": ("graphs", "streams", "datasets", "topology", "nn"),
     "methods": ("memory", "memory.samplers", "training", "evaluation"),
     "online": ("methods",),
+    "server": ("online",),
 }
 THIRD_PARTY = ("torch", "scipy.sparse", "numba", "hypothesis", "pytest", "torch_geometric")
 SWAPPED_COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -409,7 +411,7 @@ def _fingerprints() -> dict[str, str]:
 
 
 class Tracer:
-    """A pytest plugin that notes which lines of the three packages each test runs."""
+    """A pytest plugin that notes which lines of the packages each test runs."""
 
     def __init__(self) -> None:
         self.reached: dict[str, Reached] = {}
@@ -698,7 +700,7 @@ def report(verdicts: list[Verdict], *, equivalent: set[str]) -> str:
 
 def main() -> None:
     """Sample, judge, report."""
-    parser = argparse.ArgumentParser(description="Mutation score of methods, memory and online.")
+    parser = argparse.ArgumentParser(description=f"Mutation score of {', '.join(PRELOADED)}.")
     parser.add_argument("--count", type=int, default=150, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="which mutants")
     parser.add_argument("--only", default="", help="part of the path of the files to mutate")
