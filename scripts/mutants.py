@@ -42,6 +42,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -355,8 +356,9 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def sources(package: str) -> list[Path]:
-    """Return the files of a package, in order."""
-    return sorted((ROOT / "src" / "evergraph" / package).rglob("*.py"))
+    """Return the files of a package, in order; kernels for a GPU only where they can be run."""
+    found = sorted((ROOT / "src" / "evergraph" / package).rglob("*.py"))
+    return found if find_spec("triton") else [p for p in found if not p.match("triton_*.py")]
 
 
 def mutants_of(package: str) -> list[Mutant]:
@@ -392,7 +394,8 @@ def copy_tree() -> None:
     ignored = shutil.ignore_patterns("__pycache__", "results", "*.egg-info")
     for name in ("src", "tests", "benchmarks"):
         shutil.copytree(ROOT / name, TREE / name, ignore=ignored)
-    shutil.copy2(ROOT / "pyproject.toml", TREE)
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy2(ROOT / name, TREE)
 
 
 def _fingerprints() -> dict[str, str]:
