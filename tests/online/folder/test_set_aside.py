@@ -79,9 +79,7 @@ def test_a_gap_is_found_where_a_delta_of_that_number_was_set_aside(tmp_path):
     journal = Journal(tmp_path / JOURNAL_FILE)
     journal._connection.execute("DELETE FROM deltas WHERE seq = 3")
     journal.close()
-    assert list(check_journal(tmp_path / JOURNAL_FILE)) == [
-        "delta 3 is missing, the next one is 4"
-    ]
+    assert list(check_journal(tmp_path / JOURNAL_FILE)) == ["delta 3 is missing, the next one is 4"]
 
 
 def test_an_unforeseen_error_is_logged_whole_and_refused(tmp_path, caplog, monkeypatch):
