@@ -274,7 +274,7 @@ def test_while_another_process_reads_the_journal_nothing_is_purged(
             folder.compact()
         kept, there = bits(folder), sorted(path.name for path in place.iterdir())
         other = reading(place)
-        with pytest.raises(ResourceError, match="another process reads .* nothing was changed"):
+        with pytest.raises(ResourceError, match=r"another process reads .* nothing was changed"):
             folder.purge(names=names)
         assert (folder.seq, bits(folder)) == (3, kept)
         assert sorted(path.name for path in place.iterdir()) == there
@@ -301,7 +301,7 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
         fill(folder)
         with monkeypatch.context() as patch:
             patch.setattr(writable, "keep_only", keep_only)
-            with pytest.raises(ResourceError, match="another process reads .* purge again"):
+            with pytest.raises(ResourceError, match=r"another process reads .* purge again"):
                 folder.purge(names=names)
         assert folder.learner.knowledge.graph.num_nodes == 2
         with opened(place, readonly=True) as recovered:
