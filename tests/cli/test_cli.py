@@ -227,6 +227,9 @@ def test_list_names_everything(tmp_path: Path, evergraph: Evergraph) -> None:
         listed = json.loads(evergraph("list", kind, "--json").stdout)[kind]
         assert set(names) <= set(listed)
     assert "Algorithm 1" in evergraph("list", "samplers").stdout
+    counts = json.loads(evergraph("list", "--json").stdout)
+    assert counts["methods"] == len(methods.names())
+    assert "evergraph list presets" in evergraph("list").stdout
 
 
 def test_info_of_a_users_file(tmp_path: Path, evergraph: Evergraph) -> None:

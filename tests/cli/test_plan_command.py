@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+from evergraph.datasets import load
+from evergraph.datasets.files.npz import write_npz
 
 BIG = ("--nodes", "245e6", "--edges", "12.4e9", "--features", "100", "--classes", "47")
 FOUR = ("--machines", "4", "--memory", "128GB", "--link", "25Gbit", "--cores", "16")
@@ -26,6 +30,17 @@ def test_a_plan_for_programs_is_one_object(call: Any) -> None:
     assert way["seconds"] > 0
     assert way["misfit"] is None
     assert told["facts"]["nodes"] == 169_343
+
+
+def test_a_plan_of_a_file_counts_what_is_in_it(call: Any, tmp_path: Path) -> None:
+    graph = load("synthetic", nodes=60, classes=3, features=5)
+    write_npz(graph, tmp_path / "mine.npz")
+    told = json.loads(call("plan", "mine.npz", "--json")[0])
+    assert told["best"] == "one machine"
+    facts = told["facts"]
+    assert (facts["name"], facts["nodes"], facts["features"]) == ("mine.npz", 60, 5)
+    assert facts["entries"] == graph.num_edges
+    assert "no such file or folder: none.npz" in call("plan", "none.npz", expect=2)[1]
 
 
 def test_what_does_not_fit_is_said_in_a_sentence(call: Any) -> None:

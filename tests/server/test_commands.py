@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core.errors import DataError
+from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.client import Client
@@ -365,3 +367,33 @@ def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path])
     }
     assert "has a label" in call("suggest", url, "--token-file", str(tokens))[0]
     assert "must end in .csv" in call("suggest", "learner", "--out", "a.txt", expect=2)[1]
+
+
+def test_why_a_node_is_classified_as_it_is(call: Call, service: tuple[str, Path]) -> None:
+    url, tokens = service
+    call("ingest", "learner", *TABLES)
+    call("ingest", url, "--token-file", str(tokens), *TABLES)
+    told = json.loads(call("explain", "learner", "n4", "-n", "3", "--json")[0])
+    assert [told["id"], told["known"], len(told["voices"])] == ["n4", None, 3]
+    sums = [sum(each["says"][c] for each in told["voices"]) for c in range(2)]
+    sums = [a + b + c for a, b, c in zip(sums, told["others"], told["rest"], strict=True)]
+    assert sums == pytest.approx(told["scores"], abs=1e-5)
+    served = ("explain", url, "n4", "-n", "3", "--token-file", str(tokens))
+    assert set(json.loads(call(*served, "--json")[0])) == set(told)
+    for shown in (call("explain", "learner", "n4", "-n", "3")[0], call(*served)[0]):
+        assert shown.startswith(f"n4: {told['classes'][0]} with a probability of")
+    table = call("explain", "learner", "n4", "-n", "3")[0]
+    *_, last = [line for line in table.splitlines() if "│" in line]
+    assert [*last.replace("│", " ").split()] == ["sum", *(f"{x:.3f}" for x in told["scores"])]
+    assert "node 'nobody' is not in the graph" in call("explain", "learner", "nobody", expect=2)[1]
+    assert "none holds no learner" in call("explain", "none", "n4", expect=2)[1]
+
+
+def test_an_integer_id_is_found_by_its_digits(call: Call, tmp_path: Path) -> None:
+    features = torch.eye(2)
+    with LearnerFolder.of(tmp_path / "learner") as folder:
+        folder.submit(Delta(nodes=(7, "a"), features=features, labels=("x", "y")))
+        assert call("explain", "learner", "7")[0].startswith("7: x with")
+        folder.submit(Delta(nodes=("7",), features=features[1:], labels=("y",)))
+    assert "labelled y" in call("explain", "learner", "7")[0]
+    assert "labelled x" in call("explain", "learner", "7", "--integer")[0]

@@ -30,6 +30,7 @@ COMMANDS = (
     "serve",
     "ingest",
     "predict",
+    "explain",
     "suggest",
     "compact",
     "backup",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from evergraph.core.errors import ConfigurationError, DataError
 
@@ -55,6 +55,10 @@ class Target(Protocol):
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
         """Return nodes worth asking a person about, and why."""
+        ...
+
+    def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
+        """Return a node's prediction taken apart; integer: whether its id is one, not text."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -152,6 +156,17 @@ class InFolder:
     def suggest(self, n: int) -> list[dict[str, Any]]:
         """Return nodes worth asking a person about, and why."""
         return [_listed(asdict(found)) for found in self._folder.learner.suggest(n)]
+
+    def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
+        """Return a node's prediction taken apart, as a service tells it."""
+        from evergraph.server.schema import CLASSES, told
+
+        learner, name = self._folder.learner, cast("NodeId", node)
+        if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer's
+            with suppress(ValueError):
+                name = int(node)
+        found: dict[str, Any] = told(learner.explain(name, top=CLASSES, limit=limit))
+        return found
 
     def status(self) -> dict[str, Any]:
         """Return what the learner knows, in numbers."""

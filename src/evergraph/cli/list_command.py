@@ -60,19 +60,33 @@ _UNKNOWN: dict[str, Any] = {
 
 
 def list_command(
-    kind: str = typer.Argument(..., help=f"What to list: {', '.join(Kind)}."),
+    kind: str | None = typer.Argument(
+        None, help=f"What to list: {', '.join(Kind)} (default: what can be listed, and how many)."
+    ),
     plugins: list[str] = PLUGINS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """List what can be chosen by name, with one line about each."""
-    check_choice("kind", kind, [known.value for known in Kind])
+    if kind is not None:
+        check_choice("kind", kind, [known.value for known in Kind])
     load_plugins(plugins)
-    if kind == Kind.datasets:
+    if kind is None:
+        _list_kinds(as_json)
+    elif kind == Kind.datasets:
         _list_datasets(as_json)
     elif as_json:
         print_json({kind: _summaries(Kind(kind))})
     else:
         print_table(("name", "what it is"), list(_summaries(Kind(kind)).items()))
+
+
+def _list_kinds(as_json: bool) -> None:
+    counts = {kind.value: len(_summaries(kind)) for kind in Kind}
+    if as_json:
+        print_json(counts)
+        return
+    rows = [(name, str(number), f"evergraph list {name}") for name, number in counts.items()]
+    print_table(("what", "how many", "their names"), rows)
 
 
 def _list_datasets(as_json: bool) -> None:

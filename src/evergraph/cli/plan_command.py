@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def plan_command(
     dataset: str | None = typer.Argument(
         None,
-        help="A dataset's name, or a graph folder, split or whole; nothing is downloaded "
-        "(default: the sizes below).",
+        help="A dataset's name, or a path: a graph folder, split or whole, or a file that a run "
+        "takes; nothing is downloaded (default: the sizes below).",
     ),
     machines: int = typer.Option(1, help="How many machines."),
     memory: str | None = typer.Option(

@@ -9,7 +9,7 @@ from http.client import HTTPException
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
@@ -121,6 +121,14 @@ class Client:
             "suggestions"
         ]
         return found
+
+    def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
+        """Return a node's prediction taken apart, with what lies around it.
+
+        integer: whether the id is one, not text; limit: how many nodes are told of.
+        """
+        asked = urlencode({"integer": integer, "limit": limit})
+        return self._ask(f"/v1/nodes/{quote(node, safe='')}?{asked}", None, JSON, {})
 
     def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
         """Have the folder compacted; see ``CompactBody``."""

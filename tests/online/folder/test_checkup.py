@@ -213,6 +213,26 @@ def test_a_folder_in_order_is_sound_and_stays_as_it_is(where: str, request: Any)
     assert changed <= {f"{JOURNAL_FILE}-shm", f"{JOURNAL_FILE}-wal"}
 
 
+def test_a_folder_whose_first_deltas_after_a_purge_were_dropped_is_sound(
+    alone: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(alone, tmp_path / "learner")
+    with LearnerFolder.of(tmp_path / "learner") as folder:
+        for name in ("one", "two", "three"):
+            folder.submit(Delta(nodes=(name,), features=torch.ones(1, 3)))
+            folder.compact()
+    assert checkup(tmp_path / "learner") == []
+
+
+def test_the_first_delta_after_a_purge_is_missed(alone: Path, tmp_path: Path) -> None:
+    shutil.copytree(alone, tmp_path / "learner")
+    with LearnerFolder.of(tmp_path / "learner") as folder:
+        folder.submit(Delta(nodes=("next",), features=torch.ones(1, 3)))
+    sql("DELETE FROM deltas WHERE seq = 8")(tmp_path / "learner")
+    found = checkup(tmp_path / "learner", quick=True)
+    assert [each.what for each in found] == ["begins with delta 9, and no snapshot holds the rest"]
+
+
 def test_a_folder_that_is_written_to_is_sound(sound: Path, tmp_path: Path) -> None:
     shutil.copytree(sound, tmp_path / "learner")
     with LearnerFolder.of(tmp_path / "learner") as folder:

@@ -145,6 +145,11 @@ def test_other_parameters_are_refused(tmp_path):
         LearnerFolder.open(tmp_path, make=lambda: StandIn(decay=0.5))
 
 
+def test_a_path_given_to_the_class_is_told_what_to_call(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"opens nothing: call LearnerFolder.of\(path\)"):
+        LearnerFolder(str(tmp_path))
+
+
 def test_a_closed_folder_takes_nothing(tmp_path):
     folder = opened(tmp_path)
     folder.close()

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import stand_in
-from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError
+from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import purge, snapshot, writable
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
@@ -253,18 +253,87 @@ def test_a_newest_snapshot_that_is_damaged_after_a_purge_is_refused(tmp_path):
         opened(tmp_path)
 
 
-def test_a_reader_of_the_wal_keeps_it_from_being_emptied_and_that_is_said(tmp_path, monkeypatch):
+def reading(path: Path) -> sqlite3.Connection:
+    """Another connection to a journal, in the middle of reading it."""
+    other = sqlite3.connect(path / JOURNAL_FILE, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM deltas").fetchone()
+    return other
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["in the wal", "in the file"])
+@pytest.mark.parametrize("names", [False, True])
+def test_while_another_process_reads_the_journal_nothing_is_purged(
+    tmp_path, monkeypatch, names, checkpointed
+):
     monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
-    with opened(tmp_path) as folder:
+    place = tmp_path / "learner"
+    with opened(place) as folder:
         fill(folder)
-        other = sqlite3.connect(tmp_path / JOURNAL_FILE, isolation_level=None)
-        other.execute("BEGIN")
-        other.execute("SELECT * FROM deltas").fetchone()
-        with pytest.raises(ResourceError, match="another process reads"):
-            folder.purge()
+        if checkpointed:
+            folder.compact()
+        kept, there = bits(folder), sorted(path.name for path in place.iterdir())
+        other = reading(place)
+        with pytest.raises(ResourceError, match=r"another process reads .* nothing was changed"):
+            folder.purge(names=names)
+        assert (folder.seq, bits(folder)) == (3, kept)
+        assert sorted(path.name for path in place.iterdir()) == there
+        with opened(place, readonly=True) as recovered:
+            assert bits(recovered) == kept
         other.close()
+        assert folder.purge(names=names).places == 2
+        assert found_in(place) == ({"key"} if names else {"key", "label"})
+        with opened(place, readonly=True) as recovered:
+            assert bits(recovered) == bits(folder)
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkeypatch, names):
+    """The folder is purged all the same, and memory with it; only the WAL is left to empty."""
+    monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
+    place, others = tmp_path / "learner", []
+
+    def keep_only(*args):
+        others.append(reading(place))
+        purge.keep_only(*args)
+
+    with opened(place) as folder:
+        fill(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(writable, "keep_only", keep_only)
+            with pytest.raises(ResourceError, match=r"another process reads .* purge again"):
+                folder.purge(names=names)
+        assert folder.learner.knowledge.graph.num_nodes == 2
+        with opened(place, readonly=True) as recovered:
+            assert bits(recovered) == bits(folder)
+        others[0].close()
+        more(folder)
         folder.purge()
-        assert found_in(tmp_path) == {"key", "label"}
+        assert found_in(place) == ({"key"} if names else {"key", "label"})
+        with opened(place, readonly=True) as recovered:
+            assert bits(recovered) == bits(folder)
+
+
+def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_both_agree(
+    tmp_path, monkeypatch
+):
+    def full(*_, **__):
+        raise ResourceError("the disk is full")
+
+    with opened(tmp_path, retry=0.05) as folder:
+        fill(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "begin_anew", full)
+            with pytest.raises(ResourceError, match="the disk is full"):
+                folder.purge(names=True)
+            with pytest.raises(StoppedError, match="could not be purged whole"):
+                more(folder)
+        while folder.status().stopped:
+            time.sleep(0.01)
+        more(folder)
+        kept = bits(folder)
+    with opened(tmp_path) as folder:
+        assert (folder.seq, bits(folder)) == (5, kept)
 
 
 def test_names_of_labels_and_numbers_cannot_be_dropped(tmp_path):

@@ -13,6 +13,7 @@ from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.entries import batch_of
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.journal_checkup import check_journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
 from evergraph.online.folder.set_aside import set_aside_in
@@ -57,12 +58,28 @@ def test_what_cannot_be_applied_is_refused_and_the_folder_goes_on(tmp_path, capl
         assert folder.submit(delta(1, key="k1")).seq == 1  # known as before
         assert folder.submit(delta(3, key="broken")).seq == 3  # number and key are free
         assert folder.compact() == 3
+        folder.submit(delta(4))
     assert caplog.text.count("set aside delta 3, which could not be applied") == 1
+    assert list(check_journal(tmp_path / JOURNAL_FILE)) == []  # the next delta got its number
     with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(3)
+        assert bits(folder.learner) == twin(4)
     (kept,) = listed(tmp_path)
     assert (kept.seq, kept.key, kept.why) == (3, "broken", "MemoryError: no more of it")
     assert kept.size == len(delta_to_bytes(BROKEN))
+
+
+def test_a_gap_is_found_where_a_delta_of_that_number_was_set_aside(tmp_path):
+    """Nobody can recover past it, so it is no excuse that another delta had the number once."""
+    filled(tmp_path, 2)
+    with opened(tmp_path) as folder:
+        with pytest.raises(ResourceError):
+            folder.submit(BROKEN)
+        for seq in (3, 4):
+            folder.submit(delta(seq))
+    journal = Journal(tmp_path / JOURNAL_FILE)
+    journal._connection.execute("DELETE FROM deltas WHERE seq = 3")
+    journal.close()
+    assert list(check_journal(tmp_path / JOURNAL_FILE)) == ["delta 3 is missing, the next one is 4"]
 
 
 def test_an_unforeseen_error_is_logged_whole_and_refused(tmp_path, caplog, monkeypatch):

@@ -115,6 +115,11 @@ def test_what_only_snapshots_hold_stays(tmp_path):
         skip(tmp_path, 3, why="wrong")
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(6, without=())
+        folder.purge()
+    with pytest.raises(DataError, match="holds no delta 5: only snapshots hold it, forget its nod"):
+        skip(tmp_path, 5, why="wrong")
+    with pytest.raises(DataError, match=r"holds no delta 7$"):
+        skip(tmp_path, 7, why="wrong")
 
 
 def test_a_delta_is_left_out_once_with_a_reason_and_by_one(tmp_path):

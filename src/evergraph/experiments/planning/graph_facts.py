@@ -1,4 +1,4 @@
-"""What a plan has to know of a graph, found without reading or loading it."""
+"""What a plan has to know of a graph, found without reading more of it than it must."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from evergraph.datasets.base import default_cache
 from evergraph.datasets.catalogue import Facts, catalogue
 from evergraph.datasets.generated.twin_sketch import numpy_generator, twin_class_sizes, twin_edges
 from evergraph.datasets.generated.twins import Twin
+from evergraph.datasets.loading import load, looks_like_path
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
 
@@ -98,21 +99,19 @@ def equal_sizes(total: int, count: int) -> tuple[int, ...]:
 
 
 def facts_of(dataset: str, *, scale: float = 1.0) -> GraphFacts:
-    """Return the facts of a dataset: a graph folder, a split one, or a name.
+    """Return the facts of a dataset: a graph folder, a split one, another path, or a name.
 
     Of a folder, labels are counted and the neighbours of ``LOOKED_AT`` nodes looked at; everything
-    else is in the headers of its files. Of a name, nothing is downloaded or generated.
+    else is in the headers of its files. Files that a run reads whole (.npz, .pt, tables) are read.
+    Of a name, nothing is downloaded or generated.
     """
     path = Path(dataset)
     if (path / SPLIT).is_file():
         return _of_split(path)
     if is_graph_folder(path):
         return of_graph(open_graph_folder(path), str(path))
-    if path.exists():
-        raise ConfigurationError(
-            f"a plan takes a name, or a graph made by evergraph import, not {dataset}: give its "
-            "sizes by --nodes, --edges, --features and --classes"
-        )
+    if dataset not in datasets.names() and looks_like_path(dataset):
+        return of_graph(load(path), dataset)
     if dataset not in datasets.names():
         raise UnknownNameError("dataset, and no folder, called", dataset, datasets.names())
     made = datasets.make(dataset, **({} if scale == 1.0 else {"scale": scale}))

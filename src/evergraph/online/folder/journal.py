@@ -23,6 +23,7 @@ from evergraph.online.folder.room import has_no_room
 from evergraph.online.folder.set_aside import SetAsideDeltas
 from evergraph.online.folder.sqlite_file import (
     disk_is_full,
+    emptied_wal,
     empty_wal,
     has_table,
     open_for_reading,
@@ -121,11 +122,21 @@ class Journal:
         oldest = self._number("SELECT coalesce(min(seq), 0) FROM deltas")
         return oldest or (self._start() + 1 if self._start() else 0)
 
-    def begin_anew(self, seq: int, *, keys: bool) -> None:
+    def check_unread(self) -> None:
+        """Raise ``ResourceError`` while another process keeps the WAL from being emptied."""
+        with sound(self.path):
+            emptied = emptied_wal(self._connection)
+        if not emptied:
+            raise ResourceError(
+                f"{self.path}: another process reads it, so what is to go would stay in its -wal "
+                "file: end that process, and try again; nothing was changed"
+            )
+
+    def begin_anew(self, seq: int, *, keys: bool) -> bool:
         """Hold no delta, and go on after one that only a snapshot holds.
 
-        Nothing of what was here is left in the file or its WAL. keys: whether they go as well.
-        Raises ``ResourceError`` while another process keeps the WAL from being emptied.
+        keys: whether they go as well. Returns whether nothing of what was here is left in the file
+        or its WAL; it is not emptied while another process reads.
         """
         self.keys.flush()
         with sound(self.path), transaction(self._connection):
@@ -134,11 +145,7 @@ class Journal:
                     self._connection.execute(f"DELETE FROM {table}")
             self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
         with sound(self.path):
-            emptied = rewrite(self._connection)
-        if not emptied:
-            raise ResourceError(
-                f"{self.path}-wal: another process reads what is to go: end it, and try again"
-            )
+            return rewrite(self._connection)
 
     def _start(self) -> int:
         return self._number("SELECT coalesce(max(seq), 0) FROM start") if self._batches else 0

@@ -46,12 +46,11 @@ def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _deltas(connection: sqlite3.Connection, query: str, told: Told | None) -> Iterator[str]:
+    # No gap is right: the number of a delta that was set aside goes to the next one, or stays with
+    # a delta of nothing. Whether snapshots hold all before the first one is asked elsewhere.
     count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
-    before, batch = _start(connection), 0
-    aside = _set_aside(connection)
+    before = batch = 0
     for place, (seq, data, of) in enumerate(connection.execute(query), 1):
-        while before + 1 in aside:
-            before += 1
         if before and seq != before + 1:
             yield f"delta {before + 1} is missing, the next one is {seq}"
         if of not in (seq, batch):
@@ -63,13 +62,6 @@ def _deltas(connection: sqlite3.Connection, query: str, told: Told | None) -> It
         before, batch = seq, of
         if told is not None:
             told(place, count)
-
-
-def _set_aside(connection: sqlite3.Connection) -> set[int]:
-    """Return the numbers of deltas that were set aside: they are no gap."""
-    if not has_table(connection, "set_aside"):
-        return set()
-    return {seq for (seq,) in connection.execute("SELECT seq FROM set_aside")}
 
 
 def _start(connection: sqlite3.Connection) -> int:

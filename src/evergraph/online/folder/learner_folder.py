@@ -66,6 +66,11 @@ class LearnerFolder(HandsOn, Closing, Shown):
     """
 
     def __init__(self, files: FolderWriter | FolderReader) -> None:
+        if not isinstance(files, FolderWriter | FolderReader):
+            raise ConfigurationError(
+                f"LearnerFolder({str(files)!r}) opens nothing: call LearnerFolder.of(path), or "
+                "LearnerFolder.open(path, make=...) for a learner made by your own function"
+            )
         super().__init__(files)
         self._closed = False
         self._columns: Scheme | None = None

@@ -93,7 +93,8 @@ def _check_there(journal: Journal, seqs: Collection[int]) -> None:
     for seq in sorted(seqs):
         if not first <= seq <= last:
             hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
-            raise DataError(f"{journal.path}: holds deltas {first} to {last}, not {seq}{hint}")
+            held = f"holds deltas {first} to {last}, not" if 0 < first <= last else "holds no delta"
+            raise DataError(f"{journal.path}: {held} {seq}{hint}")
         if seq in known and next(journal.after(seq - 1)).data == NOTHING:
             raise DataError(f"{journal.path}: delta {seq} was left out already")
 

@@ -95,14 +95,19 @@ def empty_wal(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA busy_timeout = {1000 * _WAIT:.0f}")
 
 
-def rewrite(connection: sqlite3.Connection) -> bool:
-    """Write the file anew with nothing but its rows, and empty the WAL.
-
-    Waits for others that read; returns whether they ended, so that it could be emptied.
-    """
-    connection.execute("VACUUM")
+def emptied_wal(connection: sqlite3.Connection) -> bool:
+    """Empty the WAL; wait for others that read, and return whether they ended in time."""
+    # With nothing in it, who reads the file proper would not be noticed, and be in the way later.
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {version}")
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
+
+
+def rewrite(connection: sqlite3.Connection) -> bool:
+    """Write the file anew with nothing but its rows; return whether the WAL could be emptied."""
+    connection.execute("VACUUM")
+    return emptied_wal(connection)
 
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from evergraph.core.errors import StoppedError
+from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.delta import Label
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.healing import Healing
@@ -191,19 +191,34 @@ class WritableFolder:
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
+            self._journal.check_unread()
             before = folder_bytes(self.path)
             places = self._snapshot_for_good(self.learner.unused_names() if names else {})
-            if self.seq:  # else there is nothing
-                keep_only(self.path, self.seq)
-                self._shelf.keep(self.seq)
-            self._compactor.restart()
-            self._journal.begin_anew(self.seq, keys=keys)
-            self._acknowledged.note(self.seq)
-            self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
-            self.snapshot_error = None
-            if places:
-                self._renew_learner()
+            try:
+                emptied = self._leave_nothing_older(keys=keys)
+                if places:
+                    self._renew_learner()
+            except BaseException as error:  # the snapshot may be another one than the learner
+                self._healing.stop(f"{self.path}: could not be purged whole ({error})")
+                raise
+            if not emptied:
+                raise ResourceError(
+                    f"{self._journal.path}-wal: another process reads it since the purge began, so "
+                    "what is to go is still in this file alone: end that process, and purge again"
+                )
             return Purged(self.seq, before, folder_bytes(self.path), places)
+
+    def _leave_nothing_older(self, *, keys: bool) -> bool:
+        """Drop all but the snapshot of now; return whether nothing is left in the WAL either."""
+        if self.seq:  # else there is nothing
+            keep_only(self.path, self.seq)
+            self._shelf.keep(self.seq)
+        self._compactor.restart()
+        emptied = self._journal.begin_anew(self.seq, keys=keys)
+        self._acknowledged.note(self.seq)
+        self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
+        self.snapshot_error = None
+        return emptied
 
     def _snapshot_for_good(self, names: Mapping[Label, Label]) -> int:
         """Take a snapshot unless there is a whole one of now that has no place to spare.
