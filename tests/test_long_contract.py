@@ -34,7 +34,6 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.graphs.hetero import from_hetero, to_hetero
 from evergraph.graphs.kernels import choice
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.reach import search
@@ -248,7 +247,7 @@ WORK: dict[str, Work] = {
     "union": lambda graph: disjoint_union([graph, graph.subgraph(torch.arange(9))]),
     "undirected": lambda graph: replace(graph, undirected=False).to_undirected(),
     "data": lambda graph: Graph.from_data(graph.to_data(), undirected=graph.undirected),
-    "hetero": lambda graph: from_hetero(to_hetero(graph), undirected=True).indices,
+    "hetero": lambda graph: Graph.from_data(graph.to_hetero(), undirected=True).indices,
     "directions": lambda graph: replace(graph, undirected=False).with_directions().relations,
     "homophily": homophily,
     "curvature": forman_curvature,

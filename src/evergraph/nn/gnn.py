@@ -16,9 +16,9 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import take_rows
+from evergraph.graphs.csr import densify, take_rows
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.propagation import densify, stays_sparse
+from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.mlp import check_head

@@ -18,10 +18,9 @@ from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.csr import ROWS_AT_A_TIME, densify
 from evergraph.graphs.kernels import room
 from evergraph.graphs.kernels.held_rows import ROW_TYPES
-from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.node_blocks import node_blocks
 
