@@ -36,12 +36,12 @@ from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.graphs.kernels import choice
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.reach import search
+from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
-from evergraph.memory.coverage_record import first_coverers
 from evergraph.memory.ego_networks import ego_networks
+from evergraph.memory.embedding_memory import first_coverers
 from evergraph.methods import methods
 from evergraph.nn import RandomFeatures, ViewFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph

@@ -32,11 +32,11 @@ from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_f
 from evergraph.graphs.kernels import KERNELS
 from evergraph.graphs.kernels.numba_max import NumbaMax
 from evergraph.graphs.kernels.torch_max import TorchMax
-from evergraph.graphs.reach import search
+from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.cost import walk_counts
 from evergraph.graphs.reach.hyperloglog import hashed
 from evergraph.graphs.rows import RowSweep
-from evergraph.memory.coverage_record import first_coverers
+from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.samplers.greedy_coverage import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within

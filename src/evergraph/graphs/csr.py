@@ -192,6 +192,4 @@ def densify(features: Tensor) -> Tensor:
         return features
     if features.device.type != "cpu":
         return features.to_dense()
-    return torch.from_numpy(
-        as_scipy(features).toarray()
-    )  # four times as fast as ``to_dense``
+    return torch.from_numpy(as_scipy(features).toarray())  # four times as fast as ``to_dense``

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise, repeat
 from pathlib import Path
@@ -15,7 +15,9 @@ from evergraph.core.checks import check_choice
 from evergraph.core.engine import Engine
 from evergraph.core.errors import DataError
 from evergraph.core.file_lock import one_at_a_time
+from evergraph.core.mapped import disk_is_enough
 from evergraph.core.resources import Resources
+from evergraph.core.written_aside import written_aside
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import FACTS, is_graph_folder
 from evergraph.graphs.split_folder import SPLIT, SplitFolder, is_split_folder
@@ -37,11 +39,12 @@ from evergraph.topology.embedding_layout import (
     save_split,
     write_rows,
 )
-from evergraph.topology.embedding_progress import PROGRESS, Progress
 from evergraph.topology.part_hops import PartHops
 from evergraph.topology.parted_graph import PartedGraph, parted
 
 OnProgress = Callable[[str, int, int], None]
+
+PROGRESS = "embedding.json"
 
 
 def embed(
@@ -248,3 +251,54 @@ class _Embedding:
 
 def _nothing(stage: str, done: int, total: int) -> None:
     """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far embeddings have come, kept beside them; columns are those of the features.
+
+    Attributes:
+        made: of what and how they are made; other embeddings begin again.
+        parts: in how many parts the rows are cut.
+        columns: how many are through, in every part.
+        stop: where the block under way ends.
+        written: the parts that have written that block.
+    """
+
+    made: Mapping[str, Any]
+    parts: int
+    columns: int = 0
+    stop: int = 0
+    written: tuple[int, ...] = ()
+
+    def save(self, folder: Path) -> Progress:
+        """Keep it, and return it."""
+        with disk_is_enough(folder), written_aside(folder / PROGRESS) as file:
+            file.write(json.dumps(asdict(self)).encode())
+        return self
+
+    @classmethod
+    def load(cls, folder: Path, made: Mapping[str, Any], parts: int) -> Progress | None:
+        """Return how far these embeddings have come, None if they were not begun."""
+        try:
+            found = json.loads((folder / PROGRESS).read_text("utf-8"))
+            known = cls(**found | {"written": tuple(found["written"])})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if known.made != made:
+            return None
+        # Cut in another way, what some parts have of a block is of no use.
+        return known if known.parts == parts else cls(made, parts, known.columns)
+
+    def blocks(self, wide: int, widest: int) -> list[tuple[int, int]]:
+        """Cut the columns that are left into blocks of nearly one width, the one under way first.
+
+        >>> Progress({}, 1, columns=2, stop=3, written=(0,)).blocks(9, widest=4)
+        [(2, 3), (3, 6), (6, 9)]
+        """
+        under_way = self.written and self.columns < self.stop <= self.columns + widest
+        start = self.stop if under_way else self.columns
+        left = wide - start
+        count = -(-left // widest)
+        ends = [start + left * block // count for block in range(count + 1)] if count else []
+        return [*([(self.columns, start)] if under_way else []), *pairwise(ends)]
