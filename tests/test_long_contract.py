@@ -17,8 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine
-from evergraph.core.ray_transport import pack, unpack
+from evergraph.cluster.ray_transport import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
@@ -47,7 +46,6 @@ from evergraph.nn import RandomFeatures, ViewFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
-from evergraph.topology.node_blocks import node_blocks
 from evergraph.topology.relation_hops import RelationCodes, RelationHops
 from evergraph.training import Trainer
 
@@ -257,9 +255,6 @@ WORK: dict[str, Work] = {
     "transpose": transposed,
     "growing": grown,
     "parcel": lambda graph: unpack(pack(graph)),
-    "rows of nodes": lambda graph: node_blocks(graph, engine=LocalEngine()).product(
-        torch.ones(NODES, 3)
-    ),
 }
 
 
