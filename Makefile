@@ -85,7 +85,6 @@ bench: $(STAMP)  ## every figure of benchmarks/results
 	$(BIN)/python benchmarks/retraining.py
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/soak.py
-	$(BIN)/python benchmarks/split.py
 	$(BIN)/python benchmarks/stream.py
 	$(BIN)/python benchmarks/tolerance.py
 	$(BIN)/python benchmarks/twins.py

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, interleaved, ms, run, seconds_of, times
 
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
@@ -28,7 +28,7 @@ from evergraph.memory import ClassStatistics
 from evergraph.memory.gathered_statistics import BLOCK_ROWS, with_counted
 from evergraph.nn.expansion import Expansion
 from evergraph.topology import SGC
-from evergraph.topology.column_blocks import Cut, columns_of, encode_within
+from evergraph.topology.column_blocks import columns_of, encode_within
 
 COLUMNS = 32  # of the twin's 100: the rest would be more of the same
 HOPS = 2
@@ -46,10 +46,10 @@ def measured_graph(*, quick: bool) -> tuple[str, Graph]:
     return "products-twin", graph.with_features(columns_of(graph.features, 0, COLUMNS))
 
 
-def embedding(graph: Graph, engine: Engine, *, by: Cut | None = None) -> Callable[[], Tensor]:
+def embedding(graph: Graph, engine: Engine, *, shared: bool = False) -> Callable[[], Tensor]:
     """Return what encodes a graph, on one thread a worker."""
     resources, topology = Resources(engine=engine), SGC(hops=HOPS)
-    return lambda: encode_within(topology, graph, resources=resources, by=by)
+    return lambda: encode_within(topology, graph, resources=resources, shared=shared)
 
 
 def embeddings(graph: Graph, one: Engine, two: Engine) -> dict[str, Callable[[], Tensor]]:
@@ -57,10 +57,8 @@ def embeddings(graph: Graph, one: Engine, two: Engine) -> dict[str, Callable[[],
     return {
         BASE: embedding(graph, LocalEngine()),
         "one process, 2 threads": on_threads(2, embedding(graph, LocalEngine())),
-        "Ray, 1 worker, columns": embedding(graph, one, by="columns"),
-        "Ray, 2 workers, columns": embedding(graph, two, by="columns"),
-        "Ray, 1 worker, nodes": embedding(graph, one, by="nodes"),
-        "Ray, 2 workers, nodes": embedding(graph, two, by="nodes"),
+        "Ray, 1 worker, columns": embedding(graph, one, shared=True),
+        "Ray, 2 workers, columns": embedding(graph, two, shared=True),
     }
 
 

@@ -20,7 +20,7 @@ from benchmarks.measure import Options, Table, megabytes, run, times
 from benchmarks.namespaces import Driver, Namespaces
 
 WHOLE = ("run", "bench")  # minutes each: on one node, and on all with the fastest link
-KINDS = ("columns", "nodes", "statistics", "estimated", "exact", *WHOLE)
+KINDS = ("columns", "statistics", "estimated", "exact", *WHOLE)
 LINKS = ("1gbit", "10gbit")
 NODES = 3
 LIMITS = {"cpu": 0.5, "memory": "4GB", "store": "700MB"}

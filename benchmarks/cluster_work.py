@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
-from evergraph.core.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
@@ -33,12 +33,12 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
 from evergraph.graphs.reach.cost import search_costs
-from evergraph.graphs.reach.search import searched_sizes
+from evergraph.graphs.reach.reach import searched_sizes
 from evergraph.memory import ClassStatistics
 from evergraph.memory.gathered_statistics import BLOCK_ROWS, with_counted
 from evergraph.nn.expansion import Expansion
 from evergraph.topology import SGC
-from evergraph.topology.column_blocks import Cut, encode_within
+from evergraph.topology.column_blocks import encode_within
 
 HOPS = 2
 NAPS = 3
@@ -61,15 +61,8 @@ class Kinds:
 
     def columns(self, engine: Engine) -> Iterable[Tensor]:
         """Embeddings, workers sharing the columns."""
-        return self._embeddings(engine, "columns")
-
-    def nodes(self, engine: Engine) -> Iterable[Tensor]:
-        """Embeddings, workers sharing the nodes."""
-        return self._embeddings(engine, "nodes")
-
-    def _embeddings(self, engine: Engine, by: Cut) -> Iterable[Tensor]:
         resources = Resources(engine=engine)
-        return [encode_within(SGC(hops=HOPS), self.graph, resources=resources, by=by)]
+        return [encode_within(SGC(hops=HOPS), self.graph, resources=resources, shared=True)]
 
     def statistics(self, engine: Engine) -> Iterable[Tensor]:
         """Statistics of the closed form, of all nodes and at least of six blocks."""

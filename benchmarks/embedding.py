@@ -30,7 +30,7 @@ from benchmarks.measure import (
 )
 
 from evergraph.graphs import Graph, normalised, smoother
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify
 from evergraph.topology import SGC
 
 HOPS = 2

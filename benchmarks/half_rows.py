@@ -22,8 +22,8 @@ from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph, homophily
+from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.held_rows import RowType
-from evergraph.graphs.propagation import densify
 from evergraph.topology import SGC
 
 ROWS: tuple[RowType, ...] = ("float32", "float16", "bfloat16")

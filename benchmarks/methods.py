@@ -42,8 +42,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.build import build_learner, build_stream
 from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph, normalised
-from evergraph.graphs.csr import repeat
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify, repeat
 from evergraph.memory import MemoryUsage
 from evergraph.methods import BackboneLearner, methods
 from evergraph.methods.whole_task import WholeTaskLearner

@@ -41,7 +41,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, csr, estimate_reach_sizes, normalised, reach_sizes, smoother
 from evergraph.graphs.kernels import choice
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.reach import search
+from evergraph.graphs.reach import reach as search
 
 ROOT = Path(__file__).resolve().parents[1]
 # The last commit whose pointers were of 32 bits, whatever the graph.

@@ -38,8 +38,7 @@ from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes
 from evergraph.graphs.reach.cost import ReachCost, reach_cost, search_costs
 from evergraph.graphs.reach.hyperloglog import REGISTERS
-from evergraph.graphs.reach.reach import multiplied_sizes
-from evergraph.graphs.reach.search import searched_sizes
+from evergraph.graphs.reach.reach import multiplied_sizes, searched_sizes
 from evergraph.memory import Candidates, EmbeddingMemory
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.streams import GraphStream

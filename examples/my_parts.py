@@ -15,7 +15,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_number
 from evergraph.graphs import Graph, Smoother, walk
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 
 from evergraph.cli.app import main
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
-from evergraph.core.ray_engine import RayEngine
 from evergraph.datasets import datasets, load
 from evergraph.graphs import Graph
 from evergraph.memory import samplers

@@ -17,8 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine
-from evergraph.core.ray_transport import pack, unpack
+from evergraph.cluster.ray_transport import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
@@ -34,21 +33,19 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.graphs.hetero import from_hetero, to_hetero
 from evergraph.graphs.kernels import choice
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.reach import search
+from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
-from evergraph.memory.coverage_record import first_coverers
 from evergraph.memory.ego_networks import ego_networks
+from evergraph.memory.embedding_memory import first_coverers
 from evergraph.methods import methods
 from evergraph.nn import RandomFeatures, ViewFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
-from evergraph.topology.node_blocks import node_blocks
 from evergraph.topology.relation_hops import RelationCodes, RelationHops
 from evergraph.training import Trainer
 
@@ -248,7 +245,7 @@ WORK: dict[str, Work] = {
     "union": lambda graph: disjoint_union([graph, graph.subgraph(torch.arange(9))]),
     "undirected": lambda graph: replace(graph, undirected=False).to_undirected(),
     "data": lambda graph: Graph.from_data(graph.to_data(), undirected=graph.undirected),
-    "hetero": lambda graph: from_hetero(to_hetero(graph), undirected=True).indices,
+    "hetero": lambda graph: Graph.from_data(graph.to_hetero(), undirected=True).indices,
     "directions": lambda graph: replace(graph, undirected=False).with_directions().relations,
     "homophily": homophily,
     "curvature": forman_curvature,
@@ -258,9 +255,6 @@ WORK: dict[str, Work] = {
     "transpose": transposed,
     "growing": grown,
     "parcel": lambda graph: unpack(pack(graph)),
-    "rows of nodes": lambda graph: node_blocks(graph, engine=LocalEngine()).product(
-        torch.ones(NODES, 3)
-    ),
 }
 
 

@@ -15,8 +15,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evergraph.cli.bench_line import Line
-from evergraph.cli.bench_progress import BenchProgress
+from evergraph.cli.bench_progress import BenchProgress, Line
 from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand

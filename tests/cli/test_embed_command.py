@@ -1,4 +1,4 @@
-"""``evergraph split`` and ``evergraph embed`` as a user meets them."""
+"""``evergraph embed`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import torch
 
 from evergraph.core.resources import Resources
 from evergraph.datasets import load
-from evergraph.topology import topologies
+from evergraph.topology import embedding_folder, topologies
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.part_hops import PartHops
 
 
 @pytest.fixture
@@ -39,11 +38,8 @@ def embedded(source: str, **parameters: Any) -> torch.Tensor:
     return encode_within(topology, load(source), resources=Resources(memory=10**12))
 
 
-def test_split_then_embed_then_run(call: Any, graph_file: str) -> None:
-    told = json.loads(call("split", graph_file, "--parts", "2", "--out", "s", "--json")[0])
-    assert [part["part"] for part in told["parts"]] == ["part-00000", "part-00001"]
-    assert json.loads(call("info", "s", "--verify", "--json")[0])["nodes"] == 60
-    command = ("embed", "s", "--out", "e", "--nodes", "labelled")
+def test_embed_then_run(call: Any, graph_file: str) -> None:
+    command = ("embed", graph_file, "--out", "e", "--nodes", "labelled")
     assert "48 embeddings of width 5 in e" in call(*command)[0]
     assert "which was there already" in call(*command)[0]
     found, known = load("e"), load(graph_file).labels >= 0
@@ -76,11 +72,11 @@ def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (("--topology", "reservoir"), "topology must be made of plain hops"),
+        (("--topology", "reservoir"), "topology must be one whose columns do not mix"),
         (("--nodes", "few"), "unknown nodes 'few': choose one of all, labelled"),
         (("--set", "stream.by=time"), "--set must begin with topology. here, not with 'stream'"),
         (("--rows", "int8"), "unknown rows 'int8'"),
-        (("--memory-limit", "1KB"), "embedding a single column of the features takes"),
+        (("--memory-limit", "1KB"), "encoding a single column of the features takes"),
     ],
 )
 def test_a_refusal_is_one_sentence(
@@ -91,23 +87,14 @@ def test_a_refusal_is_one_sentence(
     assert "Traceback" not in err
 
 
-def test_a_directed_split_wants_to_be_called_so(call: Any, graph_file: str) -> None:
-    call("split", graph_file, "--parts", "2", "--out", "s", "--directed")
-    _, err = call("embed", "s", "--out", "e", expect=2)
-    assert "s: was split with edges running one way: give the command with --directed" in err
-    call("embed", "s", "--out", "e", "--directed")
-    _, err = call("split", graph_file, "--parts", "2", "--out", "s", expect=2)
-    assert "s: holds a split graph already: replace it with --overwrite" in err
-
-
 def test_interrupted_it_says_how_to_go_on(
     call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: PartHops) -> int:
+    def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PartHops, "widest", interrupted)
+        patch.setattr(embedding_folder, "encoded_blocks", interrupted)
         _, err = call("embed", graph_file, "--out", "e", expect=130)
     assert "interrupted: give the same command again to go on" in err
     call("embed", graph_file, "--out", "e")
@@ -124,7 +111,9 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
         y=np.arange(100_000) % 4,
     )
     command = [sys.executable, "-m", "evergraph.cli.app", "embed", "g.npz", "--out", "e"]
-    one_column = "import evergraph.topology.part_hops as p; p.PartHops.widest = lambda s: 1"
+    one_column = (
+        "import evergraph.topology.column_blocks as c\nc.block_count = lambda wide, **_: wide\n"
+    )
     (tmp_path / "narrow.py").write_text(one_column)
     command += ["--plugin", "narrow.py"]
     killed = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})

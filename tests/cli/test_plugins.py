@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
-from evergraph.core.ray_engine import RayEngine
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.ray_pool import RayPool

@@ -14,7 +14,7 @@ import pytest
 import evergraph
 from evergraph.core.errors import DataError, DownloadError
 from evergraph.datasets import Papers
-from evergraph.datasets import ogb_binary as binary
+from evergraph.datasets import ogb as binary
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import SUMS
 from evergraph.graphs import Graph

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.plugins import load_plugin
-from evergraph.core.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
@@ -142,11 +142,12 @@ def test_weights_and_embeddings_by_hand(own_parts: None) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("by", ["columns", "nodes"])
 def test_ray_workers_encode_with_a_topology_that_they_cannot_import(
-    by: Any, own_parts: None, ray_engine: RayEngine, small_graph: Graph
+    own_parts: None, ray_engine: RayEngine, small_graph: Graph
 ) -> None:
     load_plugin(FILE)
     topology = topologies.make("residual")
-    found = encode_within(topology, small_graph, resources=Resources(engine=ray_engine), by=by)
+    found = encode_within(
+        topology, small_graph, resources=Resources(engine=ray_engine), shared=True
+    )
     torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)

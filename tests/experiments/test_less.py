@@ -11,9 +11,8 @@ import torch
 
 from evergraph.core.resources import Resources
 from evergraph.experiments import runner
-from evergraph.experiments.bench import less
-from evergraph.experiments.bench.less import ever_less, is_out_of_memory, with_less
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench import worker as less
+from evergraph.experiments.bench.worker import Work, ever_less, is_out_of_memory, learn, with_less
 from evergraph.experiments.config import RunConfig
 
 CONFIG = RunConfig.of(

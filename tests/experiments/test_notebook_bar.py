@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 import evergraph as eg
-from evergraph.experiments import notebook_bar
-from evergraph.experiments.notebook_bar import Line, in_notebook
+from evergraph.experiments import progress as notebook_bar
+from evergraph.experiments.progress import Line, in_notebook
 
 SETTINGS = {"epochs": 30, "device": "cpu"}
 

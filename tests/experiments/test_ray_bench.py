@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 
-from evergraph.core.ray_engine import RayEngine
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.experiments.bench.benchmark import open_bench, run_bench

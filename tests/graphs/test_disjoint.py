@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.graphs.csr import densify
 from evergraph.graphs.disjoint import disjoint_union
-from evergraph.graphs.propagation import densify
 from evergraph.topology import topologies
 from graphs_to_draw import graph_of, path_pairs
 

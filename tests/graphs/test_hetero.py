@@ -9,7 +9,6 @@ import torch
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
-from evergraph.graphs.hetero import from_hetero, to_hetero
 
 pytest.importorskip("torch_geometric")
 from torch_geometric.data import HeteroData
@@ -31,7 +30,7 @@ def papers(kind: type = HeteroData) -> Any:
 
 
 def test_nodes_are_numbered_type_after_type() -> None:
-    graph = from_hetero(papers())
+    graph = Graph.from_data(papers())
     assert graph.labels.tolist() == [0, 1, 0, -1, -1]
     assert graph.features[3:].count_nonzero() == 0
     assert graph.types is not None
@@ -44,8 +43,8 @@ def test_nodes_are_numbered_type_after_type() -> None:
 
 
 def test_there_and_back() -> None:
-    graph = from_hetero(papers(OwnData))
-    data: Any = to_hetero(graph)
+    graph = Graph.from_data(papers(OwnData))
+    data: Any = graph.to_hetero()
     wanted = papers()
     assert data["paper"].x.equal(wanted["paper"].x)
     assert data["paper"].y.equal(wanted["paper"].y)
@@ -66,7 +65,7 @@ def test_other_widths_have_columns_of_their_own_and_equal_names_their_ends() -> 
     data = papers()
     data["author"].x = torch.tensor([[5.0], [6.0]])
     data["author", "cites", "author"].edge_index = torch.tensor([[0], [1]])
-    graph = from_hetero(data)
+    graph = Graph.from_data(data)
     assert graph.features.tolist() == [
         [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 5], [0, 0, 6],
     ]  # fmt: skip
@@ -78,16 +77,16 @@ def test_which_type_is_classified_must_be_known() -> None:
     data = papers()
     data["author"].y = torch.tensor([1, 0])
     with pytest.raises(DataError, match="one node type must have classes 'y', not 'paper', 'aut"):
-        from_hetero(data)
-    assert from_hetero(data, target="author").labels.tolist() == [-1, -1, -1, 1, 0]
+        Graph.from_data(data)
+    assert Graph.from_data(data, target="author").labels.tolist() == [-1, -1, -1, 1, 0]
     with pytest.raises(DataError, match="one of paper, author, not 'venue'"):
-        from_hetero(data, target="venue")
+        Graph.from_data(data, target="venue")
 
 
 def test_a_plain_graph_has_one_type_and_one_relation() -> None:
     chain = Graph.from_edges(
         torch.tensor([[0], [1]]), features=torch.eye(2), labels=torch.tensor([0, 1])
     )
-    data: Any = to_hetero(chain)
+    data: Any = chain.to_hetero()
     assert data["node", "edge", "node"].edge_index.tolist() == [[0], [1]]
     assert data["node"].y.tolist() == [0, 1]

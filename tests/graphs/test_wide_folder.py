@@ -13,9 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import DataError
-from evergraph.core.ray_transport import pack, unpack
 from evergraph.core.resources import Resources
 from evergraph.datasets.importing.sorter import EdgeSorter
 from evergraph.graphs import (
@@ -32,15 +30,14 @@ from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_f
 from evergraph.graphs.kernels import KERNELS
 from evergraph.graphs.kernels.numba_max import NumbaMax
 from evergraph.graphs.kernels.torch_max import TorchMax
-from evergraph.graphs.reach import search
+from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.cost import walk_counts
 from evergraph.graphs.reach.hyperloglog import hashed
 from evergraph.graphs.rows import RowSweep
-from evergraph.memory.coverage_record import first_coverers
+from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.samplers.greedy_coverage import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.node_blocks import NodeBlocks, smooth_rows
 from evergraph.topology.relation_hops import _means
 from evergraph.topology.sgc import SGC
 from wide_folder import EACH, HEAVY, LIGHT, light_graph, wide_folder
@@ -93,20 +90,6 @@ def test_products_of_the_last_rows(kernel: Any, self_loops: bool, wide: Graph) -
     assert rows.product(features).equal(expected)
     assert rows.matrix.crow_indices().dtype == torch.int32  # what is written out is small
     assert replace(rows, mapped=False).product(features).equal(expected)
-
-
-def test_blocks_of_rows_travel_as_a_path_and_where_they_begin(wide: Graph) -> None:
-    whole = smoother(wide)
-    rows = NodeBlocks(**vars(whole.rows(LAST)), engine=LocalEngine())
-    features = light_graph().features
-    expected = smoother(light_graph()).rows(LAST).product(features)
-    torch.testing.assert_close(rows.product(features), expected)
-    block = rows.blocks[-1]
-    assert block.indices.start > 2**31
-    sent = pack(block)
-    assert isinstance(sent.values["indices"].values["array"].path, Path)
-    found = smooth_rows(unpack(sent), features=features, right=whole.right, scale=1.0)
-    torch.testing.assert_close(found, expected[-len(found) :])
 
 
 def alike(one: Graph, other: Graph) -> bool:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import LocalEngine
-from evergraph.core.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.memory import ClassStatistics, gathered_statistics
 from evergraph.memory.gathered_statistics import count_block, count_views, with_counted

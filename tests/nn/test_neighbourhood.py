@@ -12,7 +12,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised, reach
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.nn import Backbone, backbones
-from evergraph.nn.neighbourhood import ALL, Neighbourhood, sample_neighbourhood
+from evergraph.nn.gnn import ALL, Neighbourhood, sample_neighbourhood
 from graphs_to_draw import graph_of, star_pairs
 
 GNNS = [name for name in backbones.names() if "fanout" in backbones.parameters(name)]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from evergraph.studies.variance import shares
+from evergraph.studies.protocols import shares
 
 
 @pytest.mark.parametrize(

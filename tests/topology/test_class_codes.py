@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine
+from evergraph.core.engine import Columns, LocalEngine
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.topology import ClassCodes, EmbeddingCache, column_blocks
@@ -207,13 +206,12 @@ def test_who_meets_others(pairs: Pairs, undirected: bool, coded: list[bool]) -> 
 # ------------------------------------------------------------------ in parts
 
 
-@pytest.mark.parametrize("by", ["columns", "nodes"])
 @pytest.mark.parametrize("undirected", [True, False])
-def test_parts_give_the_same_as_the_whole(by: column_blocks.Cut, undirected: bool) -> None:
+def test_parts_give_the_same_as_the_whole(undirected: bool) -> None:
     graph = random_graph(4, nodes=50, edges=80, classes=4, undirected=undirected)
     graph = graph.showing(graph.labels.masked_fill(torch.arange(50) % 3 == 0, UNLABELLED))
     topology = ClassCodes(width=WIDTH)
-    found = encode_within(topology, graph, resources=Resources(engine=Several()), by=by)
+    found = encode_within(topology, graph, resources=Resources(engine=Several()), shared=True)
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Embeddings in blocks of columns or of nodes: the same, whoever computes them."""
+"""Embeddings in blocks of columns: the same, whoever computes them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.engine import LocalEngine
+from evergraph.cluster.ray_engine import RayEngine
+from evergraph.core.engine import Columns, LocalEngine
 from evergraph.core.errors import ResourceError
-from evergraph.core.ray_engine import RayEngine
-from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
@@ -45,34 +44,22 @@ def test_columns_over_ray_are_those_of_one_process(
 ) -> None:
     topology = topologies.make(name)
     resources = Resources(engine=ray_engine)
-    found = encode_within(topology, small_graph, resources=resources, by="columns")
+    found = encode_within(topology, small_graph, resources=resources, shared=True)
     torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", topologies.names())
-def test_nodes_over_ray_are_those_of_one_process(
-    name: str, ray_engine: RayEngine, small_graph: Graph
-) -> None:
-    topology = topologies.make(name)
-    resources = Resources(engine=ray_engine)
-    found = encode_within(topology, small_graph, resources=resources, by="nodes")
-    torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("by", ["columns", "nodes"])
 def test_a_graph_in_files_is_opened_by_the_workers(
-    by: Any, ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
+    ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
 ) -> None:
     graph = written(small_graph, tmp_path / "graph")
-    found = encode_within(SGC(), graph, resources=Resources(engine=ray_engine), by=by)
+    found = encode_within(SGC(), graph, resources=Resources(engine=ray_engine), shared=True)
     torch.testing.assert_close(found, SGC().encode(small_graph), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("by", ["columns", "nodes"])
-def test_sparse_features_and_parts_go_where_they_belong(by: Any, small_graph: Graph) -> None:
+def test_sparse_features_and_parts_go_where_they_belong(small_graph: Graph) -> None:
     graph = small_graph.with_features(as_csr(small_graph.features.clamp_min(0.5) - 0.5))
     topology = MixHop(hops=2, keep=[0, 2])
-    found = encode_within(topology, graph, resources=Resources(engine=Several()), by=by)
+    found = encode_within(topology, graph, resources=Resources(engine=Several()), shared=True)
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
 
@@ -86,7 +73,7 @@ def test_each_worker_has_a_block_of_columns(
         return encode_columns(columns, **shared)
 
     monkeypatch.setattr(column_blocks, "encode_columns", watched)
-    encode_within(SGC(), small_graph, resources=Resources(engine=Several()), by="columns")
+    encode_within(SGC(), small_graph, resources=Resources(engine=Several()), shared=True)
     assert seen == [(0, 5), (5, 10), (10, 16)]
 
 
@@ -108,13 +95,8 @@ def test_what_workers_share_is_chosen_by_size(
     assert chosen(SGC(), small_graph, several, caplog) == ""  # too little work to share
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
     assert "encoding 16 columns in 3 blocks" in chosen(SGC(), small_graph, several, caplog)
-    assert "blocks of nodes" in chosen(Reservoir(), small_graph, several, caplog)
+    assert chosen(Reservoir(), small_graph, several, caplog) == ""  # its columns mix
     assert chosen(SGC(), small_graph, Resources(), caplog) == ""  # one worker
-    share = small_graph.indices.nbytes - 1
-    monkeypatch.setattr(Resources, "left", property(lambda self: 3 * share))
-    monkeypatch.setattr(column_blocks, "RESERVE", 0)
-    monkeypatch.setattr(Resources, "check", lambda *_: None)
-    assert "blocks of nodes" in chosen(SGC(), small_graph, several, caplog)
 
 
 def test_machines_do_not_share_memory(
@@ -126,17 +108,28 @@ def test_machines_do_not_share_memory(
     room = small_graph.indices.nbytes  # of which 3 columns take 4 bytes x 360 nodes x 3 arrays each
     monkeypatch.setattr(Resources, "left", property(lambda self: room))
     monkeypatch.setattr(Resources, "fits", lambda *_: False)
-    together, apart = Several(), Several()
+    together, apart = Asked(), Asked()
     apart.machines = 3
-    assert "blocks of nodes" in chosen(SGC(), small_graph, Resources(engine=together), caplog)
-    assert "16 columns in 6 blocks" in chosen(SGC(), small_graph, Resources(engine=apart), caplog)
+    for engine in (together, apart):
+        assert "16 columns in 6 blocks" in chosen(
+            SGC(), small_graph, Resources(engine=engine), caplog
+        )
+    assert (together.asked, apart.asked) == (0, 1)  # a third of the memory holds no adjacency
+
+
+class Asked(Several):
+    """Counts how often it is given work."""
+
+    asked = 0
+
+    def map(self, *given: Any, **more: Any) -> Any:
+        self.asked += 1
+        return super().map(*given, **more)
 
 
 def test_a_limit_below_one_column_is_one_sentence(small_graph: Graph) -> None:
     with pytest.raises(ResourceError, match="encoding a single column of the features takes"):
-        encode_within(
-            SGC(), small_graph, resources=Resources(memory=1, engine=Several()), by="nodes"
-        )
+        encode_within(SGC(), small_graph, resources=Resources(memory=1, engine=Several()))
 
 
 def test_columns_of_mapped_features(small_graph: Graph, tmp_path: Path) -> None:

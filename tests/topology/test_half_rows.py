@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -110,31 +108,14 @@ class Several(LocalEngine):
     workers = 3
 
 
-@pytest.mark.parametrize("by", ["columns", "nodes"])
 @pytest.mark.parametrize("name", SUMMING)
-def test_workers_hold_the_same_rows(name: str, by: Any, small_graph: Graph) -> None:
+def test_workers_hold_the_same_rows(name: str, small_graph: Graph) -> None:
     topology = topologies.make(name, rows="bfloat16")
-    if by == "columns" and not topology.separable:
+    if not topology.separable:
         pytest.skip("its columns mix")
-    found = encode_within(topology, small_graph, resources=Resources(engine=Several()), by=by)
+    found = encode_within(topology, small_graph, resources=Resources(engine=Several()), shared=True)
     # A last bit that differs may be rounded the other way at the next hop.
     torch.testing.assert_close(found, topology.encode(small_graph), rtol=2e-2, atol=1e-2)
-
-
-def test_workers_are_sent_half_the_bytes(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[torch.dtype] = []
-
-    class Watched(Several):
-        def map(self, work: Any, items: Any, *, shared: Any = None, **more: Any) -> Any:
-            sent.append(shared["features"].dtype)
-            return super().map(work, items, shared=shared, **more)
-
-    for rows in ("float32", "float16"):
-        topology = SGC(hops=1, rows=rows)  # type: ignore[arg-type]
-        encode_within(topology, small_graph, resources=Resources(engine=Watched()), by="nodes")
-    assert sent == [torch.float32, torch.float16]
 
 
 def test_memory_is_foretold(small_graph: Graph) -> None:

@@ -168,7 +168,7 @@ def test_block_by_block_it_is_the_same() -> None:
     graph = graph_of([(0, 1, 0), (0, 2, 0), (1, 2, 1)], 3, types=[0, 1, 0])
     topology = RelationHops(width=WIDTH)
     whole = topology.encode(graph)
-    blocks = encode_within(topology, graph, resources=Resources(), by="columns")
+    blocks = encode_within(topology, graph, resources=Resources(), shared=True)
     torch.testing.assert_close(blocks, whole)
     inputs = topology.inputs(graph)
     part = topology.from_column(3).smooth(inputs.with_features(inputs.features[:, 3:5]))

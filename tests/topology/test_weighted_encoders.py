@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.engine import LocalEngine
-from evergraph.core.ray_transport import pack
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.topology import SGC, ClassCodes, column_blocks, topologies
 from evergraph.topology.class_codes import class_codes
-from evergraph.topology.column_blocks import Cut, encode_within
+from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import grown_embeddings
-from evergraph.topology.node_blocks import node_blocks
 from graphs_to_draw import edge_index, path_pairs
 
 every_topology = pytest.mark.parametrize("name", topologies.names())
@@ -128,9 +126,8 @@ class Several(LocalEngine):
     workers = 2
 
 
-@pytest.mark.parametrize("by", ["columns", "nodes"])
 def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
-    by: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(column_blocks, "_size", lambda *_: 1 << 40)
     monkeypatch.setattr(column_blocks, "_column_blocks", lambda *_, **__: [(0, 1), (1, 3)])
@@ -138,16 +135,8 @@ def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
     for name in (name for name in topologies.names() if topologies.make(name).separable):
         topology, expected = topologies.make(name), topologies.make(name).encode(graph)
         mapped = in_folder(graph, tmp_path / name)
-        found = encode_within(topology, mapped, resources=Resources(engine=Several()), by=by)
+        found = encode_within(topology, mapped, resources=Resources(engine=Several()), shared=True)
         torch.testing.assert_close(found, expected)
-
-
-def test_a_block_of_nodes_holds_the_weights_of_its_rows_alone() -> None:
-    graph = weighted_graph(2)
-    blocks = node_blocks(graph, engine=Several()).blocks
-    sent = [pack(block).values["weights"].values["array"].values for block in blocks]
-    assert len(sent) > 1
-    assert torch.cat([torch.from_numpy(part) for part in sent]).equal(graph.weights)  # type: ignore[arg-type]
 
 
 @settings(max_examples=15, deadline=None)

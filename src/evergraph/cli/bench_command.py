@@ -97,7 +97,7 @@ def _fitting(bench: Bench) -> int:
 
 def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[Pool, int]:
     """Start or join Ray, and return how many runs it carries at once."""
-    from evergraph.core.ray_engine import RayEngine
+    from evergraph.cluster.ray_engine import RayEngine
     from evergraph.experiments.bench.ray_pool import RayPool
 
     here = _fitting(bench) if workers is None and address is None else workers

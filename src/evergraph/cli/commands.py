@@ -19,7 +19,6 @@ COMMANDS = (
     "info",
     "plan",
     "import",
-    "split",
     "embed",
     "list",
     "report",

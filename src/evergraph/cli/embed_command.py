@@ -1,4 +1,4 @@
-"""``evergraph embed``: embeddings as a graph folder, computed part by part."""
+"""``evergraph embed``: embeddings as a graph folder, computed once."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ from evergraph.cli.output import print_json
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
-    from evergraph.graphs import Graph
-    from evergraph.graphs.split_folder import SplitFolder
 
 
 def embed_command(
-    dataset: str = typer.Argument(
-        ..., help="A name, the path of a graph, or a folder of evergraph split."
-    ),
+    dataset: str = typer.Argument(..., help="A name, or the path of a graph."),
     out: Path = typer.Option(..., help="The folder to create."),
-    topology: str = typer.Option("sgc", help="f_topo, one that is made of hops."),
+    topology: str = typer.Option("sgc", help="f_topo, one whose columns do not mix."),
     hops: int = typer.Option(2, help="L, how far an embedding looks."),
     nodes: str = typer.Option(
         "all", help="all, or labelled: only nodes that have labels, and no edges."
     ),
-    rows: str = typer.Option(
-        "float32", help="What is summed and sent: float32, float16 or bfloat16."
-    ),
+    rows: str = typer.Option("float32", help="What is summed: float32, float16 or bfloat16."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
     ),
@@ -52,8 +46,7 @@ def embed_command(
 ) -> None:
     """Write a graph's topology embeddings as a graph folder, whose features they are.
 
-    The result is used like any other graph: evergraph run --dataset FOLDER. A split graph is
-    worked on part by part where the parts are, and gives a split graph. Embeddings are made on
+    The result is used like any other graph: evergraph run --dataset FOLDER. Embeddings are made on
     the whole graph: edges to nodes of later tasks count from the first task on, which a run that
     embeds each task by itself does not see. With --nodes labelled no edges are left, and a run
     sees what is in the embeddings alone. Stopped or killed, it goes on when the same command is
@@ -94,18 +87,18 @@ def _embed(
     resources: Callable[[], Resources],
 ) -> dict[str, Any]:
     with spinner(f"loading torch and {dataset}"):
+        from evergraph.datasets import load
         from evergraph.topology import topologies
-        from evergraph.topology.embedding_folder import embed
-        from evergraph.topology.part_step import count_products
+        from evergraph.topology.embedding_folder import check_separable, embed
 
         load_plugins(plugins)
         encoder = topologies.make(**chosen)
-        count_products(encoder)  # before anything is read
-        source = _source(dataset, directed)
+        check_separable(encoder)  # before anything is read
+        graph = load(dataset, undirected=not directed)
         able = resources()
-    with StageProgress({"embed": "steps"}) as progress:
+    with StageProgress({"embed": "columns"}) as progress:
         new = embed(
-            source,
+            graph,
             out,
             topology=encoder,
             nodes=nodes,
@@ -117,28 +110,8 @@ def _embed(
     return {"folder": str(out), "new": new, **_size(out)}
 
 
-def _source(dataset: str, directed: bool) -> Graph | SplitFolder:
-    from evergraph.datasets import load
-    from evergraph.graphs.split_folder import SplitFolder, is_split_folder
-
-    if not is_split_folder(Path(dataset)):
-        return load(dataset, undirected=not directed)
-    split = SplitFolder.open(Path(dataset))
-    if directed == split.undirected:
-        ways = "both ways" if split.undirected else "one way"
-        raise DataError(
-            f"{dataset}: was split with edges running {ways}: give the command "
-            f"{'without' if split.undirected else 'with'} --directed, or split it again"
-        )
-    return split
-
-
 def _size(out: Path) -> dict[str, int]:
     from evergraph.graphs.graph_folder import open_graph_folder
-    from evergraph.graphs.split_folder import SplitFolder, is_split_folder
 
-    if is_split_folder(out):
-        split = SplitFolder.open(out)
-        return {"nodes": split.nodes, "width": split.features}
     graph = open_graph_folder(out)
     return {"nodes": graph.num_nodes, "width": graph.num_features}

@@ -49,12 +49,7 @@ def info_command(
 def _verify(folder: Path) -> None:
     from evergraph.core.errors import ConfigurationError
     from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
-    from evergraph.graphs.split_folder import SplitFolder, is_split_folder
 
-    if is_split_folder(folder):
-        for part in SplitFolder.open(folder).parts:
-            part.open(verify=True)
-        return
     if not is_graph_folder(folder):
         raise ConfigurationError(f"--verify takes a graph made by evergraph import, not {folder}")
     open_graph_folder(folder, verify=True)

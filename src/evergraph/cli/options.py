@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.engine import check_engine, make_engine
+from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
 
@@ -162,6 +162,7 @@ def resources_of(
         raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
 
     def make() -> Resources:
+        from evergraph.cluster.engines import make_engine
         from evergraph.core.resources import Resources
 
         made = make_engine(engine, address=address, threads=threads, memory=memory)

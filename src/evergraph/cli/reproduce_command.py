@@ -18,7 +18,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from evergraph.studies import Options, Sheet
+    from evergraph.studies import Sheet
 
 
 def reproduce_command(
@@ -95,8 +95,6 @@ def reproduce_command(
             known = [name for name in asked if is_registered(name)]
             options = replace(options, missing=fetch_all(known, source, checksums))
             unmade = dict.fromkeys(options.missing)
-        if any(study.name == "paper" for study in chosen):
-            _forecast(options)
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
@@ -140,28 +138,6 @@ def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str,
             raise UnknownNameError(f"name in --{option}", name, known)
     check_once(option, names)
     return names
-
-
-def _forecast(options: Options) -> None:
-    """Say what the paper's tables will take, as far as can be told."""
-    from evergraph.experiments.planning.constants import read_constants
-    from evergraph.studies import Paper
-    from evergraph.studies.comparison import METHODS
-    from evergraph.studies.forecast import forecast
-    from evergraph.studies.paper_tables import TABLES
-
-    tables, methods = options.tables or TABLES, options.methods or METHODS
-    runs = len(tables) * len(methods) * len(options.repeats())
-    for dataset in Paper().asked(options):
-        found = None if dataset in options.missing else forecast(dataset)
-        if found is not None:
-            say(found.told(runs), err=True)
-    quick = " --quick takes a small part of it." if options.quick else ""
-    say(
-        f"Estimated from: {read_constants().machine}; a GPU is not estimated. The table of runs "
-        f"tells the time left.{quick}",
-        err=True,
-    )
 
 
 def _names(text: str | None) -> tuple[str, ...]:

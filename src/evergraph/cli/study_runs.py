@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.bench.records import Row
 
+PROCESS_BYTES = 400_000_000  # of Python with torch
 RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
 
 
@@ -61,9 +62,22 @@ def _fitting(bench: Bench) -> int:
     """Return how many runs this machine carries at once, graphs of that size."""
     from evergraph.core.free_memory import free_memory
     from evergraph.experiments.bench.capacity import default_workers
-    from evergraph.studies.forecast import forecast
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
-    found = [forecast(name) for name in {job.config.dataset.name for job in bench.jobs}]
-    each = max((one.memory for one in found if one is not None), default=1.0)
+    each = max(_run_bytes(name) for name in {job.config.dataset.name for job in bench.jobs})
     return max(1, min(most, int(free_memory() // each)))
+
+
+def _run_bytes(dataset: str) -> int:
+    """Return about how much memory training a GCN on a dataset of the catalogue takes at most.
+
+    The graph, its tasks' graphs and that of everything seen so far are held at once, and of every
+    node a dozen states as wide as the hidden layer of 256.
+    """
+    from evergraph.datasets.catalogue import catalogue
+
+    facts = catalogue().get(dataset)
+    if facts is None:
+        return 1
+    held = 2 * (8 * facts.edges + 4 * facts.nodes * facts.features)
+    return PROCESS_BYTES + held + 4 * 12 * 256 * facts.nodes

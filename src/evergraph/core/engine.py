@@ -1,24 +1,18 @@
-"""Who does the work: this process, or many; an engine by its name."""
+"""Who does the work: this process, or many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Work = Callable[..., Any]
-
-
-class Held(Protocol):
-    """What work gave, kept on the machine where it was done until other work asks for it."""
-
-    def get(self) -> Any:
-        """Return the value; for work that is handed it, not for who hands it on."""
-        ...
 
 
 class Engine(Protocol):
@@ -44,41 +38,37 @@ class Engine(Protocol):
         items: Sequence[Any],
         *,
         shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order, as each is there.
 
         ``work`` is a function of a module and a pure one: it may run again if a worker dies.
-        shared: tensors, arrays, paths and plain values, handed to a worker once. near: a file or
-        folder that each item reads, so that it is worked on where that is.
-        """
-        ...
-
-    def hold(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
-    ) -> Iterator[Held]:
-        """Do what ``map`` does, but leave every result where it was made.
-
-        What is yielded may stand anywhere in the items, or in what is shared, of later work, which
-        gets the value from there: it never passes through this process.
+        shared: tensors, arrays, paths and plain values, handed to a worker once.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Here:
-    """A value in this process."""
+class Columns:
+    """Some columns of an array, of which no more than these are to travel if it is a dense one.
 
-    value: Any
+    Attributes:
+        first: which column of the whole the first of them is.
 
-    def get(self) -> Any:
-        """Return the value."""
-        return self.value
+    >>> import torch
+    >>> Columns(torch.arange(6).reshape(2, 3), 1, 3, first=1).sent().array
+    tensor([[1, 2],
+            [4, 5]])
+    """
+
+    array: Tensor
+    start: int
+    stop: int
+    first: int
+
+    def sent(self) -> Columns:
+        """Return the same columns without the others."""
+        taken = self.array[:, self.start : self.stop].contiguous()
+        return Columns(taken, 0, self.stop - self.start, self.first)
 
 
 class LocalEngine:
@@ -92,32 +82,14 @@ class LocalEngine:
     machines = 1
 
     def map(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
+        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
     ) -> Iterator[Any]:
-        """Yield ``work(item, **shared)`` for every item, in order; all is near here."""
+        """Yield ``work(item, **shared)`` for every item, in order."""
         return (work(item, **(shared or {})) for item in items)
-
-    def hold(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
-    ) -> Iterator[Held]:
-        """Yield ``work(item, **shared)`` for every item, in order, as what holds it."""
-        return map(Here, self.map(work, items, shared=shared, near=near))
 
 
 EngineName = Literal["local", "ray"]
 ENGINES: tuple[str, ...] = get_args(EngineName)
-# Of a memory limit, what Ray's store on this machine may take of it.
-STORE_SHARE = 0.3
 
 
 def check_engine(name: str, address: str | None, threads: int | None = None) -> None:
@@ -128,32 +100,3 @@ def check_engine(name: str, address: str | None, threads: int | None = None) -> 
             raise ConfigurationError(
                 f"{option} {given!r} was given with engine {name!r}: only engine 'ray' takes one"
             )
-
-
-def make_engine(
-    name: str = "local",
-    *,
-    address: str | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    memory: int | None = None,
-) -> Engine:
-    """Return the engine called ``name``.
-
-    address, workers, threads: see ``RayEngine``; memory: the most that may be held on this
-    machine, in bytes, of which Ray's store takes its share where it is started here.
-
-    >>> make_engine("local").workers
-    1
-    """
-    check_engine(name, address, threads)
-    if name == "local":
-        return LocalEngine()
-    from evergraph.core.ray_engine import RayEngine
-
-    store = None if memory is None else _store(memory)
-    return RayEngine(address, workers, threads=threads, store=store)
-
-
-def _store(memory: int) -> int:
-    return max(int(STORE_SHARE * memory), 80_000_000)  # less than this, Ray refuses

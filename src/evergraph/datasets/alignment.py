@@ -19,8 +19,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.seeding import seeded
-from evergraph.graphs.csr import as_csr, take_rows
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import as_csr, densify, take_rows
 
 Align = Literal["svd", "projection"]
 ALIGNS: tuple[str, ...] = get_args(Align)

@@ -19,7 +19,6 @@ from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
-from evergraph.graphs.split_folder import PART, SplitFolder, is_split_folder
 
 READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 
@@ -37,10 +36,9 @@ def load(
 
     Args:
         source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
-            folder with tables of nodes and edges, a graph made by ``evergraph import``, which
-            stays on disk, or one made by ``evergraph split``, all parts of which are here. A name
-            wins over a file of that name. Or an object that holds a graph: of NetworkX, SciPy,
-            pandas, Polars, Arrow or PyG, see ``named_graph``.
+            folder with tables of nodes and edges, or a graph made by ``evergraph import``, which
+            stays on disk. A name wins over a file of that name. Or an object that holds a graph: of
+            NetworkX, SciPy, pandas, Polars, Arrow or PyG, see ``named_graph``.
         undirected: whether to add the reverse of every edge.
         directions: whether the way that edges run is kept as a relation, see
             ``Graph.with_directions``.
@@ -127,9 +125,6 @@ def read_path(
 ) -> Graph:
     """Return the graph of a file or folder, edges as listed.  columns: as in ``load``"""
     path = path.expanduser()
-    if path.is_dir() and is_split_folder(path):
-        check_no_columns(path, columns)
-        return SplitFolder.open(path).whole()
     if path.is_dir() and not is_graph_folder(path):
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
         return read_table_folder(path, chosen)
@@ -149,11 +144,6 @@ def read_path(
 def read_graph_folder(path: Path) -> Graph:
     """Return an imported graph; what the import said of its features is said again."""
     graph, about = open_graph_folder(path), read_facts(path)["about"]
-    if PART in about:
-        raise DataError(
-            f"{path}: holds rows {about[PART]['start']:,} to {about[PART]['stop']:,} of a split "
-            f"graph: give the folder that it lies in, {path.parent}"
-        )
     loud = about.get("loud")
     if loud is not None:
         say(path, loud)

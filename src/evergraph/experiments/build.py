@@ -34,7 +34,7 @@ from evergraph.nn.view_features import VIEWS
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
-from evergraph.topology.embedding_layout import embedding_in
+from evergraph.topology.embedding_folder import embedding_in
 from evergraph.topology.views import View
 from evergraph.training import Learner, Trainer
 

@@ -2,7 +2,6 @@
 
 from evergraph.graphs.curvature import forman_curvature
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.hetero import from_hetero, to_hetero
 from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
 from evergraph.graphs.propagation import propagate, walk
@@ -24,13 +23,11 @@ __all__ = [
     "covered_nodes",
     "estimate_reach_sizes",
     "forman_curvature",
-    "from_hetero",
     "homophily",
     "normalised",
     "propagate",
     "reach",
     "reach_sizes",
     "smoother",
-    "to_hetero",
     "walk",
 ]

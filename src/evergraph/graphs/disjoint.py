@@ -8,9 +8,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from evergraph.graphs.csr import as_csr, csr_tensor, pointer_type
+from evergraph.graphs.csr import as_csr, csr_tensor, densify, pointer_type
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.propagation import densify
 from evergraph.graphs.relations import side_by_side, types_side_by_side
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import check_count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
 from evergraph.graphs.induced import induced_adjacency
+from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import (
@@ -30,7 +32,9 @@ from evergraph.graphs.validation import (
 )
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
+
+LISTED = 12  # names or classes that a notebook shows; of more it is said how many
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,9 +125,31 @@ class Graph(Shown):
         return facts | {"classes": self.num_classes}
 
     def _repr_table(self) -> dict[str, object]:
-        from evergraph.graphs.graph_table import more_facts
+        return self._repr_facts() | self.more_facts()
 
-        return self._repr_facts() | more_facts(self)
+    def more_facts(self, classes: Sequence[str] | None = None) -> dict[str, object]:
+        """Return what a notebook shows beside sizes: classes, times, names of relations and types.
+
+        classes: their names, numbers unless given.
+        """
+        found: dict[str, object] = {}
+        if self.targets is None and self.num_classes:
+            sizes = torch.bincount(self.labels[self.labels >= 0], minlength=self.num_classes)
+            names = range(len(sizes)) if classes is None else classes
+            if (sizes == 0).any():
+                found["classes with nodes"] = int((sizes > 0).sum())
+            pairs = zip(names, sizes.tolist(), strict=False)  # names of classes without a node
+            # A part of a graph keeps the numbers of its classes.
+            found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs if size])
+            found["nodes without a class"] = int((self.labels == UNLABELLED).sum())
+        if self.time is not None and self.num_nodes:
+            found["time"] = f"{int(self.time.min())} to {int(self.time.max())}"
+        if self.relations is not None:
+            found["relations"] = listed(self.relations.names)
+        if self.types is not None:
+            found["types"] = listed(self.types.names)
+        edges = ["both ways" if self.undirected else "one way"]
+        return found | {"edges run": ", ".join(edges + ["weighted"] * (self.weights is not None))}
 
     @property
     def num_nodes(self) -> int:
@@ -406,25 +432,59 @@ class Graph(Shown):
             targets=targets,
         )
 
-    @staticmethod
-    def from_data(data: Data, *, undirected: bool = False) -> Graph:
+    @classmethod
+    def from_data(
+        cls, data: Data | HeteroData, *, target: str | None = None, undirected: bool = False
+    ) -> Graph:
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
         ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
         ``time``, or OGB's ``node_year``, is read where it is there, and so are the weights of
         edges: ``edge_weight``, else an ``edge_attr`` of one column. Whatever else the object holds
-        (masks, say) is not used, and a warning in the log says so. A ``HeteroData`` becomes a graph
-        with relations and types, see ``from_hetero``.
-        """
-        from evergraph.graphs.pyg_data import from_data
+        (masks, say) is not used, and a warning in the log says so.
 
-        return from_data(data, undirected=undirected)
+        A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
+        is the type of nodes to classify, the one that has a ``y`` unless given.
+
+        >>> from torch_geometric.data import HeteroData
+        >>> data = HeteroData()
+        >>> data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
+        >>> data["author"].num_nodes = 1
+        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 0], [0, 1]])
+        >>> graph = Graph.from_data(data, undirected=True)
+        >>> graph, graph.types.names, graph.labels.tolist()
+        (Graph(nodes=3, edges=4, features=2, classes=2), ('paper', 'author'), [0, 1, -1])
+        """
+        if not is_hetero(data):
+            return cls.from_edges(**read_data(data), undirected=undirected)
+        arrays, relations, types = read_hetero(data, target=target)
+        graph = cls.from_edges(**arrays, undirected=undirected)
+        return replace(graph, relations=relations, types=types)
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
-        from evergraph.graphs.pyg_data import to_data
+        require("torch_geometric", extra="pyg", why="Graph.to_data()")
+        from torch_geometric.data import Data
 
-        return to_data(self)
+        data = Data(
+            x=self.features,
+            edge_index=torch.stack([self.indices.long(), self.edge_rows()]),
+            y=self.labels if self.targets is None else self.targets.values,
+        )
+        if self.time is not None:
+            data.time = self.time
+        if self.weights is not None:
+            data.edge_weight = self.weights
+        return data
+
+    def to_hetero(self) -> HeteroData:
+        """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
+        relations = self.relations
+        if relations is None:
+            ends = torch.stack([self.indices.long(), self.edge_rows()])
+            zeros = torch.zeros(self.num_edges, dtype=torch.int64)
+            relations = Relations.of(ends, zeros, ("edge",), nodes=self.num_nodes)
+        return write_hetero(self.features, self.labels, self.types, relations)
 
 
 def _built(
@@ -451,3 +511,13 @@ def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
         found = "neither" if targets is None else "both"
         raise DataError(f"a graph has either labels or targets, not {found}")
     return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names with commas between them, and how many more there are.
+
+    >>> listed("ab"), listed(range(14))
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')
+    """
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(str(name) for name in names[:LISTED]) + more

@@ -12,8 +12,8 @@ from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import take_rows
-from evergraph.graphs.propagation import densify, propagate
+from evergraph.graphs.csr import densify, take_rows
+from evergraph.graphs.propagation import propagate
 from evergraph.memory import ClassStatistics, MemoryUsage
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.methods.backbone_learner import BackboneLearner

@@ -15,17 +15,27 @@ from torch import Tensor, nn
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
+from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import take_rows
+from evergraph.graphs.csr import (
+    csr_tensor,
+    densify,
+    first_of_each_row,
+    row_entries,
+    row_pointers,
+    take_rows,
+)
 from evergraph.graphs.operator import SparseOperator
-from evergraph.graphs.propagation import densify, stays_sparse
+from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.mlp import check_head
-from evergraph.nn.neighbourhood import ALL, sample_neighbourhood
 
 Features = Tensor | SparseOperator
 """Dense features, or sparse ones that weights can be multiplied to."""
+
+ALL = -1
+"""A fan-out that leaves no neighbour out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,3 +253,59 @@ def _checked(fanout: Sequence[int], layers: int) -> tuple[int, ...]:
 def _counts(fanout: object) -> bool:
     whole = isinstance(fanout, Integral) and not isinstance(fanout, bool)
     return whole and (fanout == ALL or fanout >= 1)  # type: ignore[operator]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """The nodes whose features are needed, and one matrix a layer, the outermost first.
+
+    Each matrix has the nodes of the next layer as rows and those of the layer before as columns;
+    the rows' own nodes are the first of its columns.
+
+    Attributes:
+        nodes: int64 [nodes]
+        operators: [out, in] for each layer
+    """
+
+    nodes: Tensor
+    operators: list[SparseOperator]
+
+
+def sample_neighbourhood(
+    adjacency: Tensor, rows: Tensor, *, fanouts: Sequence[int], generator: torch.Generator
+) -> Neighbourhood:
+    """Draw at most ``fanouts[l]`` neighbours per node for layer l, counted from the features.
+
+    Weights of a row are scaled up by its degree over the number drawn, so that a sampled sum
+    estimates the whole one without bias (GraphSAGE's sampling, Hamilton et al. 2017).
+
+    adjacency: CSR [all nodes, all nodes]; rows: the nodes wanted, each once.
+    """
+    nodes, operators = rows, []
+    for fanout in reversed(fanouts):
+        block, nodes = _block(adjacency, nodes, fanout, generator)
+        operators.append(SparseOperator.of(block))
+    return Neighbourhood(nodes, operators[::-1])
+
+
+def _block(
+    adjacency: Tensor, targets: Tensor, fanout: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Return one layer's matrix and the nodes of its columns, the targets first."""
+    owners, entries = row_entries(adjacency.crow_indices(), targets)
+    values = adjacency.values()[entries]
+    if fanout != ALL:
+        keys = exponential(len(entries), generator=generator).to(targets.device)
+        drawn = first_of_each_row(owners, keys, fanout)
+        degrees = torch.bincount(owners, minlength=len(targets))
+        scale = degrees / degrees.clamp(1, fanout)
+        owners, entries = owners[drawn], entries[drawn]
+        values = values[drawn] * scale[owners].to(values.dtype)
+    columns = adjacency.col_indices()[entries].long()
+    place = torch.full((adjacency.shape[0],), -1, device=targets.device)
+    place[targets] = torch.arange(len(targets), device=targets.device)
+    new = columns[place[columns] < 0].unique()
+    place[new] = torch.arange(len(targets), len(targets) + len(new), device=targets.device)
+    nodes = torch.cat([targets, new])
+    indptr = row_pointers(owners, len(targets))
+    return csr_tensor(indptr, place[columns].int(), values, (len(targets), len(nodes))), nodes

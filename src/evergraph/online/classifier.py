@@ -19,7 +19,7 @@ from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import NodeFeatures
-from evergraph.graphs.hetero import is_hetero
+from evergraph.graphs.pyg import is_hetero
 from evergraph.online.alarms import Alarm, AlarmNews
 from evergraph.online.alarms.alarm import OnAlarm, tell
 from evergraph.online.conversion import (

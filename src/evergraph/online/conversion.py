@@ -18,8 +18,8 @@ from evergraph.datasets.doors.recognising import is_a, is_table
 from evergraph.datasets.files.table_columns import WEIGHT
 from evergraph.datasets.files.table_relations import RELATION, TYPE
 from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
-from evergraph.graphs import Graph, from_hetero
-from evergraph.graphs.propagation import densify
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import densify
 from evergraph.graphs.validation import (
     check_edges,
     checked_weights,
@@ -339,7 +339,7 @@ def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") 
     A node is called by its type and place in it, ``paper/0``, unless ids are given, type after
     type.
     """
-    graph = from_hetero(data)
+    graph = Graph.from_data(data)
     assert graph.types is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
     places = [place for name in data.node_types for place in range(kinds.count(name))]

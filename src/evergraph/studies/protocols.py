@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
@@ -15,15 +17,19 @@ from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.studies.cells import spread
 from evergraph.studies.protocol_runs import ORDER, Results, headline, learned, per_seed
-from evergraph.studies.variance import shares
 
 METHODS = ("finetune", "tem", "analytic", "tpp")
+
 QUICK_METHODS = ("finetune", "tem")
+
 FORGETS = "finetune"  # it is so far below that nothing else would be seen
+
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+
 SHARED = (
     "Protocols that ask for the same run share it, and differ in which of its numbers they report."
 )
+
 COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
@@ -150,3 +156,43 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
         )  # fmt: skip
 
     return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the variance of some numbers; they sum to 1, or are all 0 where nothing varies.
+
+    Attributes:
+        method: of the methods' means.
+        protocol: of the protocols' means.
+        together: what the two say together and neither alone: methods change places.
+        seed: what is left between repeats.
+    """
+
+    method: float
+    protocol: float
+    together: float
+    seed: float
+
+
+def shares(values: npt.NDArray[np.float64]) -> Shares:
+    """Take the variance of x apart, as an analysis of variance of two factors does.
+
+    Over methods m, protocols p and seeds s, with a dot for the mean over what it replaces,
+    Σ (x_mps - x...)² = Σ (x_m.. - x...)² + Σ (x_.p. - x...)² + Σ (x_mp. - x_m.. - x_.p. + x...)²
+    + Σ (x_mps - x_mp.)².
+
+    values: x.  [methods, protocols, seeds]
+
+    >>> shares(np.array([[[1.0], [3.0]], [[5.0], [7.0]]]))
+    Shares(method=0.8, protocol=0.2, together=0.0, seed=0.0)
+    """
+    mean = values.mean()
+    method, protocol = values.mean((1, 2)) - mean, values.mean((0, 2)) - mean
+    cells = values.mean(2)
+    left = cells - mean - method[:, None] - protocol[None, :]
+    parts = (method[:, None, None], protocol[None, :, None], left[..., None])
+    squares = [float((np.broadcast_to(part, values.shape) ** 2).sum()) for part in parts]
+    squares.append(float(((values - cells[..., None]) ** 2).sum()))
+    whole = sum(squares) or 1.0
+    return Shares(*(square / whole for square in squares))

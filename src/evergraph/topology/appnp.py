@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, propagate
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify
 from evergraph.topology.base import TeleportingEncoder, topologies
 from evergraph.topology.stepwise import Stepwise
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
 
 import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import Engine
+from evergraph.core.engine import Columns, Engine, LocalEngine
 from evergraph.core.mapped import fetch, is_mapped, page_out, put
-from evergraph.core.ray_transport import Columns
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels import room
 from evergraph.graphs.kernels.held_rows import ROW_TYPES
-from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder
-from evergraph.topology.node_blocks import node_blocks
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +32,6 @@ NODE_RESERVE = 16
 # Entries x columns that a hop multiplies; below, one process is done before others have begun.
 SHARED_FROM = 1 << 27
 
-Cut = Literal["columns", "nodes"]
-
 
 def encode_within(
     topology: TopologyEncoder,
@@ -45,19 +39,16 @@ def encode_within(
     *,
     resources: Resources,
     device: torch.device | str = "cpu",
-    by: Cut | None = None,
+    shared: bool | None = None,
 ) -> Tensor:
     """Return the embeddings of all nodes without holding more than may be held.
 
     Column j of Â X depends on column j of X alone, so any number of columns can go through all hops
     without the others: nothing is computed twice and no number changes. Blocks are as wide as
-    memory allows, and at least as many as the engine has workers. Embeddings that do not fit in
-    memory come back mapped from a file.
-
-    Where an engine has several workers, they share the columns: nothing is sent between hops. If
-    the adjacency does not fit in a worker's share of memory, or columns mix, they share the nodes
-    (see ``NodeBlocks``), and X is sent to all of them at every hop. by: which of the two; chosen
-    unless given.
+    memory allows, and at least as many as the engine has workers, which share them: nothing is sent
+    between hops. Embeddings that do not fit in memory come back mapped from a file. An f_topo whose
+    columns mix is encoded whole, in this process. shared: whether workers take part; where there is
+    enough to do, unless given.
 
     -> float32 [nodes, dims]
     """
@@ -65,14 +56,17 @@ def encode_within(
     resources.tidy()
     whole = _size(topology, graph, graph.num_features, device)
     fits = whole + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
-    if by is None and fits and not _worth_sharing(graph, resources):
+    shared = _worth_sharing(graph, resources) if shared is None else shared
+    if fits and not (shared and topology.separable):
         return topology.smooth(graph.to(device))
-    if (by or _cut(topology, graph, resources)) == "nodes":
-        return _encode_by_nodes(topology, graph, resources)
     if not topology.separable:
         resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
         return topology.smooth(graph)
-    return _encode_blocks(topology, graph, resources, device)
+    embeddings = resources.array((graph.num_nodes, topology.parts * graph.num_features))
+    for columns, part in encoded_blocks(topology, graph, embeddings, resources, device=device):
+        put_columns(embeddings, part, columns, graph.num_features)
+        del part  # before the next block takes its room
+    return embeddings
 
 
 def _worth_sharing(graph: Graph, resources: Resources) -> bool:
@@ -80,53 +74,44 @@ def _worth_sharing(graph: Graph, resources: Resources) -> bool:
     return resources.engine.workers > 1 and work >= SHARED_FROM
 
 
-def _cut(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Cut:
-    """Return what several workers share: columns, unless that cannot be."""
-    engine = resources.engine
-    whole = topology.separable and graph.entry_bytes <= resources.left // _beside(engine)
-    return "columns" if whole or engine.workers == 1 else "nodes"
-
-
 def _beside(engine: Engine) -> int:
     """Return how many workers share a machine's memory, all machines being like this one."""
     return -(-engine.workers // engine.machines)
 
 
-def _encode_by_nodes(topology: TopologyEncoder, graph: Graph, resources: Resources) -> Tensor:
-    """Return the embeddings, every hop computed by all workers; on CPUs."""
-    engine, wide = resources.engine, graph.num_features
-    adjacency = node_blocks(
-        graph, engine=engine, self_loops=topology.self_loops, held=topology.rows
-    )
-    logger.info("encoding over %d blocks of nodes", len(adjacency.blocks))
-    if not topology.separable:
-        whole = _size(topology, graph, wide)
-        resources.check(whole, f"encoding with {topology.name!r}, whose columns mix,")
-        return topology.smooth(graph.with_features(densify(graph.features)), adjacency=adjacency)
-    embeddings = resources.array((graph.num_nodes, topology.parts * wide))
-    # Beside what a hop holds anyway: the features in the engine's store, and the results.
-    copies = 1 + 2 / topology.arrays
-    for columns in _column_blocks(topology, graph, embeddings, resources, at_once=copies):
-        features = columns_of(graph.features, *columns)
-        some = topology.from_column(columns[0])
-        part = some.smooth(graph.with_features(features), adjacency=adjacency)
-        put_columns(embeddings, part, columns, wide)
-        del part  # before the next block takes its room
-    return embeddings
+def encoded_blocks(
+    topology: TopologyEncoder,
+    graph: Graph,
+    embeddings: Tensor,
+    resources: Resources,
+    *,
+    device: torch.device | str = "cpu",
+    first: int = 0,
+) -> Iterator[tuple[tuple[int, int], Tensor]]:
+    """Yield blocks of columns, from some column on, each with the embeddings that it gives.
 
+    Workers share them, unless the adjacency does not fit in the share of memory of each.
 
-def _encode_blocks(
-    topology: TopologyEncoder, graph: Graph, resources: Resources, device: torch.device
-) -> Tensor:
-    wide = graph.num_features
-    embeddings = resources.array((graph.num_nodes, topology.parts * wide))
-    workers, beside = resources.engine.workers, _beside(resources.engine)
+    embeddings: where they will be put, whose memory counts.  [nodes, parts x dims];
+    -> (start, stop), float32 [nodes, parts x columns]
+    """
+    device, engine = torch.device(device), resources.engine
+    if graph.entry_bytes > resources.left // _beside(engine):
+        engine = LocalEngine()
+    beside = _beside(engine)
     blocks = _column_blocks(
-        topology, graph, embeddings, resources, device, at_once=beside, least=workers
+        topology,
+        graph,
+        embeddings,
+        resources,
+        device,
+        at_once=beside,
+        least=engine.workers,
+        first=first,
     )
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
-        wide,
+        graph.num_features - first,
         len(blocks),
         shown(resources.left),
         "on disk" if is_mapped(embeddings) else "in memory",
@@ -136,10 +121,9 @@ def _encode_blocks(
     items = [Columns(graph.features, start, stop, start) for start, stop in blocks]
     bare = graph.with_features(torch.empty(graph.num_nodes, 0))
     shared = {"topology": topology, "graph": bare, "device": str(device)}
-    parts = resources.engine.map(encode_columns, items, shared=shared)
+    parts = engine.map(encode_columns, items, shared=shared)
     for columns in blocks:  # not zipped: a zip holds a part until the next one is there
-        put_columns(embeddings, next(parts), columns, wide)
-    return embeddings
+        yield columns, next(parts)
 
 
 def encode_columns(
@@ -208,7 +192,7 @@ def reserve_of(entry_bytes: int, nodes: int) -> int:
     return min(RESERVE, LEAST_RESERVE + entry_bytes) + NODE_RESERVE * nodes
 
 
-def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: float, least: int) -> int:
+def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: int, least: int) -> int:
     """Return into how many blocks columns are cut: as few as memory allows.
 
     wide: columns; one: bytes that one of them takes; left: bytes that may be taken by the
@@ -217,7 +201,7 @@ def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: float,
     >>> block_count(100, one=10, left=350, reserve=50, at_once=1, least=1)  # 30 at a time
     4
     """
-    widest = int(left / at_once - reserve) // one
+    widest = (left // at_once - reserve) // one
     return max(-(-wide // max(widest, 1)), min(least, wide))
 
 
@@ -228,35 +212,34 @@ def _column_blocks(
     resources: Resources,
     device: torch.device | str = "cpu",
     *,
-    at_once: float,
+    at_once: int,
     least: int = 1,
+    first: int = 0,
 ) -> Sequence[tuple[int, int]]:
-    """Cut the columns into blocks of nearly one width, as few as memory allows.
+    """Cut the columns from the first on into blocks of nearly one width, as few as memory allows.
 
     at_once: how many blocks are held at a time; least: how many there are to be.
     """
-    wide, device = graph.num_features, torch.device(device)
+    wide, device = graph.num_features - first, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
     one = _size(topology, graph, 1, device)
     reserve = reserve_of(graph.entry_bytes, graph.num_nodes)
-    smallest = int((one + reserve) * at_once)
+    smallest = (one + reserve) * at_once
     resources.check(held + smallest, "encoding a single column of the features")
     left = resources.left_on(device) - (held if device.type == "cpu" else 0)
     count = block_count(wide, one=one, left=left, reserve=reserve, at_once=at_once, least=least)
-    ends = [wide * block // count for block in range(count + 1)]
+    ends = [first + wide * block // count for block in range(count + 1)] if wide else []
     return list(pairwise(ends))
 
 
-def put_columns(
-    embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int, *, at: int = 0
-) -> None:
-    """Write what some columns gave to where it belongs: once in every part.  at: its first row"""
+def put_columns(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) -> None:
+    """Write what some columns gave to where it belongs: once in every part."""
     start, stop = columns
     width = stop - start
     on_disk = is_mapped(embeddings)
     for first in range(0, len(part), ROWS_AT_A_TIME):
         some = part[first : first + ROWS_AT_A_TIME]
-        rows = slice(at + first, at + first + len(some))
+        rows = slice(first, first + len(some))
         target = fetch(embeddings, rows.start, rows.stop)
         for piece in range(part.shape[1] // width):
             where = slice(piece * wide + start, piece * wide + stop)

@@ -1,51 +1,45 @@
-"""Embeddings of a graph of any size, written part by part by those who compute them."""
+"""Embeddings of a graph of any size, kept as a graph folder whose features they are."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate, pairwise, repeat
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.engine import Engine
-from evergraph.core.errors import DataError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import one_at_a_time
+from evergraph.core.mapped import MappedTensor, disk_is_enough, map_array
 from evergraph.core.resources import Resources
+from evergraph.core.written_aside import written_aside
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import FACTS, is_graph_folder
-from evergraph.graphs.split_folder import SPLIT, SplitFolder, is_split_folder
-from evergraph.topology.base import TopologyEncoder
-from evergraph.topology.embedding_layout import (
-    EMBEDDING,
-    NODES,
-    Nodes,
-    Target,
-    embedding_in,
-    finish,
-    finish_part,
-    is_laid_out,
-    lay_out,
-    lay_out_part,
-    names_kept,
-    part_is_laid_out,
-    rows_kept,
-    save_split,
-    write_rows,
+from evergraph.graphs.graph_folder import (
+    FACTS,
+    GraphFolderWriter,
+    arrays_of,
+    is_graph_folder,
+    names_in,
+    read_facts,
 )
-from evergraph.topology.embedding_progress import PROGRESS, Progress
-from evergraph.topology.part_hops import PartHops
-from evergraph.topology.parted_graph import PartedGraph, parted
+from evergraph.topology.base import TopologyEncoder
+from evergraph.topology.column_blocks import encoded_blocks, put_columns
 
+Nodes = Literal["all", "labelled"]
+NODES: tuple[Nodes, ...] = get_args(Nodes)
 OnProgress = Callable[[str, int, int], None]
+EMBEDDING = "embedding"  # what ``about`` says of embeddings: how they were made
+PROGRESS = "embedding.json"
+JOINING = ("indptr", "indices", "weights")  # and all that begins with "relation_"
 
 
 def embed(
-    source: Graph | SplitFolder,
+    graph: Graph,
     out: Path,
     *,
     topology: TopologyEncoder,
@@ -57,20 +51,23 @@ def embed(
 ) -> bool:
     """Write the embeddings of a graph as a graph folder, whose features they are.
 
-    The numbers are those that ``topology.encode`` gives for dense features. Nobody holds more than
-    some rows of the adjacency and a block of columns of the features, as wide as memory allows:
-    each part of the rows is smoothed and written by a worker, where it lies if the graph is split,
-    and hops are handed from worker to worker. A split graph gives a split graph. What an earlier
-    call has written, of the same graph and f_topo, is not computed again; return whether anything
-    was.
+    The numbers are those that ``topology.encode`` gives for dense features. Columns are encoded in
+    blocks as wide as memory allows, shared among the workers of an engine, and each is written
+    before the next is taken: a command that was killed goes on after the last block. What an
+    earlier call has written, of the same graph and f_topo, is not computed again; return whether
+    anything was.
 
     Args:
-        topology: an f_topo that is made of plain hops, see ``count_products``.
+        graph: the graph; in files, it need not fit into memory.
+        out: the folder.
+        topology: an f_topo whose columns do not mix.
         nodes: ``labelled`` keeps nodes that have labels, and no edges.
         name: of the graph, by which one that is in no folder is known again.
+        resources: how much memory may be taken, and who does the work.
+        on_progress: called with a stage, how many columns are done, and of how many.
         overwrite: whether another graph in ``out`` may be replaced.
 
-    >>> import tempfile, torch
+    >>> import tempfile
     >>> from evergraph.graphs.graph_folder import open_graph_folder
     >>> from evergraph.topology import SGC
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
@@ -82,23 +79,61 @@ def embed(
     ([[2.0]], [0], 0)
     """
     check_choice("nodes", nodes, NODES)
-    resources = Resources() if resources is None else resources
-    graph = parted(source, workers=resources.engine.workers, name=name)
-    hops = PartHops(graph, topology, resources)
-    embedding = _Embedding(graph, hops, out.absolute(), nodes, on_progress or _nothing)
-    if embedding_in(out) == embedding.made:
+    check_separable(topology)
+    made = _made(graph, topology, nodes, name)
+    if embedding_in(out) == made:
         return False
     _check_free(out, overwrite=overwrite)
     with one_at_a_time(out):
-        embedding.run()
+        (out / FACTS).unlink(missing_ok=True)  # from now on it is no graph
+        kept = has_labels(graph).nonzero().flatten() if nodes == "labelled" else None
+        columns = _columns_done(out, made, width=topology.parts * graph.num_features)
+        if not columns:
+            _note(out, made, 0)  # first: what is begun may be begun again
+            _lay_out(graph, out, topology, kept)
+        _fill(graph, out, topology, made, kept, columns, resources or Resources(), on_progress)
+        _finish(graph, out, made, bare=kept is not None)
     return True
+
+
+def check_separable(topology: TopologyEncoder) -> None:
+    """Raise unless the columns of an f_topo's embeddings can be computed one by one."""
+    if not topology.separable or topology.reads_labels:
+        raise ConfigurationError(
+            f"topology must be one whose columns do not mix, and {topology.name!r} is not: choose "
+            "one such as sgc, s2gc, appnp, ppr or mixhop"
+        )
+
+
+def embedding_in(folder: Path) -> dict[str, Any] | None:
+    """Return of what and how the features of a graph in a folder were embedded, None if not.
+
+    A path that holds no graph folder holds no embeddings.
+    """
+    found = read_facts(folder)["about"].get(EMBEDDING) if is_graph_folder(folder) else None
+    return found if found is None else dict(found)
+
+
+def has_labels(graph: Graph) -> Tensor:
+    """Return which nodes have a class, or a target that is known.  bool [nodes]"""
+    return graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
+
+
+def _made(graph: Graph, topology: TopologyEncoder, nodes: Nodes, name: str) -> dict[str, Any]:
+    """Return of what and how embeddings are made, as JSON gives it back."""
+    folder = graph.folder
+    known_by = f"{name} {graph!r}" if folder is None else read_facts(folder)["sha256"]
+    told = {"name": topology.name, **topology.get_params()}
+    made: dict[str, Any] = {"of": known_by, "topology": told, "nodes": nodes}
+    found: dict[str, Any] = json.loads(json.dumps(made))
+    return found
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
     """Raise unless a folder is empty, holds embeddings half done, or may be replaced."""
     if not out.exists() or not any(out.iterdir()) or (out / PROGRESS).is_file():
         return
-    if not (is_graph_folder(out) or is_split_folder(out)):
+    if not is_graph_folder(out):
         raise DataError(f"{out}: is no graph folder, so it is not replaced")
     if not overwrite:
         raise DataError(
@@ -108,143 +143,69 @@ def _check_free(out: Path, *, overwrite: bool) -> None:
     shutil.rmtree(out)
 
 
-@dataclass(frozen=True, eq=False)
-class _Embedding:
-    """One call of ``embed``."""
-
-    graph: PartedGraph
-    hops: PartHops
-    out: Path
-    nodes: Nodes
-    on_progress: OnProgress
-
-    def run(self) -> None:
-        """Lay out, compute what is missing, finish."""
-        for facts in (SPLIT, FACTS):
-            (self.out / facts).unlink(missing_ok=True)  # from now on it is no graph
-        progress = Progress.load(self.out, self.made, len(self.graph.parts))
-        if progress is None or not self._is_laid_out():
-            self._lay_out()
-            progress = Progress(self.made, len(self.graph.parts)).save(self.out)
-        self._fill(progress)
-        self._finish()
-        (self.out / PROGRESS).unlink()
-
-    @cached_property
-    def made(self) -> dict[str, Any]:
-        """Of what and how the embeddings are made, as JSON gives it back."""
-        topology = self.hops.topology
-        told = {"name": topology.name, **topology.get_params()}
-        made = {"of": self.graph.known_by, "topology": told, "nodes": self.nodes}
-        found: dict[str, Any] = json.loads(json.dumps(made))
-        return found
-
-    @property
-    def engine(self) -> Engine:
-        """Who does the work."""
-        return self.hops.resources.engine
-
-    @property
-    def width(self) -> int:
-        """How many columns the embeddings have."""
-        return self.hops.topology.parts * self.graph.features
-
-    @cached_property
-    def rows(self) -> list[int]:
-        """How many rows each part keeps."""
-        shared = {"graph": self.graph.graph, "nodes": self.nodes}
-        near = self.graph.near
-        return list(self.engine.map(rows_kept, self.graph.parts, shared=shared, near=near))
-
-    @property
-    def spans(self) -> list[slice]:
-        """Which rows of all that are kept those of each part are."""
-        return [slice(*ends) for ends in pairwise(accumulate(self.rows, initial=0))]
-
-    def _is_laid_out(self) -> bool:
-        if self.graph.graph is not None:
-            return is_laid_out(self.out, width=self.width)
-        shared = {"folder": self.out, "width": self.width}
-        near = self.graph.near
-        found = self.engine.map(part_is_laid_out, self.graph.parts, shared=shared, near=near)
-        return all(list(found))
-
-    def _lay_out(self) -> None:
-        if self.graph.graph is not None:
-            lay_out(self.graph.graph, self.out, width=self.width, nodes=self.nodes)
-            return
-        shared = {"folder": self.out, "width": self.width, "nodes": self.nodes}
-        near = self.graph.near
-        list(self.engine.map(lay_out_part, self.graph.parts, shared=shared, near=near))
-
-    def _fill(self, progress: Progress) -> None:
-        """Compute and write the columns that are left."""
-        blocks = progress.blocks(self.graph.features, self.hops.widest())
-        total = len(blocks) * len(self.graph.parts) * max(self.hops.products, 1)
-        self.on_progress("embed", 0, total)
-        for done, reached in enumerate(self._advanced(progress, blocks), start=1):
-            if reached is not progress:
-                progress = reached.save(self.out)
-            self.on_progress("embed", done, total)
-
-    def _advanced(
-        self, progress: Progress, blocks: Sequence[tuple[int, int]]
-    ) -> Iterator[Progress]:
-        """Yield how far it is, whenever a part is through a hop."""
-        for columns in blocks:
-            if progress.stop != columns[1]:
-                progress = replace(progress, stop=columns[1], written=())
-            for index in self._block(columns, progress.written):
-                if index is not None:
-                    progress = replace(progress, written=(*progress.written, index))
-                if len(progress.written) == progress.parts:
-                    progress = replace(progress, columns=columns[1], written=())
-                yield progress
-
-    def _block(self, columns: tuple[int, int], written: Sequence[int]) -> Iterator[int | None]:
-        """Take some columns through all hops; yield None, or which part has written its rows."""
-        block = self.hops.block(columns)
-        yield from block.before_last()
-        yield from repeat(None, len(written))
-        left = [part.index for part in self.graph.parts if part.index not in written]
-        items = [(block.steps[index], self._target(index)) for index in left]
-        shared = block.shared() | {"columns": columns, "wide": self.graph.features}
-        near = [self.graph.near[index] for index in left]
-        for index, _ in zip(
-            left, self.engine.map(write_rows, items, shared=shared, near=near), strict=True
-        ):
-            yield index
-
-    def _target(self, index: int) -> Target:
-        """Return where a part's embeddings go: into its own folder if the graph is split."""
-        if self.graph.graph is not None:
-            return Target(self.out, self.spans[index].start, self.nodes)
-        return Target(self.out / self.graph.parts[index].path.name, 0, self.nodes)
-
-    def _finish(self) -> None:
-        """Declare what is written a graph."""
-        about = {EMBEDDING: self.made}
-        self.on_progress("checksum", 0, 1)
-        if self.graph.graph is not None:
-            finish(self.graph.graph, self.out, nodes=self.nodes, about=about)
-            return
-        of = sum(self.rows)
-        shared = {"folder": self.out, "nodes": self.nodes, "about": about, "of": of}
-        items = list(zip(self.graph.parts, self.spans, strict=True))
-        done = tuple(self.engine.map(finish_part, items, shared=shared, near=self.graph.near))
-        split = SplitFolder(
-            self.out,
-            of,
-            sum(part.entries for part in done),
-            self.width,
-            self.nodes == "labelled" or self.graph.undirected,
-            done,
-            names_kept(self.graph.named, self.nodes),
-            about,
-        )
-        list(self.engine.map(save_split, done, shared={"split": split}, near=self.graph.near))
-        split.save()
+def _columns_done(out: Path, made: Mapping[str, Any], *, width: int) -> int:
+    """Return how many columns of the features are through, 0 if these were not begun here."""
+    try:
+        found = json.loads((out / PROGRESS).read_text("utf-8"))
+        begun = found["made"] == made and map_array(out / "features.npy").shape[1] == width
+        return int(found["columns"]) if begun else 0
+    except (OSError, ValueError, KeyError, TypeError, IndexError, DataError):
+        return 0
 
 
-def _nothing(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
+def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | None) -> None:
+    """Write all of a graph but its features, and make room for embeddings.
+
+    Of labelled nodes alone no edges are kept: what they say is in the embeddings.
+    """
+    writer, arrays = GraphFolderWriter(out), arrays_of(graph)
+    del arrays["features"]
+    if kept is not None:
+        of_nodes = {n: a for n, a in arrays.items() if not n.startswith(("relation_", *JOINING))}
+        arrays = {name: array[kept] for name, array in of_nodes.items()} | {
+            "indptr": torch.zeros(len(kept) + 1, dtype=torch.int32),
+            "indices": torch.zeros(0, dtype=torch.int32),
+        }
+    for name, array in arrays.items():
+        writer.copy(name, array)
+    shape = (len(arrays["labels"]), topology.parts * graph.num_features)
+    writer.create("features", shape, torch.float32)
+
+
+def _fill(
+    graph: Graph,
+    out: Path,
+    topology: TopologyEncoder,
+    made: Mapping[str, Any],
+    kept: Tensor | None,
+    first: int,
+    resources: Resources,
+    on_progress: OnProgress | None,
+) -> None:
+    """Compute and write the columns that are left."""
+    file: MappedTensor = map_array(out / "features.npy", writable=True)
+    wide = graph.num_features
+    tell = on_progress or (lambda *_: None)
+    tell("embed", first, wide)
+    for columns, part in encoded_blocks(topology, graph, file, resources, first=first):
+        put_columns(file, part if kept is None else part[kept], columns, wide)
+        assert file.file is not None
+        os.fsync(file.file.fileno())  # before it is noted that they are written
+        _note(out, made, columns[1])
+        tell("embed", columns[1], wide)
+    tell("checksum", 0, 1)
+
+
+def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
+    """Keep how many columns of the features are through."""
+    with disk_is_enough(out), written_aside(out / PROGRESS) as file:
+        file.write(json.dumps({"made": made, "columns": columns}).encode())
+
+
+def _finish(graph: Graph, out: Path, made: Mapping[str, Any], *, bare: bool) -> None:
+    """Declare what is written a graph; without edges there are no relations to name."""
+    named = {n: value for n, value in names_in(graph).items() if not (bare and n == "relations")}
+    GraphFolderWriter(out).finish(
+        undirected=bare or graph.undirected, about={EMBEDDING: made}, named=named
+    )
+    (out / PROGRESS).unlink(missing_ok=True)

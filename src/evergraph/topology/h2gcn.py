@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, propagate
-from evergraph.graphs.csr import csr_tensor
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import csr_tensor, densify
 from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import TopologyEncoder, topologies
 

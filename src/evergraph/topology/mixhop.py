@@ -9,8 +9,8 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
+from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.held_rows import RowType
-from evergraph.graphs.propagation import densify
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
 from evergraph.topology.stepwise import Stepwise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, walk
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify
 from evergraph.topology.base import TeleportingEncoder, topologies
 from evergraph.topology.stepwise import Stepwise
 

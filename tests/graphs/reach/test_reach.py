@@ -18,11 +18,10 @@ from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_s
 from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.kernels.numba_ego import search
 from evergraph.graphs.reach import cost as reach_cost
-from evergraph.graphs.reach import search as searched_reach
+from evergraph.graphs.reach import reach as searched_reach
 from evergraph.graphs.reach.cost import ReachCost, search_costs, walk_counts
 from evergraph.graphs.reach.covered import reaching_nodes
-from evergraph.graphs.reach.reach import reach_blocks
-from evergraph.graphs.reach.search import searched_sizes
+from evergraph.graphs.reach.reach import reach_blocks, searched_sizes
 from graphs_to_draw import Pairs, graph_of, path_pairs, ring_pairs, star_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)

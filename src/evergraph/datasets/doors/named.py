@@ -13,7 +13,7 @@ from torch import Tensor
 from evergraph.core.component import Shown
 from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.graph_table import listed, more_facts
+from evergraph.graphs.graph import listed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +41,7 @@ class NamedGraph(Shown):
 
     def _repr_table(self) -> dict[str, object]:
         first = {} if self.ids is None else {"ids": listed(self.ids)}
-        return self.graph._repr_facts() | first | more_facts(self.graph, self.classes)
+        return self.graph._repr_facts() | first | self.graph.more_facts(self.classes)
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.ray_cluster import (
+from evergraph.cluster.ray_cluster import (
     RETRIES,
     Patience,
     deaths,
@@ -17,7 +17,7 @@ from evergraph.core.ray_cluster import (
     gpu_share,
     stop,
 )
-from evergraph.core.ray_engine import RayEngine
+from evergraph.cluster.ray_engine import RayEngine
 from evergraph.experiments.bench.pool import POLL_SECONDS, Event, Watch, ended
 from evergraph.experiments.bench.worker import Ending, Failure, Work, learn, prepare
 

@@ -11,22 +11,32 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
+from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.cuts import cut
 from evergraph.graphs.graph import Graph
+from evergraph.graphs.kernels.choice import numba_works
+from evergraph.graphs.kernels.numba_ego import ego_sizes
 from evergraph.graphs.propagation import pattern, step_out
 from evergraph.graphs.reach.cost import METHODS, choose, reach_cost, search_costs, walk_counts
 from evergraph.graphs.reach.covered import covered_nodes
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
-from evergraph.graphs.reach.search import search_pays, searched_sizes
 from evergraph.graphs.rows import RowSweep
 
 # Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
 BLOCK_WALKS = 1 << 24
+
 # What a boolean matrix with every node its own neighbour takes an entry while it is made; from
 # 2^31 entries on SciPy holds their columns in 64 bits as well.
 PATTERN_BYTES = {torch.int32: 11, torch.int64: 27}
+
+# From so many steps on, what a search saves against sparse products is more than numba takes to
+# start (benchmarks/reach_at_scale.py).
+SEARCH_PAYS_FROM = 2e7
+
+# Blocks a worker: one that met cheap nodes takes the next block while another is busy.
+_BLOCKS = 4
 
 
 def reach_blocks(
@@ -165,3 +175,45 @@ def _identity_rows(
     return scipy.sparse.csr_matrix(
         (ones, nodes, np.arange(len(nodes) + 1)), shape=(len(nodes), adjacency.shape[1])
     )
+
+
+def search_pays(costs: npt.NDArray[np.float64]) -> bool:
+    """Whether to search: sparse products also copy rows, but numba takes its time to start."""
+    return bool(costs.sum() >= SEARCH_PAYS_FROM) and numba_works()
+
+
+def searched_sizes(
+    graph: Graph,
+    nodes: Tensor,
+    *,
+    hops: int,
+    costs: npt.NDArray[np.float64],
+    resources: Resources | None = None,
+) -> Tensor:
+    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]
+
+    costs: what the search from each costs.  [nodes]
+    """
+    engine = (resources or Resources()).engine
+    rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
+    pieces = engine.workers * _BLOCKS if engine.workers > 1 else 1
+    blocks = [(b.start, b.stop) for b in cut(costs, float(costs.sum()) / pieces)]
+    shared = {"rows": rows, "nodes": nodes.cpu(), "hops": hops, "costs": costs}
+    found = list(engine.map(search_block, blocks, shared=shared))
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+
+def search_block(
+    block: tuple[int, int],
+    *,
+    rows: RowSweep,
+    nodes: Tensor,
+    hops: int,
+    costs: npt.NDArray[np.float64],
+) -> Tensor:
+    """Return the sizes of some of the nodes; a pure function.  int64 [block]"""
+    part, (indptr, indices) = slice(*block), rows.plain
+    sizes = ego_sizes(indptr, indices, nodes[part], hops=hops, costs=costs[part])
+    if rows.mapped:
+        page_out(indices)
+    return sizes

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evergraph.reports.envelope import bytes_kept, envelope, families, learning_seconds
-from evergraph.reports.figures.log_axis import log_span, log_ticks
 from evergraph.reports.figures.look import INK, Look, percent_limits, shortened
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.reports.runs import Entry, Group
 from evergraph.reports.units import size
 
 TESTINGS = ("local", "global")
+
 PANEL, KEY = 2.5, 0.16  # inches that a panel and a line of the legend take
 
 Line = Literal["-", "--", ":", "none"]
+
 Points = list[tuple[float, float]]
+
+ROOM = 1.6  # between the outermost amount and the end of the axis: a tick of 1, 2, 5 always fits
+
+MOST_TICKS = 7
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ BYTES = Price(
     lambda amount: size(round(amount)).replace(".0", ""),
     (1e5, 5e8),
 )
+
 SECONDS = Price(
     "seconds",
     "learning: embed and train, one seed",
@@ -159,3 +165,26 @@ def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
         bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
         borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
     )  # fmt: skip
+
+
+def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:
+    """Return the ends of an axis with all amounts inside; zero is on no log scale.
+
+    >>> log_span([0, 16, 100]), log_span([16], shown=[1, 1000])
+    ((10.0, 160.0), (1.0, 1000.0))
+    """
+    paid = [amount for amount in amounts if amount > 0]
+    ends = [*(end for a in paid for end in (a / ROOM, a * ROOM)), *map(float, shown)]
+    return (min(ends), max(ends)) if ends else (1.0, 10.0)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 of every decade in between, the decades alone where that is many.
+
+    >>> log_ticks(3, 60), log_ticks(1e5, 5e8)
+    ([5.0, 10.0, 20.0, 50.0], [100000.0, 1000000.0, 10000000.0, 100000000.0])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    return inside if len(inside) <= MOST_TICKS else [t for t in ticks[::3] if low <= t <= high]

@@ -5,24 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, is_dataclass
-from itertools import repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evergraph.core.checks import check_integer
-from evergraph.core.closing import Closing
-from evergraph.core.engine import Held, LocalEngine, Work
-from evergraph.core.errors import ClusterError, DataError, EvergraphError, ResourceError
-from evergraph.core.plugins import file_plugins
-from evergraph.core.ray_cluster import (
+from evergraph.cluster.ray_cluster import (
     RETRIES,
     alive,
-    at,
     awaited,
     cores,
     cpu_count,
@@ -35,9 +28,13 @@ from evergraph.core.ray_cluster import (
     smallest_store,
     start,
     stop,
-    where_paths_are,
 )
-from evergraph.core.ray_transport import pack, packed_bytes, unpack
+from evergraph.cluster.ray_transport import pack, packed_bytes, unpack
+from evergraph.core.checks import check_integer
+from evergraph.core.closing import Closing
+from evergraph.core.engine import LocalEngine, Work
+from evergraph.core.errors import EvergraphError, ResourceError
+from evergraph.core.plugins import file_plugins
 from evergraph.core.sizes import shown
 
 logger = logging.getLogger(__name__)
@@ -92,7 +89,6 @@ class RayEngine(Closing):
         share = max(cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
         self._seen: dict[Path, bool] = {}  # which files every machine can open
-        self._near: dict[Path, list[str]] = {}  # which machines have a file or folder
         self._told = False  # that arrays go to disk
         self._put: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
 
@@ -114,49 +110,13 @@ class RayEngine(Closing):
         return workers * (IN_FLIGHT if busy else 1)
 
     def map(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
+        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order, as each is there.
 
         No more than ``IN_FLIGHT`` items a worker are given out before their results are taken, so
-        that results do not pile up. An item that is near a path goes to a machine that has it, and
-        to none else.
-        """
-        for _, coming in self._given_out(_do, work, items, shared, near, 1):
-            yield self._result(coming, near)  # held by nobody here while the next is waited for
-
-    def hold(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
-        near: Sequence[Path | None] | None = None,
-    ) -> Iterator[Held]:
-        """Do what ``map`` does, but leave every result in the store of the machine that made it."""
-        # Of the two parts of a result, what was made stays there; whether it went well comes here.
-        for (made, _), coming in self._given_out(_do_apart, work, items, shared, near, 2):
-            self._result(coming, near)
-            yield There(made)
-
-    def _given_out(
-        self,
-        done: Callable[..., Any],
-        work: Work,
-        items: Sequence[Any],
-        shared: Mapping[str, Any] | None,
-        near: Sequence[Path | None] | None,
-        parts: int,
-    ) -> Iterator[tuple[list[Any], Future[Any]]]:
-        """Yield where the parts of each result will be, and the last of them on its way here.
-
-        They come in the order of the items. The next ones are given out before, and start to be
-        sent as soon as they are there, while others are worked on.
+        that results do not pile up; they start to be sent as soon as they are there, while others
+        are worked on.
         """
         for module in file_plugins():  # which workers cannot import by its name
             self.ray.cloudpickle.register_pickle_by_value(module)
@@ -164,72 +124,25 @@ class RayEngine(Closing):
         stored = [self._stored(value) for value in given.values()]
         refs, held = [ref for ref, _ in stored], sum(size for _, size in stored)
         store = smallest_store(self.ray)
-        task = self.ray.remote(done)
-        options = {
-            "num_cpus": self._cpus,
-            "num_gpus": gpu_share(self.ray),
-            "max_retries": RETRIES,
-            "num_returns": parts,
-        }
+        task = self.ray.remote(_do).options(
+            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES
+        )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
-        waiting: deque[tuple[list[Any], Future[Any]]] = deque()
+        waiting: deque[tuple[Any, Future[Any]]] = deque()
         most = self._in_flight
         try:
-            for item, place in zip(items, self._places(items, near), strict=True):
+            for item in items:
                 if len(waiting) == most:
-                    yield waiting.popleft()
+                    yield self._result(waiting.popleft()[1])
                 given_out, size = self._stored(item) if _lasts(item) else (pack(item), 0)
                 held += size
                 self._tell_of_disk(held, store)
-                there = {} if place is None else {"scheduling_strategy": at(place)}
-                found = task.options(**options, **there).remote(*head, given_out, *refs)
-                made = found if parts > 1 else [found]
-                waiting.append((made, made[-1].future()))
+                made = task.remote(*head, given_out, *refs)
+                waiting.append((made, made.future()))
             while waiting:
-                yield waiting.popleft()
+                yield self._result(waiting.popleft()[1])
         finally:
-            stop(self.ray, (ref for made, _ in waiting for ref in made))
-
-    def _places(
-        self, items: Sequence[Any], near: Sequence[Path | None] | None
-    ) -> Iterator[str | None]:
-        """Yield the machine that each item goes to, None if it may go to any."""
-        if near is None:
-            yield from repeat(None, len(items))
-            return
-        found = self._found(near)
-        here, given = set(alive(self.ray)), Counter[str]()
-        for path, nodes in zip(near, found, strict=True):
-            able = [node for node in nodes if node in here]
-            if path is not None and not able:
-                raise DataError(
-                    f"{path}: is on none of the {len(here)} machines of the cluster: copy it to "
-                    "one of them, or start the machine that has it"
-                )
-            if path is None or len(able) == len(here):
-                yield None
-            else:
-                place = min(able, key=lambda node: given[node])
-                given[place] += 1
-                yield place
-
-    def _found(self, near: Sequence[Path | None]) -> list[list[str]]:
-        """Return the machines that have each path; each is asked for once."""
-        new = {path.absolute() for path in near if path is not None} - self._near.keys()
-        if new:
-            self._near.update(where_paths_are(self.ray, sorted(new)))
-        return [[] if path is None else self._near[path.absolute()] for path in near]
-
-    def _check_there(self, near: Sequence[Path | None]) -> None:
-        """Raise if a machine is gone that had what is worked on."""
-        here = set(alive(self.ray))
-        for path, nodes in zip(near, self._found(near), strict=True):
-            if path is not None and not here.issuperset(nodes):
-                rest = "" if here & set(nodes) else "start it again or copy the folder to another, "
-                raise ClusterError(
-                    f"{path}: the machine that worked on it is gone: {rest}give the same command "
-                    "again to go on"
-                )
+            stop(self.ray, (ref for ref, _ in waiting))
 
     def close(self) -> None:
         """End Ray if it was started here, or leave the cluster."""
@@ -261,12 +174,11 @@ class RayEngine(Closing):
             "--object-store-memory)", shown(held), shown(store),
         )  # fmt: skip
 
-    def _result(self, coming: Future[Any], near: Sequence[Path | None] | None) -> Any:
+    def _result(self, coming: Future[Any]) -> Any:
         """Wait for a result and return it; an error of ours is raised."""
         try:
             found = unpack(awaited(self.ray, coming))
         except (self.ray.exceptions.TaskUnschedulableError, *deaths(self.ray)) as error:
-            self._check_there(near or ())
             raise ResourceError(
                 f"a piece of work ended the Ray worker that did it {RETRIES + 1} times, perhaps "
                 f"for lack of memory ({first_line(error)})"
@@ -280,19 +192,6 @@ class RayEngine(Closing):
         if path not in self._seen:
             self._seen[path] = path.is_file() and on_all_nodes(self.ray, path)
         return self._seen[path]
-
-
-@dataclass(frozen=True, eq=False)
-class There:
-    """A value in Ray's store, on the machine that made it unless others have asked for it."""
-
-    ref: Any
-
-    def get(self) -> Any:
-        """Return the value, from another machine if need be."""
-        import ray
-
-        return unpack(ray.get(self.ref))
 
 
 @dataclass(frozen=True)
@@ -325,12 +224,6 @@ def _do(
             return pack(work(unpack(item), **shared), by_path=lambda path: False)
     except EvergraphError as error:
         return _Error(type(error), str(error))
-
-
-def _do_apart(*given: Any) -> tuple[Any, _Error | None]:
-    """Do one piece of work, in a worker; return what it made, and what went wrong."""
-    found = _do(*given)
-    return (None, found) if isinstance(found, _Error) else (found, None)
 
 
 def _lasts(value: Any) -> bool:

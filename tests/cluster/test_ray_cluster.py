@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from evergraph.core import ray_cluster
+from evergraph.cluster import ray_cluster
+from evergraph.cluster.ray_cluster import Patience, awaited, cores
 from evergraph.core.errors import ClusterError, ConfigurationError
-from evergraph.core.ray_cluster import Patience, awaited, cores
 
 
 class StandIn:

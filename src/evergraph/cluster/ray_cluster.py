@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -214,15 +214,6 @@ def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     return set(_answers(ray, _size, path).values()) == {path.stat().st_size}
 
 
-def where_paths_are(ray: ModuleType, paths: Sequence[Path]) -> dict[Path, list[str]]:
-    """Return, for each file or folder, the machines on which it exists."""
-    found = _answers(ray, _exist, list(paths))
-    return {
-        path: [node for node, there in found.items() if there[place]]
-        for place, path in enumerate(paths)
-    }
-
-
 def _answers(ray: ModuleType, question: Callable[..., Any], *given: Any) -> dict[str, Any]:
     """Ask every machine something, and return what each says; one that dies over it says nothing.
 
@@ -237,10 +228,6 @@ def _answers(ray: ModuleType, question: Callable[..., Any], *given: Any) -> dict
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
             found[node] = ray.get(ref)
     return found
-
-
-def _exist(paths: Sequence[Path]) -> list[bool]:
-    return [path.exists() for path in paths]
 
 
 def _size(path: Path) -> int:

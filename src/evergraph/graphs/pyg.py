@@ -1,4 +1,4 @@
-"""In and out of PyG's ``HeteroData``: nodes of several types, edges of several relations."""
+"""In and out of PyG's ``Data`` and ``HeteroData``, as the arrays that a graph is made of."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
-from evergraph.graphs.graph import Graph
-from evergraph.graphs.propagation import densify
+from evergraph.graphs.csr import densify
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.validation import UNLABELLED
+from evergraph.graphs.targets import one_column, read_y
+from evergraph.graphs.validation import UNLABELLED, given_weights, say_unread
 
 if TYPE_CHECKING:
-    from torch_geometric.data import HeteroData
+    from torch_geometric.data import Data, HeteroData
 
 READ_OF_NODES = ("x", "y", "num_nodes")
 READ_OF_EDGES = ("edge_index", "edge_weight")
@@ -29,27 +29,32 @@ def is_hetero(data: object) -> bool:
     return any(kind.__name__ == "HeteroData" for kind in type(data).__mro__)
 
 
-def from_hetero(data: HeteroData, *, target: str | None = None, undirected: bool = False) -> Graph:
-    """Return all nodes of a ``HeteroData`` as one graph with types and relations.
+def read_data(data: Data) -> dict[str, Any]:
+    """Return a ``Data`` object as keyword arguments of ``Graph.from_edges``."""
+    for name in ("edge_index", "x", "y"):
+        if getattr(data, name) is None:
+            raise DataError(f"the Data object has no '{name}': x, edge_index and y are needed")
+    time: Any = data.get("time", data.get("node_year"))
+    attribute, weights = given_weights(data.to_dict())
+    say_unread("Data", data.keys(), weights=attribute)
+    return {
+        "edge_index": data.edge_index,
+        "features": data.x,
+        **read_y(data.y),
+        "time": None if time is None else one_column("time", time),
+        "weights": weights,
+    }
+
+
+def read_hetero(
+    data: HeteroData, *, target: str | None = None
+) -> tuple[dict[str, Any], Relations, NodeTypes]:
+    """Return a ``HeteroData`` as arguments of ``Graph.from_edges``, with relations and types.
 
     Nodes are numbered type after type, in the order of ``node_types``. Types whose features have
     one width share its columns; where widths differ, every type has columns of its own. A type
     without features has zeros: it is known by what its neighbours send. The nodes of one type are
-    classified; the others have no labels.
-
-    Args:
-        data: the object.
-        target: the type whose ``y`` are the classes; the one that has a ``y`` unless given.
-        undirected: whether features flow along every edge both ways.
-
-    >>> from torch_geometric.data import HeteroData
-    >>> data = HeteroData()
-    >>> data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
-    >>> data["author"].num_nodes = 1
-    >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 0], [0, 1]])
-    >>> graph = from_hetero(data, undirected=True)
-    >>> graph, graph.types.names, graph.relations.names, graph.labels.tolist()
-    (Graph(nodes=3, edges=4, features=2, classes=2), ('paper', 'author'), ('writes',), [0, 1, -1])
+    classified, ``target``, the one that has a ``y`` unless given; the others have no labels.
     """
     types = list(data.node_types)
     sizes = [_size(data, name) for name in types]
@@ -59,42 +64,33 @@ def from_hetero(data: HeteroData, *, target: str | None = None, undirected: bool
     labels = torch.full((sum(sizes),), UNLABELLED)
     classes = data[target].y
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)
-    graph = Graph.from_edges(
-        ends,
-        features=_features(data, types, sizes),
-        labels=labels,
-        undirected=undirected,
-        weights=weights,
-    )
     numbered = torch.arange(len(types), dtype=torch.int16).repeat_interleave(torch.tensor(sizes))
     _say_unread(data)
-    relations = Relations.of(ends, numbers, names, nodes=len(labels), weights=weights)
-    return graph.with_relations(relations).with_types(NodeTypes(tuple(types), numbered))
+    features = _features(data, types, sizes)
+    return (
+        {"edge_index": ends, "features": features, "labels": labels, "weights": weights},
+        Relations.of(ends, numbers, names, nodes=len(labels), weights=weights),
+        NodeTypes(tuple(types), numbered),
+    )
 
 
-def to_hetero(graph: Graph) -> HeteroData:
-    """Return a graph with types and relations as ``HeteroData``; the way back of ``from_hetero``.
-
-    Without types there is one, ``node``; without relations one, ``edge``.
-    """
-    require("torch_geometric", extra="pyg", why="to_hetero()")
+def write_hetero(
+    features: Tensor, labels: Tensor, types: NodeTypes | None, relations: Relations
+) -> HeteroData:
+    """Return arrays of a graph as ``HeteroData``; without types there is one, ``node``."""
+    require("torch_geometric", extra="pyg", why="Graph.to_hetero()")
     from torch_geometric.data import HeteroData
 
     data: Any = HeteroData()
-    plain = NodeTypes(("node",), torch.zeros(graph.num_nodes, dtype=torch.int16))
-    types = plain if graph.types is None else graph.types
-    place = torch.empty(graph.num_nodes, dtype=torch.int64)
+    if types is None:
+        types = NodeTypes(("node",), torch.zeros(len(labels), dtype=torch.int16))
+    place = torch.empty(len(labels), dtype=torch.int64)
     for number, name in enumerate(types.names):
         nodes = (types.numbers == number).nonzero().flatten()
         place[nodes] = torch.arange(len(nodes))
-        data[name].x = densify(graph.features)[nodes]
-        if bool((graph.labels[nodes] != UNLABELLED).any()):
-            data[name].y = graph.labels[nodes]
-    relations = graph.relations
-    if relations is None:
-        ends = torch.stack([graph.indices.long(), graph.edge_rows()])
-        zeros = torch.zeros(graph.num_edges, dtype=torch.int64)
-        relations = Relations.of(ends, zeros, ("edge",), nodes=graph.num_nodes)
+        data[name].x = densify(features)[nodes]
+        if bool((labels[nodes] != UNLABELLED).any()):
+            data[name].y = labels[nodes]
     _put_edges(data, relations, types, place)
     return data
 

@@ -12,47 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.engine import Columns
 from evergraph.core.mapped import MappedTensor, map_array
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some rows of an array, of which no more than these are to travel, or be read from its file.
-
-    >>> Part(torch.arange(5), 1, 3).rows()
-    tensor([1, 2])
-    """
-
-    array: Tensor
-    start: int
-    stop: int
-
-    def rows(self) -> Tensor:
-        """Return them."""
-        return self.array[self.start : self.stop]
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Some columns of an array, of which no more than these are to travel if it is a dense one.
-
-    Attributes:
-        first: which column of the whole the first of them is.
-
-    >>> Columns(torch.arange(6).reshape(2, 3), 1, 3, first=1).sent().array
-    tensor([[1, 2],
-            [4, 5]])
-    """
-
-    array: Tensor
-    start: int
-    stop: int
-    first: int
-
-    def sent(self) -> Columns:
-        """Return the same columns without the others."""
-        taken = self.array[:, self.start : self.stop].contiguous()
-        return Columns(taken, 0, self.stop - self.start, self.first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +55,6 @@ def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> 
     """
     if isinstance(value, Tensor):
         return _packed_tensor(value, by_path)
-    if isinstance(value, Part) and _packed_file(value.array, by_path) is None:
-        value = Part(value.rows(), 0, value.stop - value.start)
     if isinstance(value, Columns) and _travels_dense(value.array, by_path):
         value = value.sent()
     if is_dataclass(value) and not isinstance(value, type):

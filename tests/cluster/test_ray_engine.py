@@ -20,17 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.engine import LocalEngine, make_engine
+from evergraph.cluster.engines import make_engine
+from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine
+from evergraph.cluster.ray_transport import pack, unpack
+from evergraph.core.engine import Columns, LocalEngine
 from evergraph.core.errors import (
-    ClusterError,
     ConfigurationError,
-    DataError,
     ResourceError,
     UnknownNameError,
 )
 from evergraph.core.mapped import MappedTensor, map_array
-from evergraph.core.ray_engine import IN_FLIGHT, RayEngine
-from evergraph.core.ray_transport import Columns, Part, pack, unpack
 from evergraph.graphs import Graph
 
 
@@ -128,7 +127,7 @@ def test_that_arrays_go_to_disk_is_said_once(
     shared = {"array": torch.zeros(1_000_000)}
     assert list(ray_engine.map(length, [0], shared=shared)) == [1_000_000]
     assert not caplog.records  # the store holds 200 MB
-    monkeypatch.setattr("evergraph.core.ray_engine.smallest_store", lambda ray: 3_999_999)
+    monkeypatch.setattr("evergraph.cluster.ray_engine.smallest_store", lambda ray: 3_999_999)
     for _ in range(2):
         assert list(ray_engine.map(length, [0, 1], shared=shared)) == [1_000_000, 1_000_001]
     (record,) = caplog.records
@@ -188,7 +187,7 @@ def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: 
 def test_work_that_always_kills_is_one_sentence(
     ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evergraph.core.ray_engine.RETRIES", 0)
+    monkeypatch.setattr("evergraph.cluster.ray_engine.RETRIES", 0)
 
     def work(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -230,63 +229,6 @@ def test_engines_by_name() -> None:
 def test_plain_values_survive_packing(value: Any) -> None:
     assert unpack(pack(value)) == value
     assert json.dumps(unpack(pack((value,)))) == json.dumps((value,))
-
-
-def test_of_a_part_only_its_rows_travel(tmp_path: Path) -> None:
-    whole = torch.arange(10)
-    packed = pack(Pair(Part(whole, 2, 5), "x"))  # type: ignore[arg-type]
-    assert packed.values["array"].values["array"].values.tolist() == [2, 3, 4]
-    assert unpack(packed).array.rows().tolist() == [2, 3, 4]
-    np.save(tmp_path / "a.npy", whole.numpy())
-    part = Part(map_array(tmp_path / "a.npy"), 2, 5)
-    opened = unpack(pack(part))
-    assert isinstance(opened.array, MappedTensor)
-    assert opened.rows().tolist() == [2, 3, 4]
-    sent = unpack(pack(part, by_path=lambda path: False))
-    assert (len(sent.array), sent.rows().tolist()) == (3, [2, 3, 4])
-
-
-def test_results_that_are_held_are_handed_on(ray_engine: RayEngine) -> None:
-    def made(item: int) -> Tensor:
-        return torch.full((3,), float(item))
-
-    def added(item: tuple[int, Any], *, others: list[Any]) -> float:
-        number, own = item
-        return number + float(own.get().sum()) + sum(float(held.get()[0]) for held in others)
-
-    for engine in (ray_engine, LocalEngine()):
-        held = list(engine.hold(made, [1, 2]))
-        assert not any(isinstance(value, Tensor) for value in held)
-        found = list(engine.map(added, [(10, held[0]), (20, held[1])], shared={"others": held}))
-        assert found == [10 + 3 + 3, 20 + 6 + 3]
-
-
-def test_an_error_of_ours_in_held_work_is_raised_here(ray_engine: RayEngine) -> None:
-    def fails(item: int) -> None:
-        raise ConfigurationError(f"item must be good, not {item}")
-
-    with pytest.raises(ConfigurationError, match="item must be good, not 7"):
-        list(ray_engine.hold(fails, [7]))
-
-
-def test_work_goes_where_its_path_is(ray_engine: RayEngine, tmp_path: Path) -> None:
-    there, nowhere = tmp_path / "there", tmp_path / "nowhere"
-    there.mkdir()
-    assert list(ray_engine.map(abs, [-1, -2], near=[there, None])) == [1, 2]
-    with pytest.raises(DataError, match=r"nowhere: is on none of the 1 machines of the cluster"):
-        list(ray_engine.map(abs, [-1], near=[nowhere]))
-
-
-def test_work_near_a_path_is_shared_by_the_machines_that_have_it(
-    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evergraph.core.ray_engine.alive", lambda ray: ["a", "b", "c"])
-    both, one, gone = Path("/both"), Path("/one"), Path("/gone")
-    monkeypatch.setattr(ray_engine, "_near", {both: ["a", "b"], one: ["b"], gone: ["d"]})
-    near = [one, both, both, None]
-    assert list(ray_engine._places(range(4), near)) == ["b", "a", "a", None]
-    with pytest.raises(ClusterError, match="/gone: the machine that worked on it is gone: start"):
-        ray_engine._check_there([both, gone])
 
 
 def test_of_columns_only_these_travel(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""An engine by its name."""
+
+from __future__ import annotations
+
+from evergraph.cluster.ray_engine import RayEngine
+from evergraph.core.engine import Engine, LocalEngine, check_engine
+
+# Of a memory limit, what Ray's store on this machine may take of it.
+STORE_SHARE = 0.3
+
+
+def make_engine(
+    name: str = "local",
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+) -> Engine:
+    """Return the engine called ``name``.
+
+    address, workers, threads: see ``RayEngine``; memory: the most that may be held on this
+    machine, in bytes, of which Ray's store takes its share where it is started here.
+
+    >>> make_engine("local").workers
+    1
+    """
+    check_engine(name, address, threads)
+    if name == "local":
+        return LocalEngine()
+
+    store = None if memory is None else _store(memory)
+    return RayEngine(address, workers, threads=threads, store=store)
+
+
+def _store(memory: int) -> int:
+    return max(int(STORE_SHARE * memory), 80_000_000)  # less than this, Ray refuses

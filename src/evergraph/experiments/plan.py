@@ -1,0 +1,201 @@
+"""What a run will take: the run itself on small copies of its graph, drawn out to its size.
+
+A copy keeps a share of the nodes of every class, and of these all their edges: an edge that leaves
+the copy is led back to a node of the same class and type inside it. So nodes and edges shrink
+alike, degrees, homophily and classes stay, and whatever a method does is linear in the share, up to
+a constant (imports, compiled kernels, closed-form solutions)::
+
+    cost(share) = a + b * share
+
+The last two copies give a and b, and the run itself has a share of 1. What does not grow with
+the graph from some size on, such as a memory of 400 nodes per class, is forecast too high; a
+product that no longer fits into a cache, too low. Larger copies are nearer to the truth.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.device import choose_device, peak_rss_bytes
+from evergraph.core.errors import ResourceError
+from evergraph.experiments.build import check, load_graph, resolved
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.runner import complete, open_run
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import row_entries, take_rows
+from evergraph.graphs.relations import Relations
+
+logger = logging.getLogger(__name__)
+
+FIRST_NODES = 2_000  # of the first copy
+LARGEST_SHARE = 0.5
+CLASS_NODES = 12  # of each class at the least, so that it can be split
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What learning one seed takes.
+
+    Attributes:
+        share: of the nodes of the graph.
+        processor, clock: seconds of all threads together, and by the clock.
+        memory, device_memory: the largest number of bytes at a time, on the CPU and on a GPU.
+    """
+
+    share: float
+    processor: float
+    clock: float
+    memory: float
+    device_memory: float
+
+    @classmethod
+    def extrapolated(cls, one: Cost, other: Cost, share: float = 1.0) -> Cost:
+        """Return the cost of a share, on the line through two others; it never falls with it.
+
+        >>> Cost.extrapolated(Cost(0.1, 3, 2, 500, 0), Cost(0.2, 4, 2, 600, 0))
+        Cost(share=1.0, processor=12.0, clock=2.0, memory=1400.0, device_memory=0.0)
+        """
+        step = (share - other.share) / (other.share - one.share)
+        a, b = asdict(one), asdict(other)
+        costs = {name: b[name] + step * max(b[name] - a[name], 0.0) for name in a}
+        return cls(**costs | {"share": share})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will take, and what it was drawn out from.
+
+    Attributes:
+        nodes, edges: of the whole graph.
+        copies: what the small copies took, smallest first.
+        seed: the forecast for one seed.
+        seeds: how many there are, one after another.
+    """
+
+    nodes: int
+    edges: int
+    copies: tuple[Cost, ...]
+    seed: Cost
+    seeds: int
+
+
+def plan_run(
+    config: RunConfig,
+    *,
+    seconds: float = 60.0,
+    load: Callable[[RunConfig], Graph] = load_graph,
+    on_copy: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Learn ever larger copies of the configured graph, each in a process of its own.
+
+    seconds: copies are doubled until so many seconds are spent or half the graph is learned; there
+    are at least two. load: where the graph comes from. on_copy: called with the nodes of each.
+    """
+    check_number("seconds", seconds, least=0)
+    check(resolved(config))
+    graph = load(config)
+    share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / 2)
+    copies: list[Cost] = []
+    began = time.monotonic()
+    while len(copies) < 2 or (share <= LARGEST_SHARE and time.monotonic() - began < seconds / 2):
+        small = shrunk(graph, share, generator=torch.Generator().manual_seed(0))
+        on_copy(small.num_nodes)
+        copies.append(cost_of(config, small, share=small.num_nodes / graph.num_nodes))
+        share *= 2
+    whole = Cost.extrapolated(copies[-2], copies[-1])
+    return Plan(graph.num_nodes, graph.num_edges, tuple(copies), whole, len(config.seeds))
+
+
+def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
+    """Return a graph like another with a share of its nodes and of its edges.
+
+    >>> ring = torch.stack([torch.arange(100), (torch.arange(100) + 1) % 100])
+    >>> graph = Graph.from_edges(ring, features=torch.ones(100, 3), undirected=True,
+    ...                          labels=torch.arange(100) % 2)
+    >>> shrunk(graph, 0.5, generator=torch.Generator().manual_seed(0)).num_nodes
+    50
+    """
+    group = graph.labels.long() + 1
+    if graph.types is not None:
+        group = group * len(graph.types.names) + graph.types.numbers.long()
+    group = group.unique(return_inverse=True)[1]
+    nodes, first, count = _members(group, share, generator)
+    # Node v is stood for by its own copy, or by one of its group, which one by its number.
+    copy = first[group] + torch.arange(graph.num_nodes) % count[group]
+    copy[nodes] = torch.arange(len(nodes))
+    rows, entries = row_entries(graph.indptr, nodes)
+    if graph.undirected:  # each edge is there twice, and is made to be so again
+        rows, entries = rows[::2], entries[::2]
+    small = Graph.from_edges(
+        torch.stack([copy[graph.indices[entries].long()], rows]),
+        features=take_rows(graph.features, nodes),
+        labels=graph.labels[nodes] if graph.targets is None else None,
+        time=None if graph.time is None else graph.time[nodes],
+        undirected=graph.undirected,
+        weights=None if graph.weights is None else graph.weights[entries],
+        targets=None if graph.targets is None else graph.targets.take(nodes),
+    )
+    types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
+    return small.with_relations(_related(graph.relations, nodes, copy)).with_types(types)
+
+
+def _members(
+    group: Tensor, share: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the nodes to keep, those of a group together, and where each group begins and ends."""
+    sizes = group.bincount()
+    count = torch.maximum((share * sizes).round().long(), sizes.clamp(max=CLASS_NODES))
+    order = torch.randperm(len(group), generator=generator)
+    order = order[group[order].argsort(stable=True)]
+    rank = torch.arange(len(group)) - (sizes.cumsum(0) - sizes)[group[order]]
+    return order[rank < count[group[order]]], count.cumsum(0) - count, count
+
+
+def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relations | None:
+    if relations is None:
+        return None
+    kept = torch.zeros(len(copy), dtype=torch.bool)
+    kept[nodes] = True
+    ends, numbers = relations.edges()
+    mine = kept[ends[1]]
+    weights = relations.edge_weights()
+    weights = None if weights is None else weights[mine]
+    ends = copy[ends[:, mine]]
+    return Relations.of(ends, numbers[mine], relations.names, nodes=len(nodes), weights=weights)
+
+
+def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
+    """Learn one seed on a graph in a fresh process, whose memory nobody else has touched."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(_cost, config, graph, share).result()
+        except BrokenProcessPool:
+            raise ResourceError(
+                f"learning {graph.num_nodes:,} nodes was killed by the system, most likely for "
+                "want of memory"
+            ) from None
+
+
+def _cost(config: RunConfig, graph: Graph, share: float) -> Cost:
+    logging.disable(logging.WARNING)  # whatever there is to say of the graph, the run will say
+    processor, clock = time.process_time(), time.perf_counter()
+    one = config.model_copy(update={"seeds": config.seeds[:1]})
+    complete(open_run(one, load=lambda _: graph))
+    cuda = choose_device(config.device).type == "cuda"
+    return Cost(
+        share,
+        time.process_time() - processor,
+        time.perf_counter() - clock,
+        peak_rss_bytes(),
+        torch.cuda.max_memory_reserved() if cuda else 0,
+    )
