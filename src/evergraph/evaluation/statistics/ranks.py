@@ -130,7 +130,8 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
     patterns: of the ranks of each dataset. Which method has which sum does not matter, so that sums
     are kept in order and outcomes stay few. None where there are too many.
     """
-    sums, shares = np.zeros((1, len(patterns[0])), dtype=np.int64), np.ones(1)
+    sums = np.zeros((1, len(patterns[0])), dtype=np.int64)
+    shares: Numbers = np.ones(1)
     digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # sums as one number each
     for pattern in patterns:
         if len(sums) * math.factorial(len(pattern)) > ROOM:
@@ -138,7 +139,9 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
         orders = np.array([*set(permutations(pattern))])
         every = np.sort((sums[:, None] + orders).reshape(-1, len(pattern)), axis=1)
         _, first, place = np.unique(every @ digits, return_index=True, return_inverse=True)
-        shares = np.bincount(place, np.repeat(shares / len(orders), len(orders)))
+        shares = np.asarray(
+            np.bincount(place, np.repeat(shares / len(orders), len(orders))), dtype=np.float64
+        )
         sums = every[first]
     return (sums**2).sum(axis=1).astype(np.float64), shares
 
