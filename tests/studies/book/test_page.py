@@ -43,11 +43,11 @@ def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) 
     assert "it is &lt;not&gt; at hand" in html
     assert "evergraph run --dataset synthetic" in html
     assert summary(rows, plan) == (
-        "3 rows: 3 methods on 1 datasets; 1 rows say why there is no result; 2 of 2 planned rows "
+        "3 rows: 3 methods on 1 datasets; 1 rows say why there is no result; 4 of 4 planned rows "
         "are missing."
     )
-    whole = [replace(rows[1], label=job.label) for job in plan.jobs()]
-    assert summary(whole, plan) == "2 rows: 2 methods on 1 datasets."
+    whole = [replace(rows[1], label=j.label, setting=j.setting) for j in plan.jobs()]
+    assert summary(whole, plan) == "4 rows: 2 methods on 1 datasets."
 
 
 def labels(chromium: Any) -> list[str]:
