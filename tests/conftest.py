@@ -133,3 +133,16 @@ def seen_as(chromium: Any) -> Callable[[int, str], Any]:
         return chromium
 
     return dressed
+
+
+@pytest.fixture
+def wait(chromium: Any) -> Callable[[str], Any]:
+    """Return what waits until some JavaScript is true, and returns it."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def until(script: str) -> Any:
+        return WebDriverWait(chromium, 20, 0.05).until(
+            lambda driver: driver.execute_script(f"return {script}"), script
+        )
+
+    return until

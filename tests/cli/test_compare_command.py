@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from evergraph.reports import collect
+from evergraph.reports.runs import grouped
+from evergraph.reports.tables import tables_of
 from evergraph.studies.book.row import BookRow
 
 Call = Callable[..., tuple[str, str]]
-SCORES = {"tem": [0.80, 0.81, 0.82], "finetune": [0.20, 0.20, 0.21], "late": [0.81, 0.80, 0.82]}
+SCORES = {"tem": [0.80, 0.81, 0.82], "finetune": [0.20, 0.19, 0.22], "late": [0.81, 0.80, 0.82]}
 
 
 def result(method: str, scores: list[float], dataset: str) -> dict[str, Any]:
@@ -49,8 +52,23 @@ def test_two_folders_make_one_sentence(call: Call, runs: Path) -> None:
     out, _ = call("compare", "runs/rings/class-il/tem", "runs/rings/class-il/finetune")
     assert out == (
         "tem is better than finetune on rings, class-il: 81.0 against 20.3, +60.7 points (95 % "
-        "interval 59.2 to 62.1, 3 paired seeds of one split, p < 0.001).\n"
+        "interval 57.8 to 63.5, 3 paired seeds of one split, p < 0.001).\n"
     )
+
+
+def test_one_seed_is_told_as_the_report_tells_it(call: Call, runs: Path) -> None:
+    for method in ("tem", "finetune"):
+        path = runs / "rings" / "class-il" / method / "result.json"
+        told = json.loads(path.read_text())
+        told["accuracy_matrix"] = told["accuracy_matrix"][:1]
+        path.write_text(json.dumps(told))
+    folders = ("runs/rings/class-il/tem", "runs/rings/class-il/finetune")
+    assert "+60.0 points (one seed, which shows no spread" in call("compare", *folders)[0]
+    (found,) = json.loads(call("compare", *folders, "--json")[0])["comparisons"]
+    groups = grouped(collect(runs), runs)
+    rows = tables_of(groups)["differences"].rows
+    (cell,) = {r[5].text for r in rows if (r[0].text, r[1].text) == ("finetune", "rings")}
+    assert found["verdict"] == cell == "one seed"
 
 
 def test_ways_of_testing_are_chosen(call: Call, runs: Path) -> None:
@@ -66,18 +84,18 @@ def test_names_are_found_on_every_dataset(call: Call, runs: Path) -> None:
     assert [line.split(":")[0] for line in lines] == [
         "tem is better than finetune on rings, class-il",
         "tem is better than finetune on trees, class-il",
-        "cannot tell over 2 datasets, class-il",
+        "cannot tell tem from finetune over 2 datasets, class-il",
     ]
     assert "by Holm" in lines[0]
     out, err = call("compare", "tem", "late", "--in", "runs")
-    assert out.startswith("no difference: tem and late on rings, class-il: 81.0 against 81.0")
+    assert out.startswith("cannot tell tem from late on rings, class-il: 81.0 against 81.0")
     assert err == "left out, since only tem was run there: trees, class-il\n"
 
 
 def test_one_name_twice_is_told_apart_by_its_place(call: Call, runs: Path) -> None:
     out, _ = call("compare", "runs/rings/class-il/tem", "runs/rings/class-il/tem")
     place = "tem (runs/rings/class-il/tem)"
-    assert out.startswith(f"no difference: {place} and {place} on rings, class-il: ")
+    assert out.startswith(f"cannot tell {place} from {place} on rings, class-il: ")
 
 
 def test_json_has_every_number(call: Call, runs: Path) -> None:

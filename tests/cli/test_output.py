@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from evergraph.cli import output, report_command
+from evergraph.cli.list_command import Kind
 from evergraph.cli.output import never_fail, plain, print_table, say
 from evergraph.core.errors import ResultsError
 
@@ -144,3 +145,73 @@ def test_json_is_plain_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     written = stdout_in("ascii", monkeypatch)
     output.print_json({"name": "café ±"})
     assert json.loads(written.getvalue()) == {"name": "café ±"}
+
+
+LONG = ("analytic-with-a-long-name", "wordnet-relations")
+
+
+@pytest.fixture
+def narrow(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command whose output is piped, 80 columns wide, and see that it keeps to them."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: str) -> str:
+        out: str = call(*arguments)[0]
+        assert max(map(len, out.splitlines())) <= 80
+        assert "…" not in out
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in Kind])
+def test_lists_are_readable_in_80_columns(kind: str, narrow: Any, call: Any) -> None:
+    out = narrow("list", kind)
+    for name in json.loads(call("list", kind, "--json")[0])[kind]:
+        assert f"│ {name} " in out
+
+
+def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
+    for method, dataset in (("tem", "rings"), LONG):
+        folder = tmp_path / "runs" / dataset / "class-il" / method
+        write_run(folder)
+        told = json.loads((folder / "result.json").read_text())
+        told["config"]["dataset"]["name"] = dataset
+        (folder / "result.json").write_text(json.dumps(told))
+    lines = narrow("report", "runs").splitlines()
+    assert any(line.startswith(f"│ {LONG[0]} │ {LONG[1]} │ class-il │") for line in lines)
+    (heading,) = [line for line in lines if "AA local" in line]
+    assert [word.strip() for word in heading.split("┃")[1:4]] == ["method", "dataset", "setting"]
+    assert any("AF global" in line for line in lines)
+
+
+def test_benchmarks_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(
+        'datasets = [{name = "synthetic", label = "wordnet-relations", nodes = 60, classes = 4}]\n'
+        'seeds = 1\nmethods = [{ name = "slda", label = "analytic-with-a-long-name" }]\n'
+    )
+    out = narrow("bench", "small.toml", "--device", "cpu", "--workers", "1", "--out", "out")
+    assert f"│ {LONG[0]} │ {LONG[1]} │ class-il │" in out
+
+
+def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    out, _ = call("list", "datasets")
+    (line,) = [line for line in out.splitlines() if line.startswith("│ reddit-twin ")]
+    assert "As large as Reddit and alike (233k nodes, 114.6M entries, 602 wide)" in line
+
+
+@pytest.mark.parametrize("width", [20, 40, 64, 100])
+def test_no_letter_is_lost_however_narrow_it_is(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [["name-of-a-thing", "1,234.5", "17.0 ± 2.0", "some words on it"]] * 2
+    print_table(["name", "how many of them", "AA", "what it is"], rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    shown = sorted("".join(line for line in lines if line.startswith("│")))
+    for letter in set("".join(rows[0])) - {" "}:
+        assert shown.count(letter) >= 2 * "".join(rows[0]).count(letter)

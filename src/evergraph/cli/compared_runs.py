@@ -87,5 +87,4 @@ def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Tria
         scores=dict(zip(row.seeds, row.values[way[0]][way[1]]["average_accuracy"], strict=True)),
         tasks={seed: each["final"] for seed, each in zip(row.seeds, kept, strict=False)},
         facts=row.facts,
-        versions=row.versions,
     )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 SIGNS = {"±": "+/-", "…": "...", "·": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "x"}
 WORDS = ("all data", "failed")  # that stand among numbers
+PROSE = 24  # letters, below which sentences are hard to read
 _HANDLER = "evergraph.plain"
 
 
@@ -67,20 +69,83 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table on stdout; the first column is text, the rest are aligned right if numbers."""
+    """Print a table on stdout; the first column is text, the rest are aligned right if numbers.
+
+    It is as wide as the terminal, or as ``$COLUMNS`` says where output is piped, and as wide as it
+    needs to be where nothing says so. Words are not cut: what is too wide goes on in a second table
+    below, which begins with the same names.
+    """
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 160))  # a log has no edge to wrap at
     # Replaced before it is set: signs that become longer would push the lines out of place.
     told = str if console.encoding.startswith("utf") else plain
-    table = Table(title=told(title) or None, title_justify="left")
-    body = [[told(cell) for cell in row] for row in rows]
-    for place, column in enumerate(columns):
-        numeric = all(row[place][:1] in "-0123456789" or row[place] in WORDS for row in body)
-        table.add_column(told(column), justify="right" if numeric and place else "left")
-    for row in body:
-        table.add_row(*row)
-    console.print(table)
+    head, body = [told(column) for column in columns], [[told(c) for c in row] for row in rows]
+    numeric = [
+        place > 0 and all(row[place][:1] in "-0123456789" or row[place] in WORDS for row in body)
+        for place in range(len(head))
+    ]
+    widest = [_widest(cells) for cells in zip(head, *body, strict=True)]
+    least = [
+        max(_widest(name.split()), _widest(cells if numeric[place] else _words(cells)))
+        for place, (name, *cells) in enumerate(zip(head, *body, strict=True))
+    ]
+    if not numeric[-1]:
+        least[-1] = max(least[-1], min(widest[-1], PROSE))
+    if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
+        console = Console(width=_needed(widest))  # a log has no edge to wrap at
+    keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
+    for part in _parts(least, keys, console.width):
+        table = Table(title=told(title) or None, title_justify="left")
+        for place, width in zip(part, _fitted(part, widest, least, console.width), strict=True):
+            side: Literal["right", "left"] = "right" if numeric[place] else "left"
+            table.add_column(head[place], justify=side, width=width, overflow="fold")
+        for row in body:
+            table.add_row(*(row[place] for place in part))
+        console.print(table)
+        title = ""
+
+
+def _widest(texts: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0)
+
+
+def _words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in text.split()]
+
+
+def _needed(widths: Sequence[int]) -> int:
+    return sum(widths) + 3 * len(widths) + 1  # a line and two spaces each, and a last line
+
+
+def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Return which columns stand side by side, the first ones in every part.
+
+    >>> _parts([4, 6, 6, 6], 1, 24), _parts([4, 6, 6, 6], 1, 40)
+    ([[0, 1, 2], [0, 3]], [[0, 1, 2, 3]])
+    """
+    first = list(range(keys))
+    parts = [[*first]]
+    for place in range(keys, len(least)):
+        if len(parts[-1]) > keys and _needed([least[p] for p in (*parts[-1], place)]) > room:
+            parts.append([*first])
+        parts[-1].append(place)
+    return parts
+
+
+def _fitted(
+    part: Sequence[int], widest: Sequence[int], least: Sequence[int], room: int
+) -> list[int]:
+    """Return the widths of columns: what is too wide is taken from the widest that has words."""
+    widths = {place: widest[place] for place in part}
+    while _needed([*widths.values()]) > room:
+        loose = [place for place in part if widths[place] > least[place]]
+        # Where nothing is loose even words are folded: better than to be cut.
+        place = max(loose or part, key=lambda p: widths[p])
+        if widths[place] < 2:
+            break
+        widths[place] -= 1
+    return [*widths.values()]

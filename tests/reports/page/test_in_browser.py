@@ -75,6 +75,21 @@ def test_no_table_is_cut_on_a_laptop_and_a_phone_shows_names_and_numbers(
     assert show(width=390).execute_script(cut) == []
 
 
+def test_a_table_that_goes_on_beyond_the_edge_says_so(show: Callable[..., Any], wait: Any) -> None:
+    browser = show(width=390)
+    wait("document.querySelector('.scroll.more')")
+    told = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth >"
+        "box.clientWidth, box.matches('.more'), getComputedStyle(box, '::before').content])"
+    )
+    assert sum(wide for wide, _, _ in told) > 2
+    assert all(more == wide and ("scroll →" in said) == wide for wide, more, said in told)
+    # At its end a table no longer fades.
+    browser.execute_script("const box = document.querySelector('.more'); box.scrollLeft = 1e6")
+    wait("!document.querySelector('.scroll').matches('.more')")
+    assert show(width=1280).execute_script("return document.querySelector('.wide')") is None
+
+
 def test_a_phone_shows_what_differs_first(
     show: Callable[..., Any], tmp_path: Path, write_run: Callable[..., Path]
 ) -> None:

@@ -42,7 +42,14 @@ def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) 
     assert "&lt;abc&gt;" in html
     assert "it is &lt;not&gt; at hand" in html
     assert "evergraph run --dataset synthetic" in html
-    assert summary(rows) == "3 rows: 3 methods on 1 datasets; 1 rows say why there is no result."
+    jobs = plan.jobs()
+    assert summary(rows, plan) == (
+        "3 rows: 3 methods on 1 datasets; 1 rows say why there is no result; "
+        f"{len(jobs)} of {len(jobs)} planned rows are missing."
+    )
+    whole = [replace(rows[1], label=j.label, setting=j.setting, dataset=j.dataset) for j in jobs]
+    assert "missing" not in summary(whole, plan)
+    assert summary(whole[1:], plan).endswith(f"; 1 of {len(jobs)} planned rows are missing.")
 
 
 def labels(chromium: Any) -> list[str]:

@@ -15,6 +15,7 @@ from evergraph.core.errors import EvergraphError
 from evergraph.evaluation import area_under_curve, average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
+from evergraph.experiments.runner import run
 from evergraph.studies.book.checking import Rules, check_book, check_file
 from evergraph.studies.book.plan import BookPlan
 from evergraph.studies.book.row import BookRow, checksum, rows_in
@@ -59,6 +60,26 @@ def test_a_written_row_is_read_back_and_is_sound(
     path = row.write(tmp_path / "book")
     assert path == tmp_path / "book/small/class-il/slda.json"
     assert rows_in(tmp_path / "book") == [row]
+    assert check_book(tmp_path / "book", Rules.of(plan)) == [row]
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from evergraph.methods import methods\n"
+        "from evergraph.methods.slda import SLDA\n\n\n"
+        "@methods.register\n"
+        "class Mine(SLDA):\n"
+        "    name = 'mine'\n"
+    )
+    config = next(job.config for job in plan.jobs() if job.label == "slda").to_dict()
+    own = config | {"method": {"name": "mine"}, "plugins": [str(plugin)]}
+    run(RunConfig.of(own), out=tmp_path / "run")
+    row = submitted(tmp_path / "run", book=tmp_path / "book", commit="abc", plan=plan)
+    assert str(tmp_path) not in row.write(tmp_path / "book").read_text()
+    assert row.config["plugins"] == ["mine.py"]
+    assert "--plugin mine.py" in row.command
     assert check_book(tmp_path / "book", Rules.of(plan)) == [row]
 
 

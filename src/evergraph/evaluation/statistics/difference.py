@@ -21,18 +21,43 @@ class Difference:
 
     Attributes:
         mean: of the first less that of the second.
-        low, high: ends of the confidence interval.
-        p_value: how probable a mean this far from 0 is if there is no difference; two-sided.
+        error: its standard error; infinite where nothing is known of it.
+        freedom: degrees of freedom of Student's t.
         pairs: how many pairs; 0 where samples are not paired.
-        paired: whether they are.
+        confidence: of the interval.
     """
 
     mean: float
-    low: float
-    high: float
-    p_value: float
-    pairs: int
-    paired: bool
+    error: float
+    freedom: float
+    pairs: int = 0
+    confidence: float = CONFIDENCE
+
+    @property
+    def low(self) -> float:
+        """The lower end of the confidence interval."""
+        return self.mean - self._reach
+
+    @property
+    def high(self) -> float:
+        """The upper end of the confidence interval."""
+        return self.mean + self._reach
+
+    @property
+    def p_value(self) -> float:
+        """How probable a mean this far from 0 is if there is no difference; two-sided."""
+        if not self.error:
+            return 1.0 if abs(self.mean) <= ALIKE else 0.0
+        return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    @property
+    def paired(self) -> bool:
+        """Whether samples are paired."""
+        return self.pairs > 0
+
+    @property
+    def _reach(self) -> float:
+        return float(stdtrit(self.freedom, (1 + self.confidence) / 2)) * self.error
 
 
 def paired_difference(
@@ -53,9 +78,11 @@ def paired_difference(
     >>> found.mean, round(found.low, 2), round(found.high, 2), round(found.p_value, 3)
     (2.0, -0.48, 4.48, 0.074)
     """
+    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     change = differences(a, b, least=2)
-    error = max(_deviation(change), least_spread) / math.sqrt(len(change))
-    return _by_t(float(change.mean()), error, len(change) - 1, confidence, pairs=len(change))
+    pairs = len(change)
+    error = max(_deviation(change), least_spread) / math.sqrt(pairs)
+    return Difference(float(change.mean()), error, pairs - 1, pairs, confidence)
 
 
 def unpaired_difference(
@@ -75,25 +102,15 @@ def unpaired_difference(
     >>> found.mean, round(found.low, 2), round(found.p_value, 3), found.paired
     (-3.0, -5.27, 0.021, False)
     """
+    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
     ours, theirs = sample("a", a, least=2), sample("b", b, least=2)
     spreads = [max(_deviation(p), least_spread) ** 2 / len(p) for p in (ours, theirs)]
     variance = sum(spreads)
     terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, (ours, theirs), strict=True)]
     freedom = variance**2 / sum(terms) if variance else 1.0
-    return _by_t(float(ours.mean() - theirs.mean()), math.sqrt(variance), freedom, confidence)
+    mean = float(ours.mean() - theirs.mean())
+    return Difference(mean, math.sqrt(variance), freedom, confidence=confidence)
 
 
 def _deviation(values: Numbers) -> float:
     return 0.0 if np.ptp(values) <= ALIKE else float(np.std(values, ddof=1))
-
-
-def _by_t(
-    mean: float, error: float, freedom: float, confidence: float, *, pairs: int = 0
-) -> Difference:
-    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
-    reach = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    if error:
-        p_value = 2 * float(stdtr(freedom, -abs(mean) / error))
-    else:
-        p_value = 1.0 if abs(mean) <= ALIKE else 0.0
-    return Difference(mean, mean - reach, mean + reach, p_value, pairs, pairs > 0)

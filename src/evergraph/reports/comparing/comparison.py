@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from evergraph.evaluation.statistics import (
     Difference,
-    SignedRanks,
+    holm,
     paired_difference,
     unpaired_difference,
-    wilcoxon,
 )
 from evergraph.evaluation.statistics.difference import CONFIDENCE
-from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
-from evergraph.experiments.dotted import flat
 from evergraph.reports.comparing.pairing import Pairing, check_comparable, pair
 from evergraph.reports.comparing.trials import Trials, trials_of, way_of
 from evergraph.reports.runs import Finished
@@ -26,8 +23,7 @@ from evergraph.reports.runs import Finished
 if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult
 
-Verdict = Literal["better", "worse", "no difference", "cannot tell"]
-NOT_LEARNED = ("seeds", "device", "plugins", "test_every", "measures")  # keys that change no method
+Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,47 +32,41 @@ class Comparison:
 
     Attributes:
         a, b: what is compared.
-        pairing: over what: repeats, or tasks where repeats do not suffice.
-        mean_a, mean_b: AA of the repeats compared, fractions.
-        difference: of a to b, with its confidence interval.
-        ranks: Wilcoxon's test over tasks; None where repeats are compared.
-        confidence: of the interval; a claim needs a p below what it leaves.
-        p_value: of the difference; over tasks the larger one of both tests.
-        corrected_p: the same among many comparisons, see ``holm``; None for one alone.
+        pairing: the repeats of both that belong together.
+        difference: of a to b, with its confidence interval; without 0 where there is a claim.
+        confidence: a claim needs a p below what it leaves.
+        corrected_p: the p-value among many comparisons, see ``corrected``; None for one alone.
     """
 
     a: Trials
     b: Trials
     pairing: Pairing
-    mean_a: float
-    mean_b: float
     difference: Difference
-    ranks: SignedRanks | None
     confidence: float
-    p_value: float
     corrected_p: float | None = None
 
     @property
-    def same(self) -> bool:
-        """Whether both are one configuration, so that only chance can tell them apart."""
-        alike = _learned(self.a.config) == _learned(self.b.config)
-        others = not set(self.pairing.ours) & set(self.pairing.theirs)
-        return alike and others and self.a.versions == self.b.versions
+    def mean_a(self) -> float:
+        """AA of the repeats compared, a fraction."""
+        return fmean(self.pairing.a)
+
+    @property
+    def mean_b(self) -> float:
+        """The same of the other."""
+        return fmean(self.pairing.b)
+
+    @property
+    def p_value(self) -> float:
+        """Of the difference, among all comparisons that were made at once."""
+        return self.difference.p_value if self.corrected_p is None else self.corrected_p
 
     @property
     def verdict(self) -> Verdict:
-        """What holds of a: ``better`` or ``worse`` only where that is more than chance.
-
-        ``cannot tell`` where a single seed meets so few tasks that they never show anything.
-        """
-        by_tasks = self.pairing.basis == "tasks"
-        if by_tasks and self.same:
-            return "no difference"
-        if by_tasks and self.difference.pairs < LEAST_PAIRS:
+        """What holds of a: ``better`` or ``worse`` only where that is more than chance."""
+        if self.pairing.basis in ("one seed", "identical repeats"):
+            return self.pairing.basis
+        if self.p_value >= 1 - self.confidence:
             return "cannot tell"
-        p_value = self.p_value if self.corrected_p is None else self.corrected_p
-        if p_value >= 1 - self.confidence:
-            return "no difference"
         return "better" if self.difference.mean > 0 else "worse"
 
     @property
@@ -91,15 +81,16 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; scores are fractions."""
-        found = self.difference
+        found, spread = self.difference, self.pairing.shows_spread
         return {
             "a": self.a.name, "b": self.b.name, "dataset": self.a.dataset,
             "setting": self.a.setting, "metric": self.a.metric,
             "testing": self.a.way[0], "averaging": self.a.way[1],
             "verdict": self.verdict, "sentence": self.sentence,
             "mean_a": self.mean_a, "mean_b": self.mean_b, "difference": found.mean,
-            "confidence": self.confidence, "low": found.low, "high": found.high,
-            "p_value": self.p_value, "corrected_p": self.corrected_p,
+            "confidence": self.confidence,
+            "low": found.low if spread else None, "high": found.high if spread else None,
+            "p_value": found.p_value if spread else None, "corrected_p": self.corrected_p,
             "over": self.pairing.basis, "seeds_a": list(self.pairing.ours),
             "seeds_b": list(self.pairing.theirs),
         }  # fmt: skip
@@ -116,7 +107,7 @@ def compare(
     """Return by how much one result is better than another; printed, it is one sentence.
 
     Repeats are paired by seed where both have at least two of the same, else compared as two
-    samples; with a single seed a side, results on each task are. See docs/statistics.md.
+    samples; of a single seed nothing is claimed. See docs/statistics.md.
 
     Args:
         a, b: results of runs on the same stream.
@@ -137,32 +128,30 @@ def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> C
     """Return the same for repeats that were read from anywhere."""
     check_comparable(a, b)
     pairing = pair(a, b)
-    if pairing.basis == "tasks":
-        return _over_tasks(a, b, pairing, confidence)
-    ours = [a.scores[seed] for seed in pairing.ours]
-    theirs = [b.scores[seed] for seed in pairing.theirs]
-    measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
-    least = max(a.resolution, b.resolution)
-    found = measure(ours, theirs, confidence=confidence, least_spread=least)
-    means = float(np.mean(ours)), float(np.mean(theirs))
-    return Comparison(a, b, pairing, *means, found, None, confidence, found.p_value)
+    if pairing.shows_spread:
+        measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
+        least = max(a.resolution, b.resolution)
+        found = measure(pairing.a, pairing.b, confidence=confidence, least_spread=least)
+    else:
+        gap = fmean(pairing.a) - fmean(pairing.b)
+        found = Difference(gap, error=inf, freedom=1, confidence=confidence)
+    return Comparison(a, b, pairing, found, confidence)
 
 
-def _over_tasks(a: Trials, b: Trials, pairing: Pairing, confidence: float) -> Comparison:
-    """Compare the last test's results on each task, the mean over repeats."""
-    ours = np.mean([a.tasks[seed] for seed in pairing.ours], axis=0)
-    theirs = np.mean([b.tasks[seed] for seed in pairing.theirs], axis=0)
-    ranks = wilcoxon(ours, theirs)
-    found = paired_difference(ours, theirs, confidence=confidence)
-    p_value = max(found.p_value, ranks.p_value)
-    means = float(ours.mean()), float(theirs.mean())
-    return Comparison(a, b, pairing, *means, found, ranks, confidence, p_value)
+def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons made at once, p-values corrected by Holm for how many they are.
+
+    An interval becomes as wide as it must be to leave out 0 just where the corrected p makes a
+    claim. What shows no spread is not tested, and takes no part in it.
+    """
+    tested = [found for found in comparisons if found.pairing.shows_spread]
+    if len(tested) < 2:
+        return list(comparisons)
+    p_values = iter(holm([found.difference.p_value for found in tested]))
+    return [_one_of_many(c, next(p_values)) if c.pairing.shows_spread else c for c in comparisons]
 
 
-def corrected(comparison: Comparison, p_value: float) -> Comparison:
-    """Return a comparison that is one of many, with the p-value that it has among them."""
-    return replace(comparison, corrected_p=p_value)
-
-
-def _learned(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in flat(config).items() if k.partition(".")[0] not in NOT_LEARNED}
+def _one_of_many(found: Comparison, p_value: float) -> Comparison:
+    share = found.difference.p_value / p_value if p_value else 1.0
+    wide = replace(found.difference, confidence=1 - (1 - found.confidence) * share)
+    return replace(found, corrected_p=p_value, difference=wide)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 from evergraph.core.errors import ResultsError, UnknownNameError
 from evergraph.experiments.spread import main_key
-from evergraph.reports.comparing.comparison import Comparison, compare_trials
-from evergraph.reports.comparing.over_datasets import corrected
-from evergraph.reports.comparing.pairing import check_comparable
+from evergraph.reports.comparing.comparison import Comparison, compare_trials, corrected
 from evergraph.reports.comparing.trials import Trials, trials_of
 from evergraph.reports.runs import Group, names_of
-
-Reason = Literal["one seed", "not comparable"]
 
 
 @dataclass(frozen=True)
@@ -25,12 +20,12 @@ class Differences:
     Attributes:
         reference: the name of that one.
         means: AA of every run, by name; fractions.
-        found: the comparison of each other run with it, or why there is none.
+        found: the comparison of each other run with it; None where they are not comparable.
     """
 
     reference: str
     means: Mapping[str, float]
-    found: Mapping[str, Comparison | Reason]
+    found: Mapping[str, Comparison | None]
 
 
 def differences_in(group: Group, testing: str, against: str | None = None) -> Differences:
@@ -50,7 +45,7 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Di
     # The reference is always the second one.
     pairs = [(b, a) if a == reference else (a, b) for a, b in pairs]
     found = {pair: _compared(runs[pair[0]], runs[pair[1]]) for pair in pairs}
-    tested = {pair: each for pair, each in found.items() if isinstance(each, Comparison)}
+    tested = {pair: each for pair, each in found.items() if each is not None}
     told = found | dict(zip(tested, corrected(list(tested.values())), strict=True))
     return Differences(
         reference, means, {a: each for (a, b), each in told.items() if b == reference}
@@ -63,9 +58,8 @@ def check_reference(groups: Sequence[Group], against: str | None) -> None:
         raise UnknownNameError("run to compare with", against, names_of(groups))
 
 
-def _compared(a: Trials, b: Trials) -> Comparison | Reason:
+def _compared(a: Trials, b: Trials) -> Comparison | None:
     try:
-        check_comparable(a, b)
+        return compare_trials(a, b)
     except ResultsError:
-        return "not comparable"
-    return "one seed" if min(len(a.scores), len(b.scores)) < 2 else compare_trials(a, b)
+        return None

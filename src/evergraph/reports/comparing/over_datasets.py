@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evergraph.evaluation.statistics import SignedRanks, holm, wilcoxon
+from evergraph.evaluation.statistics import SignedRanks, wilcoxon
 from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
 from evergraph.reports.comparing.comparison import Comparison
-from evergraph.reports.comparing.comparison import corrected as with_correction
 from evergraph.reports.comparing.wording import p_text
 
 
@@ -33,12 +32,10 @@ class OverDatasets:
     confidence: float
 
     @property
-    def verdict(self) -> Literal["better", "worse", "no difference", "cannot tell"]:
+    def verdict(self) -> Literal["better", "worse", "cannot tell"]:
         """What holds of a over all of them."""
-        if len(self.datasets) < LEAST_PAIRS:
+        if len(self.datasets) < LEAST_PAIRS or self.ranks.p_value >= 1 - self.confidence:
             return "cannot tell"
-        if self.ranks.p_value >= 1 - self.confidence:
-            return "no difference"
         return "better" if self.ranks.won > self.ranks.lost else "worse"
 
     @property
@@ -48,10 +45,10 @@ class OverDatasets:
         won = f"on {ranks.wins} and behind on {ranks.losses}"
         tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
         where = f"over {count} datasets, {self.setting}"
-        if self.verdict == "cannot tell":
+        if count < LEAST_PAIRS:
             tested = f"too few datasets for Wilcoxon's test, which takes {LEAST_PAIRS}"
-        if self.verdict in ("no difference", "cannot tell"):
-            return f"{self.verdict} {where}: {self.a} is ahead of {self.b} {won} ({tested})."
+        if self.verdict == "cannot tell":
+            return f"cannot tell {self.a} from {self.b} {where}: ahead {won} ({tested})."
         return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
 
     def __repr__(self) -> str:
@@ -64,14 +61,6 @@ class OverDatasets:
             "verdict": self.verdict, "sentence": self.sentence, "wins": self.ranks.wins,
             "losses": self.ranks.losses, "p_value": self.ranks.p_value,
         }  # fmt: skip
-
-
-def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return comparisons made at once, p-values corrected for how many they are."""
-    if len(comparisons) < 2:
-        return list(comparisons)
-    p_values = holm([found.p_value for found in comparisons])
-    return [with_correction(c, p) for c, p in zip(comparisons, p_values, strict=True)]
 
 
 def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:

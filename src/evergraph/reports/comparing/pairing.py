@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import StreamConfig
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.comparing.trials import Trials
+from evergraph.reports.comparing.trials import Outcome, Trials
 
 # What an earlier version did not know, it did as the defaults say.
 STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
 
 FACTS = ("nodes", "classes", "tasks")
-Basis = Literal["paired seeds", "unpaired seeds", "tasks"]
+Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,24 @@ class Pairing:
 
     Attributes:
         basis: what a difference is measured over. ``paired seeds``: repeats with the same seed, and
-            so the same split. ``unpaired seeds``: there are no two such. ``tasks``: repeats do not
-            suffice, and results on the last test's tasks are compared.
+            so the same split. ``unpaired seeds``: there are no two such. ``one seed``, and
+            ``identical repeats``, which count as one: nothing, there is no spread to measure with.
         ours, theirs: the seeds, in order; paired one by one if they are paired.
+        a, b: what they came to, one number for all that came to the same on the same split.
         left_out: seeds that only one of the two has, by its name.
     """
 
     basis: Basis
     ours: tuple[int, ...]
     theirs: tuple[int, ...]
-    left_out: Mapping[str, tuple[int, ...]]
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def shows_spread(self) -> bool:
+        """Whether repeats tell anything about chance."""
+        return self.basis in ("paired seeds", "unpaired seeds")
 
 
 def check_comparable(a: Trials, b: Trials) -> None:
@@ -77,37 +86,45 @@ def _fact(key: str, known: Mapping[str, Any]) -> Any:
 
 
 def pair(a: Trials, b: Trials) -> Pairing:
-    """Return which repeats are compared; raise if they have nothing in common.
+    """Return which repeats are compared.
 
     A seed stands for the same split in both: either all seeds share one, or it follows the seed.
     """
     common = tuple(sorted(a.scores.keys() & b.scores.keys()))
     ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
+    basis: Basis = "one seed"
+    left_out = {}
     if len(common) >= 2:
+        basis = "paired seeds"
         alone = {t.name: tuple(sorted(t.scores.keys() - set(common))) for t in (a, b)}
         left_out = {name: seeds for name, seeds in alone.items() if seeds}
-        return Pairing("paired seeds", common, common, left_out)
-    if min(len(ours), len(theirs)) >= 2:
-        return Pairing("unpaired seeds", ours, theirs, {})
-    return _by_tasks(a, b, common)
+    elif min(len(ours), len(theirs)) >= 2:
+        basis = "unpaired seeds"
+    if basis != "unpaired seeds" and common:
+        ours = theirs = common
+        observed = _merged([(a.outcome(seed), b.outcome(seed)) for seed in common])
+    else:
+        observed = [
+            [outcome[0] for outcome in dict.fromkeys(map(trials.outcome, seeds))]
+            for trials, seeds in ((a, ours), (b, theirs))
+        ]
+    if basis != "one seed" and min(map(len, observed)) < 2:
+        basis = "identical repeats"
+    return Pairing(basis, ours, theirs, tuple(observed[0]), tuple(observed[1]), left_out)
 
 
-def _by_tasks(a: Trials, b: Trials, common: tuple[int, ...]) -> Pairing:
-    apart = not common and a.config["stream"].get("split_seed") == "run"
-    why = {
-        "every seed has a split of its own": apart,
-        "their results on each task are not kept": not (a.tasks and b.tasks),
-        "there is a single task": any(len(row) < 2 for t in (a, b) for row in t.tasks.values()),
-    }
-    for reason, holds in why.items():
-        if holds:
-            raise ResultsError(
-                f"{a.name} and {b.name} cannot be compared by seeds {_told(a)} and {_told(b)}, and "
-                f"not by tasks since {reason}: run both with at least 2 of the same seeds"
-            )
-    ours, theirs = (common or tuple(sorted(t.scores)) for t in (a, b))
-    return Pairing("tasks", ours, theirs, {})
+def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
+    """Return the scores of pairs, one for all that share an outcome on either side: their mean.
 
-
-def _told(trials: Trials) -> str:
-    return ", ".join(map(str, sorted(trials.scores)))
+    Otherwise a run could be made to look surer by repeating it beside different runs of the other.
+    """
+    groups: list[list[tuple[Outcome, Outcome]]] = []
+    for one in dict.fromkeys(pairs):
+        alike = [
+            group
+            for group in groups
+            if any(o == x for p in group for o, x in zip(one, p, strict=True))
+        ]
+        groups = [group for group in groups if group not in alike]
+        groups.append([one, *(each for group in alike for each in group)])
+    return [[fmean(p[side][0] for p in group) for group in groups] for side in (0, 1)]

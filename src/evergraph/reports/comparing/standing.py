@@ -9,7 +9,7 @@ from evergraph.evaluation.statistics import Ranks, nemenyi
 from evergraph.evaluation.statistics.ranks import LEAST_DATASETS
 from evergraph.experiments.protocols import POOLED
 from evergraph.reports.comparing.trials import TESTINGS
-from evergraph.reports.runs import Group
+from evergraph.reports.runs import Finished, Group
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,9 @@ class Standing:
     left_out: tuple[str, ...]
     ranks: Ranks
 
-    @property
-    def differs(self) -> bool:
-        """Whether methods differ at all, by Friedman's test."""
-        return self.ranks.friedman_p < 0.05
-
     def behind(self, place: int) -> bool:
         """Whether a method is told apart from the first one."""
-        return self.differs and self.ranks.differ(0, place)
+        return self.ranks.differ(0, place)
 
 
 def standings(groups: Sequence[Group]) -> list[Standing]:
@@ -51,7 +46,7 @@ def standings(groups: Sequence[Group]) -> list[Standing]:
 
 
 def _standing(groups: Sequence[Group], testing: str) -> Standing | None:
-    scores = [{e.name: e.accuracy(testing) for e in group.entries if _alone(e.run.method)}
+    scores = [{e.name: e.accuracy(testing) for e in group.entries if _alone(e.run)}
               for group in groups]  # fmt: skip
     everywhere = [name for name in scores[0] if all(name in each for each in scores)]
     if len(groups) < LEAST_DATASETS or len(everywhere) < 2:
@@ -70,6 +65,6 @@ def _standing(groups: Sequence[Group], testing: str) -> Standing | None:
     )
 
 
-def _alone(method: str) -> bool:
-    """Whether a method answers every node alone."""
-    return not method.endswith(POOLED)
+def _alone(run: Finished) -> bool:
+    """Whether a run's method answers every node alone, whatever a benchmark calls it."""
+    return not str(run.result["config"]["method"]["name"]).endswith(POOLED)

@@ -16,6 +16,8 @@ TESTINGS = ("local", "global")
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last digit that is told
 Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
+Outcome = tuple[float, tuple[float, ...], int | None]
+"""A score, the results on each task behind it, and the split where every seed has its own."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class Trials:
         scores: AA after the last task, by seed; fractions.
         tasks: the last test's result on each task, by seed; empty where it was not kept.
         facts: of the graph: how many nodes, classes and tasks, as far as they are known.
-        versions: of what it was run with.
     """
 
     name: str
@@ -43,7 +44,6 @@ class Trials:
     scores: Mapping[int, float]
     tasks: Mapping[int, list[float]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -55,6 +55,11 @@ class Trials:
         """How fine scores are told apart: by a test node, if known, but no finer than 0.001."""
         nodes = float(self.facts.get("nodes", 0)) * self.config["stream"].get("split", SHARES)[2]
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
+
+    def outcome(self, seed: int) -> Outcome:
+        """Return what a repeat came to; equal ones are no two observations, but one repeated."""
+        follows = self.config["stream"].get("split_seed") == "run"
+        return self.scores[seed], tuple(self.tasks.get(seed, ())), seed if follows else None
 
     @property
     def where(self) -> str:
@@ -103,7 +108,6 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
         scores={seed: sum(row) / len(row) for seed, row in last.items()},
         tasks=last,
         facts=run.result.get("dataset", {}),
-        versions=run.result["versions"],
     )
 
 

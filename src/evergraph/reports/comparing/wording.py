@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
-
 if TYPE_CHECKING:
     from evergraph.reports.comparing.comparison import Comparison
+
+REMEDIES = {
+    "one seed": ", which shows no spread: run both with at least 2 of the same seeds",
+    "identical repeats": ", which count as one: stream.split_seed=run gives every seed its split",
+}
 
 
 def sentence(found: Comparison) -> str:
     """Return what holds, with its numbers; percent and percentage points."""
-    by_tasks = found.pairing.basis == "tasks"
-    if by_tasks and found.same:
-        return f"{_claim(found)}: {_numbers(found)}, both of one configuration: chance alone."
-    return f"{_claim(found)}: {_numbers(found)} ({_evidence(found)}){_reach(found)}."
+    return f"{_claim(found)}: {_numbers(found)} ({_evidence(found)})."
 
 
 def p_text(p_value: float) -> str:
@@ -49,10 +49,9 @@ def listed(words: list[str]) -> str:
 
 def _claim(found: Comparison) -> str:
     a, b, where = found.a.name, found.b.name, found.a.where
-    if found.verdict in ("no difference", "cannot tell"):
-        return f"{found.verdict}: {a} and {b} on {where}"
-    verb = "did" if found.pairing.basis == "tasks" else "is"
-    return f"{a} {verb} {found.verdict} than {b} on {where}"
+    if found.verdict in ("better", "worse"):
+        return f"{a} is {found.verdict} than {b} on {where}"
+    return f"cannot tell {a} from {b} on {where}"
 
 
 def _numbers(found: Comparison) -> str:
@@ -61,12 +60,13 @@ def _numbers(found: Comparison) -> str:
 
 
 def _evidence(found: Comparison) -> str:
+    if not found.pairing.shows_spread:
+        return f"{found.verdict}{REMEDIES[found.verdict]}"
     interval = f"{points(found.difference.low)} to {points(found.difference.high)}"
     told = [f"{100 * found.confidence:.4g} % interval {interval}", _over(found)]
-    if found.corrected_p is None:
-        told.append(p_text(found.p_value))
-    else:
-        told.append(f"{p_text(found.corrected_p)} by Holm")
+    told.append(p_text(found.p_value))
+    if found.corrected_p is not None:
+        told.append("interval and p corrected by Holm")
     for name, seeds in found.pairing.left_out.items():
         told.append(f"without {_seeds(seeds)}, which only {name} has")
     return ", ".join(told)
@@ -74,22 +74,14 @@ def _evidence(found: Comparison) -> str:
 
 def _over(found: Comparison) -> str:
     pairing = found.pairing
-    if pairing.basis == "tasks":
-        return f"over {len(next(iter(found.a.tasks.values())))} tasks"
     follows = found.a.config["stream"].get("split_seed") == "run"
     of = "seeds and splits" if follows else "seeds of one split"
-    if pairing.basis == "paired seeds":
-        return f"{len(pairing.ours)} paired {of}"
-    return f"{len(pairing.ours)} and {len(pairing.theirs)} unpaired {of}"
-
-
-def _reach(found: Comparison) -> str:
-    """Return how far a claim reaches that rests on tasks."""
-    if found.pairing.basis != "tasks":
-        return ""
-    if found.verdict == "cannot tell":
-        return f"; a single seed needs {LEAST_PAIRS} tasks to tell, so run both with several seeds"
-    return "; with a single seed this covers these test nodes, not the randomness of learning"
+    counts = len(pairing.ours), len(pairing.theirs)
+    told = f"{counts[0]} paired {of}"
+    if pairing.basis == "unpaired seeds":
+        told = f"{counts[0]} and {counts[1]} unpaired {of}"
+    same = (len(pairing.a), len(pairing.b)) == counts
+    return told if same else f"{told}, identical repeats counted once"
 
 
 def _seeds(seeds: tuple[int, ...]) -> str:

@@ -76,7 +76,7 @@ def _key(figure: Any, axes: Any, standing: Standing) -> None:
 
 def _p(standing: Standing) -> str:
     told = p_text(standing.ranks.friedman_p)
-    return told if standing.differs else f"{told}: no difference"
+    return told if standing.ranks.differs else f"{told}: cannot tell them apart"
 
 
 def _cliques(axes: Any, standing: Standing) -> None:

@@ -27,3 +27,15 @@ function sort(heading) {
 for (const button of document.querySelectorAll("table.sortable th button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
+
+// Tables that are wider than their box say that they can be scrolled, and where there is more.
+for (const box of document.querySelectorAll(".scroll")) {
+  const look = () => {
+    const beyond = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("wide", beyond > 1);
+    box.classList.toggle("more", beyond - box.scrollLeft > 1);
+  };
+  box.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(box);
+  new MutationObserver(look).observe(box, { childList: true, subtree: true });
+}

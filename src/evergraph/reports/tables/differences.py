@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.comparing.comparison import Comparison
 from evergraph.reports.comparing.differences import Differences, differences_in
 from evergraph.reports.comparing.trials import TESTINGS
 from evergraph.reports.comparing.wording import points
@@ -39,9 +38,9 @@ def differences_table(groups: Sequence[Group], against: str | None = None) -> Ta
     caption = (
         f"How far the average of a run is from that of {against or best}, in percentage points, "
         "with its 95 % confidence interval over seeds (Student's t; paired where seeds are the "
-        f"same), and p corrected by Holm for {'these comparisons' if against else pairs}. Better "
-        "and worse are said where p is below 0.05. One seed shows no spread; runs on other "
-        "streams, splits or whole test sets are not comparable."
+        f"same) and p, both corrected by Holm for {'these comparisons' if against else pairs}. "
+        "Better and worse are said where p is below 0.05. One seed shows no spread, and identical "
+        "repeats count as one; runs on other streams, splits or whole test sets are not comparable."
     )
     return Table("differences", caption, COLUMNS, tuple(_block(g, against) for g in shown))
 
@@ -60,13 +59,14 @@ def _cells(differences: Differences, entry: Entry) -> tuple[Cell, Cell, Cell]:
         return Cell("-"), Cell("-"), Cell("best" if best else "reference")
     found = differences.found[entry.name]
     gap = differences.means[entry.name] - differences.means[differences.reference]
-    if not isinstance(found, Comparison):
-        return Cell(points(gap, signed=True), (gap, None, None)), Cell("-"), Cell(found)
+    if found is None or not found.pairing.shows_spread:
+        why = "not comparable" if found is None else found.verdict
+        return Cell(points(gap, signed=True), (gap, None, None)), Cell("-"), Cell(why)
     change = found.difference
     told = f"{points(change.mean, signed=True)} ({points(change.low)} to {points(change.high)})"
-    p_value = found.p_value if found.corrected_p is None else found.corrected_p
+    p_value = found.p_value
     return (
         Cell(told, (change.mean, change.low, change.high)),
-        Cell("< 0.001" if p_value < 0.001 else f"{p_value:.3f}", (found.p_value, p_value)),
+        Cell("< 0.001" if p_value < 0.001 else f"{p_value:.3f}", (change.p_value, p_value)),
         Cell(found.verdict),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
 from evergraph.reports.comparing.standing import Standing, standings
 from evergraph.reports.comparing.wording import listed, p_text
 from evergraph.reports.runs import Group
@@ -27,9 +28,9 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
     if not found:
         return None
     caption = (
-        "Mean ranks over datasets, 1 being the best. Methods differ at all where Friedman's p, "
-        "corrected by Iman and Davenport, is below 0.05; then two of them differ where their mean "
-        f"ranks are farther apart than Nemenyi's critical difference.{_left_out(found)}"
+        "Mean ranks over datasets, 1 being the best. Methods differ at all where Friedman's p is "
+        f"below 0.05 over at least {LEAST_PAIRS} datasets; then two of them differ where their "
+        f"mean ranks are farther apart than Nemenyi's critical difference.{_left_out(found)}"
     )
     return Table("ranks", caption, COLUMNS, tuple(map(_block, found)))
 
@@ -60,4 +61,4 @@ def _block(standing: Standing) -> tuple[tuple[Cell, ...], ...]:
 
 
 def _told(standing: Standing, place: int) -> str:
-    return "worse" if standing.behind(place) else "no difference"
+    return "worse" if standing.behind(place) else "cannot tell"

@@ -477,3 +477,15 @@ byId("lookup").addEventListener("submit", event => {
   if (byId("node").value) lookUp(byId("node").value);
 });
 keepUp();
+
+// Tables that are wider than their box say that they can be scrolled, and where there is more.
+for (const box of document.querySelectorAll(".scroll")) {
+  const look = () => {
+    const beyond = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("wide", beyond > 1);
+    box.classList.toggle("more", beyond - box.scrollLeft > 1);
+  };
+  box.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(box);
+  new MutationObserver(look).observe(box, { childList: true, subtree: true });
+}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
+from evergraph.core.plugins import is_file_plugin
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.dotted import flat, nested
@@ -50,13 +52,22 @@ def command_of(config: RunConfig) -> str:
     return shlex.join(["evergraph", "run", *words])
 
 
+def without_place(plugin: str) -> str:
+    """Return a plugin's name without the folder it lies in, which is nobody else's.
+
+    >>> without_place("/home/me/mine.py"), without_place("my_package.parts")
+    ('mine.py', 'my_package.parts')
+    """
+    return Path(plugin).name if is_file_plugin(plugin) else plugin
+
+
 def _words(key: str, value: Any) -> list[str]:
     if key in _OPTIONS:
         return [_OPTIONS[key], str(value)]
     if key == "seeds":
         return ["--seeds", _seeds(value)]
     if key == "plugins":
-        return [word for source in value for word in ("--plugin", source)]
+        return [word for source in value for word in ("--plugin", without_place(source))]
     return ["--set", f"{key}={_text(value)}"]
 
 

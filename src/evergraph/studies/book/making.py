@@ -17,7 +17,7 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.facts import machine, versions
 from evergraph.experiments.store import RESULT
-from evergraph.studies.book.command_line import command_of
+from evergraph.studies.book.command_line import command_of, without_place
 from evergraph.studies.book.row import BookRow
 
 COMMIT = "EVERGRAPH_COMMIT"
@@ -44,7 +44,7 @@ def row_of(
         label=label,
         method=config.method.name,
         protocol=getattr(config, "protocol", None),
-        config=config.to_dict(),
+        config=_told(config),
         command=command_of(config),
         commit=commit,
         versions=dict(result["versions"]),
@@ -72,7 +72,7 @@ def failed_row(job: Job, failure: str, *, commit: str) -> BookRow:
         label=job.label,
         method=config.method.name,
         protocol=getattr(config, "protocol", None),
-        config=config.to_dict(),
+        config=_told(config),
         command=command_of(config),
         commit=commit,
         versions=versions(),
@@ -91,6 +91,11 @@ def placeless(config: RunConfig) -> RunConfig:
     return config.model_copy(
         update={"dataset": config.dataset.model_copy(update={"name": path.name})}
     )
+
+
+def _told(config: RunConfig) -> dict[str, Any]:
+    # Not in ``placeless``: a configuration without their places could not load its plugins.
+    return config.to_dict() | {"plugins": [without_place(each) for each in config.plugins]}
 
 
 def in_words(machine: Mapping[str, Any]) -> str:

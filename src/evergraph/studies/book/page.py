@@ -34,7 +34,7 @@ def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
     return f"""<div class="book" data-search-exclude>
 <style>
 {_part("book.css")}</style>
-<p>{escape(summary(rows))}</p>
+<p>{escape(summary(rows, plan))}</p>
 <form class="book-filters">{"".join(_filter(name, ordered) for name in FILTERS)}
 <output></output></form>
 <div class="book-scroll"><table class="book-table">
@@ -62,16 +62,16 @@ def book_page(rows: Sequence[BookRow], plan: BookPlan) -> str:
 """
 
 
-def summary(rows: Sequence[BookRow]) -> str:
-    """Return in one sentence how much a book holds.
-
-    >>> summary([])
-    '0 rows: 0 methods on 0 datasets.'
-    """
+def summary(rows: Sequence[BookRow], plan: BookPlan) -> str:
+    """Return in one sentence how much a book holds, and how much of its plan it does not."""
     failed = sum(row.failure is not None for row in rows)
     counts = (len(rows), len({row.label for row in rows}), len({row.dataset for row in rows}))
     text = "{:,} rows: {} methods on {} datasets".format(*counts)
-    return f"{text}; {failed} rows say why there is no result." if failed else f"{text}."
+    text += f"; {failed} rows say why there is no result" if failed else ""
+    there = {row.place for row in rows}
+    jobs = [f"{job.dataset}/{job.setting}/{job.label}.json" for job in plan.jobs()]
+    missing = sum(place not in there for place in jobs)
+    return f"{text}; {missing} of {len(jobs)} planned rows are missing." if missing else f"{text}."
 
 
 def _in_order(rows: Iterable[BookRow], plan: BookPlan) -> list[BookRow]:
