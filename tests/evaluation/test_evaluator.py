@@ -191,3 +191,18 @@ def test_what_diverged_has_no_measures() -> None:
 
     found = measures_of(Lost(sure=torch.nan), preview=True)["global"]
     assert set(found.values()) == {None}
+
+
+def test_one_answer_for_everything_at_the_end_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told(change: Callable[[int], int], index: int, **options: Any) -> list[str]:
+        caplog.clear()
+        evaluate(Oracle(change), stream_of(**options), index)
+        return [record.getMessage() for record in caplog.records]
+
+    (line,) = told(lambda _: 2, 1)
+    assert line.startswith("learner: at the end every test node is given class 3")  # ORDER[2]
+    assert told(lambda _: 0, 0) == []  # not the end yet
+    assert told(lambda label: 0 if label else 2, 1) == []  # two answers
+    assert told(lambda _: 0, 0, classes_per_task=4) != []

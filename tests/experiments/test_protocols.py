@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
@@ -130,6 +131,26 @@ def test_departures_are_said_once_each_and_silence_means_none(
         quick(graph, "finetune", protocol="cglb", classes_per_task=3)
     (line,) = said(caplog)
     assert line.startswith("finetune under protocol cglb: stream.classes_per_task is 3 and not 2")
+
+
+@pytest.mark.parametrize(("name", "what"), [("llm4gcl", "all sessions"), ("puma", "60/20/20")])
+def test_what_a_protocol_cannot_follow_is_said_by_every_run(
+    graph: Graph, caplog: pytest.LogCaptureFixture, name: str, what: str
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        quick(graph, "finetune", protocol=name)
+    (line,) = said(caplog)
+    assert line.startswith(f"finetune under protocol {name}: the paper")
+    assert what in line
+
+
+def test_llm4gcl_brings_the_largest_classes_first() -> None:
+    labels = torch.repeat_interleave(torch.arange(6), torch.tensor([20, 50, 30, 50, 40, 25]))
+    sorted_ = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long), features=torch.zeros(215, 1), labels=labels
+    )
+    config = configured(RunConfig(), {"protocol": "llm4gcl"})
+    assert build_stream(config, sorted_, seed=0).tasks == [(1, 3, 4), (2, 5, 0)]
 
 
 def test_a_result_tells_its_protocol_and_the_number_to_quote(graph: Graph, tmp_path: Path) -> None:

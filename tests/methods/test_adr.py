@@ -137,6 +137,22 @@ def test_without_the_sums_of_old_tasks_their_features_drift(
     assert held < 0.5 * let_go, (held, let_go)
 
 
+def test_a_task_begins_with_a_head_drawn_anew_and_no_momentum(make: Any, two_pairs: Graph) -> None:
+    stream = GraphStream(two_pairs)
+    learner = make("adr", backbone=GCN(hidden=3))
+    _fit(learner, stream, 0)
+    hidden, solved = (layer.linear for layer in learner.backbone.convolutions)
+    merged, known = hidden.joined().clone(), solved.joined().clone()
+    assert float(known.abs().max()) > 3**-0.5  # so it cannot have been drawn
+    assert learner.trainer.moments_
+    learner.begin_task(stream.open(1))
+    drawn = learner.backbone.convolutions[-1].linear.joined()
+    assert drawn.shape == (4, 4)
+    assert float(drawn.abs().max()) <= 3**-0.5  # uniform in ±1/√inputs, for old classes too
+    assert learner.backbone.convolutions[0].linear.joined().equal(merged)  # as they are
+    assert not learner.trainer.moments_
+
+
 def test_old_tasks_are_known_to_the_end(make: Any, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     assert min(accuracies(learned(make, stream), stream)) > 0.9

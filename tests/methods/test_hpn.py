@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.methods import HPN
 from evergraph.nn import GCN, PrototypeNetwork
-from evergraph.streams import GraphStream
+from evergraph.streams import GraphStream, Task
 
 
 def small(**options: Any) -> PrototypeNetwork:
@@ -69,6 +72,18 @@ def test_thresholds_decide_how_many_prototypes_there_are(make: Any, two_pairs: G
     assert counts[1][1] <= counts[2][1]
 
 
+@pytest.mark.parametrize("low", ["atomic", "node", "class"])
+def test_every_level_has_a_threshold_of_its_own(make: Any, small_graph: Graph, low: str) -> None:
+    high = dict.fromkeys(("atomic_threshold", "node_threshold", "class_threshold"), 0.999)
+    learner = make("hpn", lr=0.0, backbone=small(), **high | {f"{low}_threshold": -1.0})
+    learned(learner, small_graph, tasks=1)
+    head = learner.head
+    sizes = {"atomic": len(head.atoms), "node": len(head.nodes), "class": len(head.classes)}
+    assert sizes.pop(low) == 1  # whatever comes is near enough
+    if low == "class":
+        assert min(sizes.values()) > 1
+
+
 def by_neighbour() -> Graph:
     """Pairs p - q: every p looks the same, and q, which looks like its class, tells p's."""
     labels = (torch.arange(40) // 2 % 2).long()
@@ -93,15 +108,25 @@ def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make
 def test_extractors_rest_after_the_first_task_unless_always_refined(
     make: Any, two_pairs: Graph
 ) -> None:
-    moved = []
-    for refine in ("first", "always"):
-        learner = make("hpn", backbone=small(), refine=refine)
-        stream = GraphStream(two_pairs)
-        learner.fit_task(stream.open(0))
-        before = learner.head.own.weight.detach().clone()
-        learner.fit_task(stream.open(1))
-        moved.append(not learner.head.own.weight.equal(before))
-    assert moved == [False, True]
+    assert not moves(make("hpn", backbone=small(), refine="first"), two_pairs)
+    assert moves(make("hpn", backbone=small(), refine="always"), two_pairs)
+
+
+def test_extractors_are_refined_with_every_task_in_task_il_and_rest_in_class_il(
+    make: Any, two_pairs: Graph
+) -> None:
+    assert moves(make("hpn", backbone=small()), two_pairs, setting="task-il")
+    assert not moves(make("hpn", backbone=small()), two_pairs, setting="class-il")
+
+
+def moves(learner: HPN, graph: Graph, **stream: Any) -> bool:
+    """Return whether the second task moves the extractors; both kinds go together."""
+    learned(learner, graph, tasks=1, **stream)
+    before = [extractor.weight.detach().clone() for extractor in learner.head.extractors]
+    learner.fit_task(GraphStream(graph, **stream).open(1))
+    moved = [not e.weight.equal(b) for e, b in zip(learner.head.extractors, before, strict=True)]
+    assert len(set(moved)) == 1
+    return moved[0]
 
 
 def test_rehearsed_prototypes_keep_old_classes_in_class_il(make: Any, two_pairs: Graph) -> None:
@@ -123,20 +148,97 @@ def test_classes_of_training_nodes_are_counted_by_prototype(make: Any, two_pairs
     assert learner.usage.samples == learner.head.atoms.numel()
 
 
-def test_embeddings_are_drawn_to_prototypes_and_extractors_apart(
-    make: Any, two_pairs: Graph
+@pytest.mark.parametrize("setting", ["class-il", "task-il"])
+def test_prototypes_from_before_training_are_made_anew_in_class_il_and_kept_in_task_il(
+    make: Any, small_graph: Graph, setting: Any
 ) -> None:
-    distances, alike = [], []
+    learner = make("hpn", epochs=20, lr=0.02, backbone=small(), node_threshold=0.9)
+    stream = learned(learner, small_graph, tasks=1, setting=setting)
+    head, task = learner.head, stream.open(1)
+    earlier = head.nodes, head.classes
+    learner.begin_task(task)
+    begun = head.nodes, head.classes
+    with torch.no_grad():  # what training would do
+        head.to_node.weight.copy_(head.to_node.weight.flip(1))
+        head.to_class.weight.copy_(head.to_class.weight.flip(1))
+    learner.end_task(task)
+    for kept, at_first, now in zip(earlier, begun, (head.nodes, head.classes), strict=True):
+        assert len(kept) < len(at_first)
+        assert now[: len(kept)].equal(kept)  # those of the task before stay
+        assert now[: len(at_first)].equal(at_first) == (setting == "task-il")
+
+
+@pytest.mark.parametrize("term", ["distance", "divergence"])
+def test_embeddings_are_drawn_to_prototypes_and_extractors_apart(
+    make: Any, two_pairs: Graph, term: str
+) -> None:
+    found = []
     for strength in (0.0, 10.0):
-        options = {"distance_strength": strength, "divergence_strength": strength}
+        options = {"distance_strength": 0.0, "divergence_strength": 0.0}
+        options |= {f"{term}_strength": strength}
         learner = make("hpn", epochs=30, lr=0.02, backbone=small(), **options)
         stream = learned(learner, two_pairs, tasks=1)
-        rows = learner.backbone.prepare(stream.open(0).graph)
-        head = learner.head
-        distances.append(head.levels(head.extracted(rows)).distance.item())
-        alike.append(head.divergence().item())
-    assert distances[1] < distances[0]
-    assert alike[1] < alike[0]
+        found.append(terms_by_hand(learner, stream.open(0))[term])
+    assert found[1] < 0.5 * found[0]
+
+
+def terms_by_hand(learner: HPN, task: Task) -> dict[str, float]:
+    """Return the terms of the loss on a task that has begun, as the formulas have them."""
+    head = learner.head
+
+    def standing(found: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+        cosines = cosine_similarity(found[:, None], prototypes[None], dim=2)
+        best, places = cosines.max(1)
+        return prototypes[places], (1 - best).mean()
+
+    def through(atoms: Tensor) -> tuple[Tensor, Tensor]:
+        nodes, classes = head.prototypes()
+        a, first = standing(atoms.flatten(0, 1), head.atoms)
+        a = a.view(len(atoms), -1)
+        n, second = standing(head.to_node(a), nodes)
+        c, third = standing(head.to_class(n), classes)
+        return head.out(torch.cat([a, n, c], 1)).log_softmax(1), first + second + third
+
+    def entropies(told: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean over the classes of the mean over their nodes."""
+        own = -told[torch.arange(len(told)), labels]
+        return torch.stack([own[labels == c].mean() for c in labels.unique()]).mean()
+
+    with torch.no_grad():
+        rows = learner.backbone.prepare(task.graph)[task.train]
+        told, distance = through(head.extracted(rows))
+        terms = {"current": entropies(told, task.train_labels), "distance": distance}
+        prototypes, _ = through(head.composed(head.nodes))
+        shares = [row / row.sum() for row in head.counts if row.any()]  # a row for each old class
+        old = [-(share @ prototypes[:, label]) for label, share in enumerate(shares)]
+        terms["rehearsed"] = torch.stack(old).mean() if old else torch.zeros(())
+        terms["divergence"] = torch.zeros(())
+        for extractor in head.extractors:
+            each = extractor.weight.view(-1, head.atomic * extractor.weight.shape[1])
+            pairs = [cosine_similarity(a, b, dim=0) ** 2 for a, b in permutations(each, 2)]
+            terms["divergence"] += torch.stack(pairs).mean()
+    return {name: float(term) for name, term in terms.items()}
+
+
+def test_the_loss_is_the_sum_of_its_terms_old_and_new_classes_counting_alike(
+    make: Any, small_graph: Graph
+) -> None:
+    # Before the third task four classes are old and two new: prototypes have 4 / 6 of the loss.
+    learner = make("hpn", epochs=3, backbone=small(), node_threshold=0.9, class_threshold=0.9)
+    stream = learned(learner, small_graph, tasks=2)
+    learner.head.counts[0] *= 5  # as if the first class had had five times as many nodes
+    task = stream.open(2)
+    learner.begin_task(task)
+    terms = terms_by_hand(learner, task)
+    mixed = terms["current"] * 2 / 6 + terms["rehearsed"] * 4 / 6
+    for beta, gamma in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.3, 0.7)):
+        learner.distance_strength, learner.divergence_strength = beta, gamma
+        expected = mixed + beta * terms["distance"] + gamma * terms["divergence"]
+        assert learner.loss(slice(None)).item() == pytest.approx(expected, rel=1e-4)
+    learner.rehearse = False
+    expected = terms["current"] + 0.3 * terms["distance"] + 0.7 * terms["divergence"]
+    assert learner.loss(slice(None)).item() == pytest.approx(expected, rel=1e-4)
+    assert len({round(term, 2) for term in terms.values()}) == 4  # none could stand for another
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,12 @@ def test_a_given_order_is_kept_and_may_leave_classes_out() -> None:
     assert order_classes(equal(6), per_task=2, order=(5, 2)) == [(5, 2)]
 
 
+def test_by_size_the_largest_come_first_and_equal_ones_by_label() -> None:
+    sizes = torch.tensor([4, 9, 2, 4, 30, 9])
+    assert order_classes(sizes, per_task=2, order="size") == [(4, 1), (5, 0)]  # 3 is left over
+    assert order_classes(sizes, per_task=1, order="size", min_size=9) == [(4,), (1,), (5,)]
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000), per_task=st.integers(1, 4))
 def test_shuffled_is_a_permutation_that_the_seed_decides(seed: int, per_task: int) -> None:
@@ -83,8 +89,8 @@ def test_an_order_with_doubles_strangers_or_small_classes_is_refused(order: list
 
 
 def test_an_unknown_order_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="order must be 'label', 'shuffled' or classes, not 'size'"):  # fmt: skip  # noqa: E501
-        order_classes(equal(4), per_task=2, order="size")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="order must be 'label', 'size', 'shuffled' or classes, not 'age'"):  # fmt: skip  # noqa: E501
+        order_classes(equal(4), per_task=2, order="age")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("per_task", [0, -1, 1.5, True])

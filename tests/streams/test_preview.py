@@ -42,6 +42,22 @@ def test_global_shows_everything_with_it() -> None:
     assert set(exam.tasks.tolist()) == {0, 1}
 
 
+@pytest.mark.parametrize("known", ["nowhere", "global", "everywhere"])
+@pytest.mark.parametrize("edges", ["within", "all"])
+@pytest.mark.parametrize("testing", ["local", "global"])
+def test_no_label_of_what_comes_is_shown_wherever_labels_are_known(
+    testing: Any, edges: Any, known: Any
+) -> None:
+    stream = stream_of(edges=edges, known_labels=known)
+    for index in (0, 1):
+        (exam,) = stream.preview(index, testing)
+        shown = exam.graph.features[exam.graph.labels >= 0, 0].long()
+        seen = torch.cat([split.train for split in stream.splits[: index + 1]])
+        told = testing == "global" and known != "nowhere"
+        assert shown.equal(seen if told else seen[:0])  # training nodes of the past, no others
+        assert exam.graph.labels[exam.graph.labels >= 0].equal(RING.labels[shown])
+
+
 @pytest.mark.parametrize("testing", ["local", "global"])
 def test_nothing_follows_the_last_task(testing: Any) -> None:
     assert stream_of().preview(2, testing) == []

@@ -82,6 +82,22 @@ def test_time_cuts_the_graph_at_years() -> None:
     assert stream.label_space(2) == LabelSpace("class-il", (3, 0, 0))
 
 
+def test_a_drift_ends_with_the_classes_it_began_with() -> None:
+    labels = torch.arange(4).repeat_interleave(250)
+    graph = Graph.from_edges(
+        torch.empty(2, 0, dtype=torch.long), features=torch.zeros(1000, 1), labels=labels
+    )
+    drift = GraphStream(graph, by="drifting", classes_per_task=1, blur=0.5)
+    assert len(drift) == 20
+    first, last = (drift.open(index).class_sizes for index in (0, 19))
+    ends = drift.tasks[0]  # of a circle: the first class and the one before it
+    assert {0, 3} <= set(ends)
+    for sizes in (first, last):
+        assert sum(sizes[drift.classes.index(label)] for label in (0, 3)) > 40  # of 50 nodes
+    pairs = GraphStream(graph, by="drifting", classes_per_task=2, blur=0.0, tasks=4)
+    assert pairs.tasks == [(0, 1), (), (2, 3), ()]
+
+
 @WAYS
 def test_every_node_of_a_class_large_enough_arrives_once(way: dict[str, Any]) -> None:
     stream = stream_of(**way)

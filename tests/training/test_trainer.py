@@ -17,6 +17,7 @@ from evergraph.core.errors import (
 )
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
+from evergraph.methods import methods
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Batch, Learner, Trainer, batches
 
@@ -107,6 +108,24 @@ def test_the_penalty_falls_with_the_size_of_a_task(
     for index, learner.examples in enumerate((5, 1000)):  # at most 0.01; (1/20)²
         learner.fit_task(stream.open(index))
     assert seen == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "decided"), [("class-il", [True, False]), ("task-il", [True, True])]
+)
+def test_the_penalty_rests_while_there_is_no_second_class_to_choose(
+    setting: Any, decided: list[bool], small_graph: Graph
+) -> None:
+    stream = GraphStream(small_graph, classes_per_task=1, setting=setting)
+    trainer = Trainer(epochs=2, weight_decay=0.01, device="cpu")
+    learner = methods.make("finetune", trainer=trainer, generator=seeded(0))
+    learner.begin_task(stream.open(0))
+    for index, rests in enumerate(decided):
+        before = [p.detach().clone() for p in learner.backbone.parameters()]
+        learner.fit_task(stream.open(index))
+        after = [p.detach() for p in learner.backbone.parameters()]
+        same = [b.equal(a[: len(b)]) for b, a in zip(before, after, strict=True)]
+        assert all(same) is rests  # the loss says nothing, and the penalty must not speak alone
 
 
 def test_the_cosine_schedule_ends_near_zero(small_graph: Graph) -> None:

@@ -114,6 +114,17 @@ class LabelSpace:
         pairs = zip(ends, self.sizes, strict=True)
         return [range(end - size, end) for end, size in pairs if size]
 
+    @property
+    def decided(self) -> bool:
+        """Whether no node has two classes to choose from, so that there is nothing to learn.
+
+        >>> LabelSpace("class-il", (1,)).decided, LabelSpace("class-il", (1, 1)).decided
+        (True, False)
+        >>> LabelSpace("task-il", (1, 1)).decided
+        True
+        """
+        return self.kind == "class" and all(len(group) == 1 for group in self.groups())
+
     def task_of(self, labels: Tensor) -> Tensor:
         """Return the task that brought each class first.  int64 [n] -> int64 [n]
 

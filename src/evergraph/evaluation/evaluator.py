@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from evergraph.core.notices import say
 from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.open_world import forward_transfer, rejection
 from evergraph.evaluation.scoring import Predictor, Scored, mark
@@ -62,10 +63,23 @@ def evaluate(
         if stream.kind != "class":
             measures[testing] = _beside(seen, YARDSTICKS[stream.kind])
             continue
+        if testing == testings[0] and index + 1 == len(stream):
+            _say_collapse(learner, stream, seen)
         error = expected_calibration_error(seen.confidence, seen.right)
         ahead = _ahead(learner, stream, index, seen, testing, part) if preview else {}
         measures[testing] = {"calibration_error": _meaningful(error), **ahead}
     return Evaluation(rows, measures)
+
+
+def _say_collapse(learner: Predictor, stream: GraphStream, seen: Scored) -> None:
+    """Say that a learner gives every node the same class at the end, where nodes have several."""
+    if len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
+        only = stream.classes[int(seen.classes[0])]
+        say(
+            getattr(learner, "name", "learner"),
+            f"at the end every test node is given class {only}: the model has collapsed, or has "
+            "forgotten every other class",
+        )
 
 
 def _rows(seen: Scored, tasks: int, yardstick: Yardstick) -> dict[str, list[float]]:

@@ -100,7 +100,7 @@ class StreamConfig(Section):
     blur: float = 1.0
     batch: int | None = None
     classes_per_task: int = 2
-    order: Literal["label", "shuffled"] | list[int] = "label"
+    order: Literal["label", "size", "shuffled"] | list[int] = "label"
     edges: str = "within"
     setting: str = "class-il"
     split: tuple[int, int, int] | tuple[float, float, float] = (0.6, 0.2, 0.2)

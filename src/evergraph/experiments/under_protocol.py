@@ -50,6 +50,8 @@ def say_protocol(asked: RunConfig, config: RunConfig) -> None:
     if config.protocol is None:
         return
     where = f"{asked.method.name} under protocol {config.protocol}"
+    for departure in read_protocol(config.protocol).departs:
+        say(where, departure)
     for departure in departures(config):
         say(where, f"{departure}, so the result is not comparable with that paper's")
     if config.method.name != asked.method.name:

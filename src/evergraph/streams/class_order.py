@@ -16,7 +16,7 @@ from evergraph.streams.splits import LEAST_NODES
 
 logger = logging.getLogger(__name__)
 
-ClassOrder = Literal["label", "shuffled"] | Sequence[int]
+ClassOrder = Literal["label", "size", "shuffled"] | Sequence[int]
 
 
 def order_classes(
@@ -32,8 +32,8 @@ def order_classes(
     Classes of fewer than ``min_size`` nodes are dropped, and so is a single class left over at
     the end (a task needs two to tell apart, unless ``per_task`` is 1).
 
-    sizes: int64 [classes], nodes of each class. order: ``label``, ``shuffled`` by ``seed``, or the
-    classes themselves in the order wanted.
+    sizes: int64 [classes], nodes of each class. order: ``label``; ``size``, the largest first;
+    ``shuffled`` by ``seed``; or the classes themselves in the order wanted.
 
     >>> order_classes(torch.tensor([5, 5, 1, 5, 5, 5]), per_task=2)
     [(0, 1), (3, 4)]
@@ -58,6 +58,8 @@ def arrange_classes(
 
     >>> arrange_classes(torch.tensor([5, 1, 5]), order=[2, 0])
     [2, 0]
+    >>> arrange_classes(torch.tensor([5, 1, 9, 5]), order="size")  # of equal ones by label
+    [2, 0, 3]
     """
     counts = sizes.tolist()
     large = [c for c, size in enumerate(counts) if size >= min_size]
@@ -66,6 +68,8 @@ def arrange_classes(
             "classes %s have fewer than %d nodes (min_class_size) and are dropped: each needs "
             "nodes to train, to validate and to test on", dropped, min_size,
         )  # fmt: skip
+    if order == "size":
+        return sorted(large, key=lambda c: -counts[c])
     return _arrange(large, order, seed)
 
 
@@ -88,7 +92,9 @@ def _arrange(classes: list[int], order: ClassOrder, seed: int) -> list[int]:
         shuffle = torch.randperm(len(classes), generator=seeded(seed, "class order"))
         return [classes[i] for i in shuffle.tolist()]
     if isinstance(order, str):
-        raise ConfigurationError(f"order must be 'label', 'shuffled' or classes, not {order!r}")
+        raise ConfigurationError(
+            f"order must be 'label', 'size', 'shuffled' or classes, not {order!r}"
+        )
     given = list(order)
     if len(set(given)) != len(given) or not set(given) <= set(classes):
         raise ConfigurationError(

@@ -98,7 +98,8 @@ class GraphStream(Shown):
             ``blurred``, of ``classes_per_task`` by ``drifting``; 0 for none.
         batch: how many training nodes arrive at a time by ``online``; 10 unless given.
         classes_per_task: how many new classes each task brings, by ``class`` and ``online``.
-        order: of classes: ``label``, ``shuffled``, or the classes in the order wanted.
+        order: of classes: ``label``, ``size`` (the largest first), ``shuffled``, or the classes in
+            the order wanted.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).

@@ -123,7 +123,10 @@ class Trainer(Part):
         """Train a learner on one task."""
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
-        optimiser = self._optimiser(parameters, decay=self.decay(count))
+        # Without a loss Adam follows the penalty alone, however small, at the full rate: a few
+        # hundred steps would bring every weight to zero, and a deep network would stay there.
+        decay = 0.0 if task.label_space.decided else self.decay(count)
+        optimiser = self._optimiser(parameters, decay=decay)
         last: list[Tensor] = []
         step = self._step(learner, optimiser, last)
         with worthwhile_threads(learner.step_work(min(count, self.batch_size or count))):

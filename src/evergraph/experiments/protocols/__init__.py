@@ -30,7 +30,8 @@ class Protocol:
         run: values of ``RunConfig``, over its defaults and under whatever else is given.
         testing, averaging: which of a run's numbers is the one that the paper reports.
         pooled: whether whole test sets are answered, instead of one node after another.
-        notes: what the paper leaves open, and what is otherwise here.
+        departs: what is otherwise here whatever is set, a phrase each; said by every run.
+        notes: what the paper leaves open.
         datasets: further values of ``RunConfig`` for one dataset, by its name.
     """
 
@@ -41,6 +42,7 @@ class Protocol:
     testing: Literal["local", "global"]
     averaging: Literal["balanced", "plain"]
     pooled: bool = False
+    departs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -82,4 +84,5 @@ def read_protocol(name: str) -> Protocol:
     if name not in known:
         raise UnknownNameError("protocol", name, known)
     values = read_toml(known[name])
-    return Protocol(name=name, **values | {"notes": tuple(values["notes"])})
+    lists = {key: tuple(values.get(key, ())) for key in ("departs", "notes")}
+    return Protocol(name=name, **values | lists)
