@@ -132,6 +132,7 @@ class TrainingConfig(Section):
 
     epochs: int | None = None
     lr: float | None = None
+    # By size is a rule of the past (decision record 35): it can be read, and no longer be run.
     weight_decay: float | Literal["by-size"] | None = None
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
