@@ -357,6 +357,7 @@ def learn_seed_by_task(
         part=config.part,
         preview=config.measures,
         test_every=config.test_every,
+        threads=config.threads,
         store=None if store is None else store.seed(seed),
         observer=observer,
     )
@@ -370,6 +371,7 @@ def run_seed_by_task(
     part: str = "test",
     preview: bool = False,
     test_every: int | None = None,
+    threads: int | None = None,
     store: SeedStore | None = None,
     observer: Observer | None = None,
 ) -> Learning:
@@ -385,7 +387,13 @@ def run_seed_by_task(
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
     apart = steps_apart(len(stream), len(stream.tasks), test_every)
     for report in learn_stream(
-        learner, stream, first=first, part=part, preview=preview, test_every=apart
+        learner,
+        stream,
+        first=first,
+        part=part,
+        preview=preview,
+        test_every=apart,
+        threads=threads,
     ):
         reports.append(report)
         if store is not None:
