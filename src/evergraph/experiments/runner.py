@@ -89,7 +89,7 @@ def run(
     resources: Resources | None = None,
     observer: Observer | None = None,
     progress: bool | None = None,
-    keep: bool = True,
+    keep: bool | str | int = True,
     **settings: Any,
 ) -> RunResult:
     """Run an experiment and return its result.
@@ -107,7 +107,8 @@ def run(
         progress: whether to show how far it is; unless given, where somebody looks: on a terminal
             or in a notebook, unless there is an observer.
         keep: whether the result holds the last seed's trained learner, as ``result.learner``. A
-            run that was finished already when it was resumed has none.
+            run that was finished already when it was resumed has none. A size such as ``"50MB"`` is
+            for method ``auto``, as ``--keep`` is: what it may keep; the result holds the learner.
         settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
             ``seeds=3``, ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or
             ``topology__alpha=0.2``; a part by name,
@@ -119,6 +120,13 @@ def run(
     >>> result.dataset["nodes"], result.config.dataset.name, len(result.seeds[0].rows)
     (120, 'in memory', 2)
     """
+    if not isinstance(keep, bool):
+        if not isinstance(keep, (str, int)):
+            raise ConfigurationError(
+                "keep must be True or False, whether the result holds the learner, or a size such "
+                f"as '50MB', what method auto may keep, not {keep!r}"
+            )
+        keep, settings = True, settings | {"method__keep": keep}
     graph = handed_over(source)
     config = _config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
