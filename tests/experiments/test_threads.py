@@ -12,7 +12,7 @@ import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.threads import exactly_threads
 
-# Long sums, which torch and BLAS cut by the number of threads: 1,500 rows a step, 600 features wide.
+# Long sums, which torch and BLAS cut by the number of threads: 1,500 rows, 600 features.
 FULL = {"epochs": 2, "batch_size": "full"}
 WIDE = {"backbone": {"name": "random-features", "width": 600}}
 VIEWS = {"backbone": {"name": "view-features", "width": 600, "views": ["2", "0"]}}
