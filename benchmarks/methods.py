@@ -273,7 +273,7 @@ def pyg(graph: Graph, backbone: str, epochs: int) -> Loop:
         return found
 
     parameters = [parameter for layer in layers for parameter in layer.parameters()]
-    lr, decay = learner.trainer.lr, learner.trainer.decay(len(task.train))
+    lr, decay = learner.trainer.lr, learner.trainer.weight_decay
 
     @denormals_flushed()
     def train() -> None:

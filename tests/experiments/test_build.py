@@ -49,6 +49,18 @@ def test_a_backbones_own_parameters_are_given_too() -> None:
     assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
 
 
+@pytest.mark.parametrize("method", ["joint", "tem", "finetune", "tpp", "taam"])
+def test_the_default_penalty_does_not_depend_on_the_graph(method: str) -> None:
+    assert resolved(config_of(method)).training.weight_decay == 1e-5
+
+
+def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run() -> None:
+    old = config_of("joint", training={"weight_decay": "by-size"})
+    assert RunConfig.of(old.to_dict()) == old
+    with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
+        build_learner(old, seed=0)
+
+
 def test_what_no_part_is_called_is_refused() -> None:
     section = {"name": "random-features", "depth": 2}
     with pytest.raises(ConfigurationError, match="depth"):

@@ -135,3 +135,21 @@ def test_progress_is_shown_where_it_is_asked_for(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     eg.run(small_graph, "finetune", epochs=1, device="cpu", progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_a_size_to_keep_is_for_the_method(small_graph: eg.Graph) -> None:
+    result = eg.run(small_graph, "auto", keep="200KB", device="cpu", progress=False)
+    assert result.config.method.parameters["keep"] == "200KB"
+    assert 0 < result.to_dict()["memory"]["bytes"] <= 200_000
+    assert result.learner is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "keep", "message"),
+    [("auto", None, "keep must be True or False"), ("tem", "2MB", "'tem' has no parameter 'keep'")],
+)
+def test_what_nobody_can_keep_is_refused(
+    method: str, keep: Any, message: str, small_graph: eg.Graph
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        eg.run(small_graph, method, keep=keep, device="cpu", progress=False)

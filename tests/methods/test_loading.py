@@ -161,3 +161,11 @@ def test_merging_keeps_the_labels_of_both(small_graph: eg.Graph) -> None:
     one, other = taught([5, 0]), taught([3, 1])
     one.merge(other, classes=torch.tensor([3, 2]))
     assert one.classes == [5, 0, 1, 3]
+
+
+def test_a_learner_saved_with_a_penalty_by_size_is_read(learner: eg.TEM, tmp_path: Path) -> None:
+    learner.save(tmp_path / "m")
+    method = about(tmp_path / "m")["method"]
+    method["trainer"]["weight_decay"] = "by-size"
+    read = eg.load_learner(rewritten(tmp_path / "m", method=method))
+    assert read.trainer.weight_decay == 1e-5

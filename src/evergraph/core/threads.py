@@ -1,15 +1,43 @@
-"""How many threads a small piece of work is worth."""
+"""How many threads a piece of work has, and sums that do not depend on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 
 import torch
 
 # Multiplications that keep one thread busy for a few milliseconds, in which threads that meet at
 # the end of every operation do not wait longer for each other than they work: decision record 30.
 WORK_A_THREAD = 50_000_000
+
+_SHARED: ContextVar[int | None] = ContextVar("threads that share pieces of work", default=None)
+
+
+def available_threads() -> int:
+    """Return how many threads may share work that is cut where no sum is."""
+    return _SHARED.get() or torch.get_num_threads()
+
+
+@contextmanager
+def fixed_sums() -> Iterator[None]:
+    """Let every sum come out the same, bit for bit, however many threads there are.
+
+    Torch and its BLAS cut long sums into as many parts as they have threads, so meanwhile they have
+    one. All others stay at hand for work in pieces whose size does not depend on them, see
+    ``evergraph.graphs.kernels.row_ranges``.
+
+    >>> with exactly_threads(2), fixed_sums():
+    ...     torch.get_num_threads(), available_threads()
+    (1, 2)
+    """
+    before = _SHARED.set(available_threads())
+    try:
+        with exactly_threads(1):
+            yield
+    finally:
+        _SHARED.reset(before)
 
 
 def threads_for(work: int, available: int) -> int:
@@ -40,6 +68,11 @@ def worthwhile_threads(work: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def sums_by(threads: int | None) -> AbstractContextManager[None]:
+    """Return ``exactly_threads``, and ``fixed_sums`` where no number is given."""
+    return fixed_sums() if threads is None else exactly_threads(threads)
 
 
 @contextmanager

@@ -132,6 +132,7 @@ class TrainingConfig(Section):
 
     epochs: int | None = None
     lr: float | None = None
+    # By size is a rule of the past (decision record 35): it can be read, and no longer be run.
     weight_decay: float | Literal["by-size"] | None = None
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
@@ -147,8 +148,9 @@ class RunConfig(Section):
     N - 1. ``part``: the nodes tested on. ``test_every``: after how many tasks, or steps where tasks
     arrive in batches, a test comes, as one does after the last; unless given after each task, and
     where tasks arrive in batches about 20 times in all. ``measures``: whether to test, each time,
-    on what comes next as well, see ``evaluate``. ``plugins``: files or modules that define parts,
-    see ``load_plugin``.
+    on what comes next as well, see ``evaluate``. ``threads``: how many torch has, on which the last
+    digits of sums depend; unless given, no number depends on how many there are. ``plugins``:
+    files or modules that define parts, see ``load_plugin``.
 
     ``protocol``: the paper whose rules the rest follows and whose number stands first, see
     ``read_protocol``; naming it here changes no other value.
@@ -174,6 +176,7 @@ class RunConfig(Section):
     test_every: int | None = Field(default=None, ge=1)
     measures: bool = False
     device: str = "auto"
+    threads: int | None = Field(default=None, ge=1)
     plugins: Plugins = ()
     protocol: str | None = None
 

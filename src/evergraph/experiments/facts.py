@@ -52,6 +52,7 @@ def machine(device: str) -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
+        "threads": torch.get_num_threads(),
     }
     with suppress(ImportError):
         import psutil

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from evergraph.core.threads import sums_by
 from evergraph.evaluation.evaluator import AccuracyRows, Measures, evaluate
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
@@ -40,12 +41,14 @@ def learn_stream(
     part: str = "test",
     preview: bool = False,
     test_every: int = 1,
+    threads: int | None = None,
 ) -> Iterator[TaskReport]:
     """Yield a report after each test, from task or step ``first`` on.
 
     part: the nodes tested on, ``test`` or ``validation``. preview: whether to test on what comes
     next as well, see ``evaluate``; it changes no other number. test_every: a test comes after so
-    many tasks or steps, and after the last one.
+    many tasks or steps, and after the last one. threads: of torch, on which the last digits depend
+    then; unless given, nothing depends on how many there are, see ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
     for start_at, index in _between_tests(first, len(stream), test_every):
@@ -53,10 +56,12 @@ def learn_stream(
         start = time.perf_counter()
         for step in range(start_at, index + 1):
             opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
-            learner.fit_task(opened)
+            with sums_by(threads):
+                learner.fit_task(opened)
         learned = time.perf_counter()
         training = learner.embed_seconds - embedded
-        found = evaluate(learner, stream, index, testings=testings, part=part, preview=preview)
+        with sums_by(threads):
+            found = evaluate(learner, stream, index, testings=testings, part=part, preview=preview)
         tested = time.perf_counter()
         embedding = learner.embed_seconds - embedded
         seconds = {

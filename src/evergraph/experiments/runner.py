@@ -89,7 +89,7 @@ def run(
     resources: Resources | None = None,
     observer: Observer | None = None,
     progress: bool | None = None,
-    keep: bool = True,
+    keep: bool | str | int = True,
     **settings: Any,
 ) -> RunResult:
     """Run an experiment and return its result.
@@ -107,7 +107,8 @@ def run(
         progress: whether to show how far it is; unless given, where somebody looks: on a terminal
             or in a notebook, unless there is an observer.
         keep: whether the result holds the last seed's trained learner, as ``result.learner``. A
-            run that was finished already when it was resumed has none.
+            run that was finished already when it was resumed has none. A size such as ``"50MB"`` is
+            for method ``auto``, as ``--keep`` is: what it may keep; the result holds the learner.
         settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
             ``seeds=3``, ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or
             ``topology__alpha=0.2``; a part by name,
@@ -119,6 +120,13 @@ def run(
     >>> result.dataset["nodes"], result.config.dataset.name, len(result.seeds[0].rows)
     (120, 'in memory', 2)
     """
+    if not isinstance(keep, bool):
+        if not isinstance(keep, (str, int)):
+            raise ConfigurationError(
+                "keep must be True or False, whether the result holds the learner, or a size such "
+                f"as '50MB', what method auto may keep, not {keep!r}"
+            )
+        keep, settings = True, settings | {"method__keep": keep}
     graph = handed_over(source)
     config = _config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
@@ -357,6 +365,7 @@ def learn_seed_by_task(
         part=config.part,
         preview=config.measures,
         test_every=config.test_every,
+        threads=config.threads,
         store=None if store is None else store.seed(seed),
         observer=observer,
     )
@@ -370,6 +379,7 @@ def run_seed_by_task(
     part: str = "test",
     preview: bool = False,
     test_every: int | None = None,
+    threads: int | None = None,
     store: SeedStore | None = None,
     observer: Observer | None = None,
 ) -> Learning:
@@ -385,7 +395,13 @@ def run_seed_by_task(
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
     apart = steps_apart(len(stream), len(stream.tasks), test_every)
     for report in learn_stream(
-        learner, stream, first=first, part=part, preview=preview, test_every=apart
+        learner,
+        stream,
+        first=first,
+        part=part,
+        preview=preview,
+        test_every=apart,
+        threads=threads,
     ):
         reports.append(report)
         if store is not None:

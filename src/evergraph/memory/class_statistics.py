@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.threads import fixed_sums
+from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.usage import MemoryUsage
 
 # Columns of the lower triangle multiplied at a time, and of its corners on the diagonal: of what
@@ -141,15 +144,27 @@ class ClassStatistics:
         """Add to G and the sums."""
         rows = rows.to(self.gram_.dtype)
         scaled = rows * weights.to(rows.dtype).sqrt()[:, None]
-        for start in range(0, self.width, PANEL):
-            stop = min(start + PANEL, self.width)
-            self._multiply(scaled, slice(stop, None), slice(start, stop), sign)
-            for corner in range(start, stop, CORNER):
-                columns = slice(corner, min(corner + CORNER, stop))
-                self._multiply(scaled, slice(corner, stop), columns, sign)
+        each = partial(self._multiply_panel, scaled, sign)
+        panels = [
+            slice(start, min(start + PANEL, self.width)) for start in range(0, self.width, PANEL)
+        ]
+        if scaled.device.type == "cpu" and len(row_tiles(len(rows), self.width**2)) > 1:
+            with fixed_sums():
+                spread(each, panels)
+        else:
+            for panel in panels:
+                each(panel)
         # Row by row, not as a product with a matrix of classes: the same for two and a thousand.
         weighted = rows.double() * (sign * weights.double())[:, None]
         self.sums_.index_add_(0, labels, weighted)
+
+    @torch.no_grad()
+    def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
+        """Add to some columns of G, what lies below a corner first."""
+        self._multiply(scaled, slice(panel.stop, None), panel, sign)
+        for corner in range(panel.start, panel.stop, CORNER):
+            columns = slice(corner, min(corner + CORNER, panel.stop))
+            self._multiply(scaled, slice(corner, panel.stop), columns, sign)
 
     def _multiply(self, scaled: Tensor, rows: slice, columns: slice, sign: int) -> None:
         """Add to a part of G."""

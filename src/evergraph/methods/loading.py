@@ -75,6 +75,8 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
     parameters = dict(description)
     name = parameters.pop("name")
     training = dict(parameters.pop("trainer"))
+    if training.get("weight_decay") == "by-size":  # a rule of the past: decision record 35
+        training["weight_decay"] = 1e-5
     asked = training.pop("device") if device is None else device
     if device is None and asked == "cuda" and not torch.cuda.is_available():
         asked = "cpu"

@@ -14,8 +14,6 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 
-WeightDecay = float | Literal["by-size"]
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -23,7 +21,7 @@ class Recipe:
 
     epochs: int
     lr: float
-    weight_decay: WeightDecay
+    weight_decay: float
     batch_size: int | None
     momentum: Literal["carried", "fresh"] = "carried"
     schedule: Literal["constant", "cosine"] = "constant"

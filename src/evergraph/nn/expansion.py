@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
@@ -67,8 +68,8 @@ class Expansion:
             embeddings = unit_rows(embeddings - self.centre, together=True)
         scale = math.sqrt(2 / (self.drawn or self.width))
         if self.activation == "relu":
-            return torch.relu_(embeddings @ self.matrix).mul_(scale)
-        return torch.addmm(self.phases, embeddings, self.matrix).cos_().mul_(scale)
+            return torch.relu_(tiled_product(embeddings, self.matrix)).mul_(scale)
+        return tiled_product(embeddings, self.matrix, self.phases).cos_().mul_(scale)
 
     def narrowed(self, width: int) -> Expansion:
         """Return what computes the first features alone, to the numbers they have among all.

@@ -29,6 +29,7 @@ from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
 from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import tiled_linear
 from evergraph.nn.mlp import check_head
 
 Features = Tensor | SparseOperator
@@ -226,7 +227,7 @@ def times(features: Features, weight: Tensor) -> Tensor:
     """Return features @ weightᵀ.  [n, d], [width, d] -> [n, width]"""
     if isinstance(features, SparseOperator):
         return features @ weight.t().contiguous()
-    return features @ weight.t()
+    return tiled_linear(features, weight)
 
 
 def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+from evergraph.graphs.kernels.row_ranges import row_tiles, tiled_product
 
 
 class Linear(nn.Module):
@@ -75,7 +79,40 @@ class Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the image of each row.  [n, inputs] -> [n, outputs]"""
-        return linear(inputs, self.weight, self.bias)
+        return tiled_linear(inputs, self.weight, self.bias)
+
+
+def tiled_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return inputs Wᵀ + b; of many rows by threads that share them, see ``tiled_product``.
+
+    [n, inputs], [outputs, inputs], [outputs] -> [n, outputs]
+    """
+    large = inputs.dim() == 2 and len(row_tiles(len(inputs), weight.numel())) > 1
+    if not large or inputs.device.type != "cpu":
+        return linear(inputs, weight, bias)
+    images: Tensor = _Tiled.apply(inputs, weight, bias)
+    return images
+
+
+class _Tiled(torch.autograd.Function):
+    """A linear map of many rows, whose sums do not depend on how many threads make them."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the image of each row."""
+        ctx.save_for_backward(inputs, weight)
+        return tiled_product(inputs, weight.t(), bias)
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of inputs, weight and bias."""
+        inputs, weight = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        return (
+            tiled_product(slopes, weight) if needed[0] else None,
+            tiled_product(slopes.t(), inputs) if needed[1] else None,
+            slopes.sum(0) if needed[2] else None,
+        )
 
 
 def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:

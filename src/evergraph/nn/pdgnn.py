@@ -40,7 +40,7 @@ class PDGNN(Backbone):
     """
 
     name = "pdgnn"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay="by-size", batch_size=512)
+    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
 
     def __init__(
         self,

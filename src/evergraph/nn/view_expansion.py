@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.views import View, hops_of
 
 # Values projected at a time: see ``evergraph.nn.expansion``.
@@ -138,17 +139,17 @@ class ViewExpansion:
         needed = hops_of(seen)
         hops = rows.hops.tensor_split(len(self.kept), dim=1)
         parts = {
-            hop: part @ matrix
+            hop: tiled_product(part, matrix)
             for hop, part, matrix in zip(self.kept, hops, self.matrices, strict=True)
             if hop in needed
         }
         codes = None
         if rows.codes is not None and any(view.codes for view in seen):
-            codes = rows.codes @ self.code_matrix
+            codes = tiled_product(rows.codes, self.code_matrix)
         related = None
         if self.relation_matrix is not None and any(view.related for view in seen):
             assert rows.relations is not None, "the graph that was learned from has relations"
-            related = rows.relations @ self.relation_matrix
+            related = tiled_product(rows.relations, self.relation_matrix)
         for view in seen:
             yield self._features(view, parts, codes, related)
 

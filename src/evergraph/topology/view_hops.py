@@ -12,7 +12,7 @@ from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.topology.mixhop import MixHop
 
 # Features wider than this are turned into so many: inner products are kept to about 1/√2048, and
-# on 6,805 words of Coauthor-CS as many answers are right (docs/decisions/0035).
+# on 6,805 words of Coauthor-CS as many answers are right (docs/decisions/0034).
 WIDEST = 2048
 
 

@@ -15,7 +15,6 @@ from evergraph.core.device import choose_device, denormals_flushed
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
 from evergraph.core.threads import worthwhile_threads
-from evergraph.nn.backbone import WeightDecay
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches
@@ -23,10 +22,6 @@ from evergraph.training.captured import CapturedSteps
 
 Momentum = Literal["carried", "fresh"]
 Schedule = Literal["constant", "cosine"]
-# Of ``weight_decay="by-size"``, chosen on validation nodes: with a few hundred examples only a
-# strong penalty keeps f_out from learning them by heart, with ten thousand any is in its way.
-DECAY_SIZE = 50.0
-MOST_DECAY = 0.01
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -71,8 +66,7 @@ class Trainer(Part):
     Args:
         epochs: passes over a task's examples.
         lr: learning rate.
-        weight_decay: L2 penalty, inside Adam as the released code has it; or ``by-size``:
-            (50 / n)², at most 0.01, where an epoch has n examples.
+        weight_decay: L2 penalty, inside Adam as the released code has it.
         batch_size: examples per step; None for all at once.
         momentum: ``carried`` keeps Adam's moments from task to task (the released code's one
             optimiser for the whole sequence), ``fresh`` starts each task anew.
@@ -87,7 +81,7 @@ class Trainer(Part):
         *,
         epochs: int = 30,
         lr: float = 0.005,
-        weight_decay: WeightDecay = 1e-5,
+        weight_decay: float = 1e-5,
         batch_size: int | None = 512,
         momentum: Momentum = "carried",
         schedule: Schedule = "constant",
@@ -97,8 +91,7 @@ class Trainer(Part):
     ) -> None:
         check_integer("epochs", epochs, least=1)
         check_number("lr", lr, least=0.0)
-        if weight_decay != "by-size":
-            check_number("weight_decay", weight_decay, least=0.0)
+        check_number("weight_decay", weight_decay, least=0.0)
         if batch_size is not None:
             check_integer("batch_size", batch_size, least=1)
         check_choice("momentum", momentum, ("carried", "fresh"))
@@ -125,7 +118,7 @@ class Trainer(Part):
         parameters = learner.named_parameters()
         # Without a loss Adam follows the penalty alone, however small, at the full rate: a few
         # hundred steps would bring every weight to zero, and a deep network would stay there.
-        decay = 0.0 if task.label_space.decided else self.decay(count)
+        decay = 0.0 if task.label_space.decided else self.weight_decay
         optimiser = self._optimiser(parameters, decay=decay)
         last: list[Tensor] = []
         step = self._step(learner, optimiser, last)
@@ -176,17 +169,6 @@ class Trainer(Part):
         if self.device.type != "cuda" or learner.draws_from is None:
             return step
         return CapturedSteps(step, generators=learner.draws_from)
-
-    def decay(self, examples: int) -> float:
-        """Return the L2 penalty where an epoch has so many examples.
-
-        >>> trainer = Trainer(weight_decay="by-size")
-        >>> trainer.decay(1000), trainer.decay(100)
-        (0.0025, 0.01)
-        """
-        if self.weight_decay == "by-size":
-            return min(DECAY_SIZE**2 / max(examples, 1) ** 2, MOST_DECAY)
-        return self.weight_decay
 
     def _optimiser(
         self, parameters: Mapping[str, nn.Parameter], *, decay: float

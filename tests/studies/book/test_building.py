@@ -203,3 +203,15 @@ def test_a_row_from_before_a_parameter_came_is_kept(opened: Any, tmp_path: Path)
     assert opened().bench.jobs == []
     replace(row, config=row.config | {"method": earlier | {"gone": 1}}).write(tmp_path / "book")
     assert [job.label for job in opened().bench.jobs] == ["slda"]
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_row_is_kept_where_only_the_training_differs_that_it_does_not_do(
+    opened: Any, tmp_path: Path
+) -> None:
+    opened().run(workers=1)
+    for label in ("slda", "short"):
+        row = read_row(tmp_path / f"book/small/class-il/{label}.json")
+        training = row.config["training"] | {"weight_decay": "by-size"}
+        replace(row, config=row.config | {"training": training}).write(tmp_path / "book")
+    assert [job.label for job in opened().bench.jobs] == ["short"]

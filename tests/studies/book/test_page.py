@@ -52,6 +52,18 @@ def test_every_row_is_there_the_best_first(rows: list[BookRow], plan: BookPlan) 
     assert summary(whole[1:], plan).endswith(f"; 1 of {len(jobs)} planned rows are missing.")
 
 
+def test_it_is_said_where_auto_is_asked_elsewhere_than_it_was_fitted(
+    rows: list[BookRow], plan: BookPlan
+) -> None:
+    _, low, high = rows
+    behind = [replace(low, label="auto"), replace(high, label="analytic")]
+    html = book_section(behind, plan)
+    assert "analytic is ahead of auto there on\nsmall (50.0 against 75.0)." in html
+    ahead = [replace(high, label="auto"), replace(low, label="analytic")]
+    for others in (ahead, behind[:1], rows):
+        assert "is ahead of auto" not in book_section(others, plan)
+
+
 def labels(chromium: Any) -> list[str]:
     script = """return [...document.querySelectorAll("tbody tr:not([hidden])")]
                  .map(row => row.cells[2].textContent)"""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
+from evergraph.core.threads import available_threads
 from evergraph.graphs.kernels.row_ranges import spread
 
 # Pieces a thread: a thread that met cheap rows takes the next piece while another is busy.
@@ -51,7 +51,7 @@ def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any)
 
     costs: what each item costs.  [items]
     """
-    threads = torch.get_num_threads()
+    threads = available_threads()
     total = np.cumsum(costs, dtype=np.float64)
     pieces = min(len(total), threads * _PIECES)
     if not pieces:

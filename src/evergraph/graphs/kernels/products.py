@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.core.threads import available_threads, exactly_threads
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 
@@ -113,7 +114,8 @@ def into(
     beta = 0.0 if add is None else share
     sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
     more = sums if add is None else add.to(sums.dtype)
-    torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
+    with exactly_threads(available_threads()):  # a row is summed by one of them, however many
+        torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
     if sums is not out:
         out.copy_(sums)
 

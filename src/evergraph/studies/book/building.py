@@ -17,7 +17,7 @@ from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.bench.pool import Limits, run_work
 from evergraph.experiments.bench.records import BenchEvent, Row
 from evergraph.experiments.bench.scheduler import claim
-from evergraph.experiments.build import resolved
+from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.dotted import flat
 from evergraph.experiments.store import ResultStore, locked
@@ -109,10 +109,13 @@ def _there(job: Job, book: Path, *, retry: bool) -> bool:
     try:
         row = read_row(path)
         # What an earlier version did not know, it did as the defaults say.
-        learned = resolved(RunConfig.of(row.config)).to_dict()
+        learned = resolved(RunConfig.of(row.config))
     except (ResultsError, ConfigurationError):
         return False  # damaged, or of parameters that are gone: it is built again
-    same = not differences(learned, placeless(resolved(job.config)).to_dict())
+    asked = placeless(resolved(job.config))
+    if "training" not in parts_used(asked):  # a closed form: how it would be trained is no matter
+        learned = learned.model_copy(update={"training": asked.training})
+    same = not differences(learned.to_dict(), asked.to_dict())
     return same and not (retry and row.failure is not None)
 
 

@@ -1,0 +1,65 @@
+"""Tiles of a dense product: cut by sizes, so that threads do not show."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evergraph.core.threads import exactly_threads
+from evergraph.graphs.kernels import row_ranges
+from evergraph.graphs.kernels.row_ranges import tiled_product
+from evergraph.nn.linear import tiled_linear
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_tiles() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_ranges, "TILE", 64)
+        patch.setattr(row_ranges, "TILE_ROWS", 3)
+        yield
+
+
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=sizes, k=sizes, m=sizes, added=st.booleans(), seed=st.integers(0, 99))
+def test_a_tiled_product_is_the_product_with_any_number_of_threads(
+    n: int, k: int, m: int, added: bool, seed: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    left, right = torch.randn(n, k, generator=draw), torch.randn(k, m, generator=draw)
+    add = torch.randn(m, generator=draw) if added else None
+    found = []
+    for threads in (1, 2, 5):
+        with exactly_threads(threads):
+            found.append(tiled_product(left, right, add))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    exact = left.double() @ right.double() + (0 if add is None else add.double())
+    torch.testing.assert_close(found[0].double(), exact, rtol=1e-5, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(n=st.integers(10, 40), inputs=sizes, outputs=sizes, bias=st.booleans())
+def test_gradients_of_a_tiled_map_are_right(n: int, inputs: int, outputs: int, bias: bool) -> None:
+    draw = torch.Generator().manual_seed(n)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64).requires_grad_()
+
+    parts = [random(n, inputs), random(outputs, inputs), *([random(outputs)] if bias else [])]
+    slopes = random(n, outputs).detach()
+    ours = torch.autograd.grad(tiled_linear(*parts), parts, slopes)
+    plain = torch.nn.functional.linear(*parts)
+    for mine, theirs in zip(ours, torch.autograd.grad(plain, parts, slopes), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_tiled_map_has_gradients_of_gradients() -> None:
+    parts = [torch.ones(30, 4, dtype=torch.float64), torch.ones(5, 4, dtype=torch.float64)]
+    for part in parts:
+        part.requires_grad_()
+    torch.autograd.gradgradcheck(tiled_linear, parts)
