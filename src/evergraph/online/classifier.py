@@ -343,7 +343,8 @@ class ContinualNodeClassifier(Part, Closing):
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        Exact if ``status().exact_forgetting``: as if they had never been there.
+        Exact if ``status().exact_forgetting``: as if they had never been there, but for how columns
+        of tables are read. Medians, scales and word counts of the first table stay as they are.
         """
         return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
 
