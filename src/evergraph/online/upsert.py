@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
+from evergraph.online.checking import edge_names
 from evergraph.online.delta import Delta, DeltaResult, NodeId, Told
 from evergraph.online.delta_parts import check_parts
-from evergraph.online.edge_columns import in_columns
+from evergraph.online.edge_columns import in_columns, listed
 from evergraph.online.identifiers import IdTable
 from evergraph.online.new_edges import new_edges, related_edges
 
@@ -37,6 +38,62 @@ def known_edges(
     sides = (side.to_numpy(zero_copy_only=False) if whole else side for side in (sources, targets))
     listed: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
     return listed
+
+
+@dataclass(frozen=True)
+class EdgesBeyond:
+    """Known edges that a dump has not.
+
+    Attributes:
+        sources: ids of the nodes that they begin at.
+        targets: ids of those that they end at.
+        relations: what each stands for; None where all relations of two nodes are meant.
+        known: how many edges were looked at.
+    """
+
+    sources: list[NodeId]
+    targets: list[NodeId]
+    relations: list[str] | None
+    known: int
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def edges_beyond(
+    ids: IdTable,
+    knowledge: Knowledge | None,
+    edges: tuple[pyarrow.Array, pyarrow.Array],
+    relations: Sequence[str] | None,
+    without: Sequence[NodeId],
+    *,
+    both_ways: bool,
+) -> EdgesBeyond:
+    """Return known edges that are not among some, the complement of ``known_edges``.
+
+    edges, relations: a dump's, ids strings or int64; without: nodes whose edges are not looked at;
+    both_ways: whether (a, b) and (b, a) are one edge, which they are not where relations are told.
+    """
+    if knowledge is None:
+        return EdgesBeyond([], [], None, 0)
+    given = torch.stack([ids.where(listed(side)) for side in edges])
+    told = np.array([""] * given.shape[1] if relations is None else relations, dtype=object)
+    live = knowledge.relations if relations is not None else None
+    gone = ids.where(list(without))
+    sides: tuple[list[NodeId], list[NodeId]] = ([], [])
+    named: list[str] = []
+    known = 0
+    for name, ends in [("", knowledge.graph.edges())] if live is None else live.edges():
+        stay = ends[:, ~torch.isin(ends, gone).any(0)]
+        both = torch.cat([stay, given[:, torch.from_numpy(told == name)]], dim=1)
+        names = edge_names(both, both_ways=both_ways and live is None)
+        here, first = np.unique(names[: stay.shape[1]], return_index=True)
+        rows = np.sort(first[~np.isin(here, names[stay.shape[1] :])])
+        for side, places in zip(sides, stay[:, torch.from_numpy(rows)].tolist(), strict=True):
+            side += map(ids.at, places)
+        named += [name] * len(rows)
+        known += len(here)
+    return EdgesBeyond(*sides, None if live is None else named, known)
 
 
 @dataclass(frozen=True)

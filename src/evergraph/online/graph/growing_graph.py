@@ -243,6 +243,10 @@ class GrowingGraph:
         listed[listed.clone()] = torch.from_numpy(found)
         return listed
 
+    def edges(self) -> Tensor:
+        """Return all entries, sources above targets.  int64 [2, entries]"""
+        return self._into.ends()
+
     def degrees(self, nodes: Tensor) -> Tensor:
         """Return from how many each of some nodes gathers.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))
