@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,14 @@ class CsvTable:
             "convert_options": csv.ConvertOptions(decimal_point=self.decimal, **convert),
         }
 
+    def hint(self) -> str:
+        """Return what its first line tells of another delimiter; empty if nothing."""
+        try:
+            with self.path.open(encoding="utf-8", errors="replace") as file:
+                return delimiter_hint(file.readline().rstrip().split(self.delimiter))
+        except OSError:
+            return ""
+
     def with_points(self, table: pyarrow.Table, apart: tuple[str, ...]) -> pyarrow.Table:
         """Return a table whose texts that are numbers have a point before the fraction.
 
@@ -96,6 +105,16 @@ class CsvTable:
                 texts = pc.replace_substring_regex(table[field.name], _COMMA_NUMBER, r"\1.\2")
                 table = table.set_column(place, field, texts)
         return table
+
+
+def delimiter_hint(columns: Sequence[str]) -> str:
+    """Return a question where all names of columns seem to be one; empty where they do not.
+
+    >>> delimiter_hint(["id;label;size"]), delimiter_hint(["id", "label"])
+    ("; is it written with --delimiter ';'?", '')
+    """
+    found = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
+    return f"; is it written with --delimiter {found[0]!r}?" if found else ""
 
 
 def as_csv(path: Path | CsvTable) -> CsvTable:

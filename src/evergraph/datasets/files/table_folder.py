@@ -33,7 +33,7 @@ from evergraph.datasets.columns.neighbours import filled_from_neighbours
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
-from evergraph.datasets.files.csv_table import CsvTable, as_csv
+from evergraph.datasets.files.csv_table import CsvTable, as_csv, delimiter_hint
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
 from evergraph.datasets.files.table_labels import labels
 from evergraph.datasets.files.table_relations import (
@@ -45,7 +45,8 @@ from evergraph.datasets.files.table_relations import (
 )
 from evergraph.datasets.files.table_targets import target_names, targets
 from evergraph.datasets.files.table_times import times
-from evergraph.datasets.importing.queries import Query, whole_answer
+from evergraph.datasets.importing.queries import Query, Source, whole_answer
+from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs import UNLABELLED, Graph
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class NodeFeatures:
 
 
 def node_features(
-    path: Path | CsvTable | Query,
+    path: Source,
     table: pyarrow.Table,
     names: list[str],
     columns: Columns | Scheme | None,
@@ -231,7 +232,7 @@ def find_table(folder: Path, name: str) -> Path:
 
 
 def read_table(
-    path: Path | CsvTable | Query, columns: tuple[str, ...], *, text: Sequence[str] = ()
+    path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()
 ) -> pyarrow.Table:
     """Read a table, of a file or of a query to a database, that has at least the given columns.
 
@@ -245,15 +246,21 @@ def read_table(
         if isinstance(path, Query):
             table: Any = whole_answer(path)
         elif path.suffix == ".parquet":
-            table = pyarrow.parquet.read_table(path)
+            stored = isinstance(path, StoredFile)
+            table = pyarrow.parquet.read_table(path.open() if stored else path)
         else:
             texts = (*ENDS, RELATION) if columns == ENDS else NODE_TEXT
             types = {name: pyarrow.string() for name in (*texts, *text)}
             table = as_csv(path).with_points(_read_csv(as_csv(path), types), texts)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"cannot be read as a table ({reason(error)})") from error
+        raise DataError(f"cannot be read as a table ({reason(error)}){_hint(path)}") from error
     check_columns(table.column_names, columns)
     return table
+
+
+def _hint(path: Source) -> str:
+    csv = as_csv(path) if isinstance(path, Path) and path.suffix == ".csv" else path
+    return csv.hint() if isinstance(csv, CsvTable) else ""
 
 
 def _read_csv(table: CsvTable, types: Mapping[str, Any]) -> pyarrow.Table:
@@ -284,8 +291,7 @@ def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
     """Raise unless every needed column is there and none is there twice."""
     for column in needed:
         if column not in found:
-            other = next((s for s in ";\t|" if len(found) == 1 and s in found[0]), None)
-            hint = "" if other is None else f"; is it written with --delimiter {other!r}?"
+            hint = delimiter_hint(found)
             raise DataError(f"has no column {column!r}: it has {', '.join(found)}{hint}")
     for column in found:
         if found.count(column) > 1:

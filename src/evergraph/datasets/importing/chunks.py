@@ -180,7 +180,9 @@ def read_chunks(
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read as a table ({reason(error)})") from error
+        csv = not isinstance(path, StoredFile) and path.suffix == ".csv"
+        hint = as_csv(path).hint() if csv else ""
+        raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
 
 
 def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
