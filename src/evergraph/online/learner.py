@@ -274,13 +274,12 @@ class OnlineLearner(Asked):
     def edges_beyond(
         self,
         edges: tuple[pyarrow.Array, pyarrow.Array],
-        relations: Sequence[str] | None,
         without: Sequence[NodeId],
     ) -> EdgesBeyond:
         """Return known edges that are not among some; see ``upsert.edges_beyond``."""
         with self._writing:
             known, both = (self._ids, self._knowledge), self.undirected
-            return edges_beyond(*known, edges, relations, without, both_ways=both)
+            return edges_beyond(*known, edges, without, both_ways=both)
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, whole: graph and features, then labels, then what is to be forgotten.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
@@ -47,53 +48,42 @@ class EdgesBeyond:
     Attributes:
         sources: ids of the nodes that they begin at.
         targets: ids of those that they end at.
-        relations: what each stands for; None where all relations of two nodes are meant.
         known: how many edges were looked at.
     """
 
     sources: list[NodeId]
     targets: list[NodeId]
-    relations: list[str] | None
     known: int
-
-    def __len__(self) -> int:
-        return len(self.sources)
 
 
 def edges_beyond(
     ids: IdTable,
     knowledge: Knowledge | None,
     edges: tuple[pyarrow.Array, pyarrow.Array],
-    relations: Sequence[str] | None,
     without: Sequence[NodeId],
     *,
     both_ways: bool,
 ) -> EdgesBeyond:
     """Return known edges that are not among some, the complement of ``known_edges``.
 
-    edges, relations: a dump's, ids strings or int64; without: nodes whose edges are not looked at;
-    both_ways: whether (a, b) and (b, a) are one edge, which they are not where relations are told.
+    edges: a dump's, ids strings or int64; without: nodes whose edges are not looked at; both_ways:
+    whether (a, b) and (b, a) are one edge.
     """
     if knowledge is None:
-        return EdgesBeyond([], [], None, 0)
+        return EdgesBeyond([], [], 0)
+    if knowledge.relations is not None:
+        raise ConfigurationError(
+            "--sync must not be given with --edges where edges have relations: one of several "
+            "between the same two nodes cannot go alone"
+        )
     given = torch.stack([ids.where(listed(side)) for side in edges])
-    told = np.array([""] * given.shape[1] if relations is None else relations, dtype=object)
-    live = knowledge.relations if relations is not None else None
-    gone = ids.where(list(without))
-    sides: tuple[list[NodeId], list[NodeId]] = ([], [])
-    named: list[str] = []
-    known = 0
-    for name, ends in [("", knowledge.graph.edges())] if live is None else live.edges():
-        stay = ends[:, ~torch.isin(ends, gone).any(0)]
-        both = torch.cat([stay, given[:, torch.from_numpy(told == name)]], dim=1)
-        names = edge_names(both, both_ways=both_ways and live is None)
-        here, first = np.unique(names[: stay.shape[1]], return_index=True)
-        rows = np.sort(first[~np.isin(here, names[stay.shape[1] :])])
-        for side, places in zip(sides, stay[:, torch.from_numpy(rows)].tolist(), strict=True):
-            side += map(ids.at, places)
-        named += [name] * len(rows)
-        known += len(here)
-    return EdgesBeyond(*sides, None if live is None else named, known)
+    known = knowledge.graph.edges()
+    known = known[:, ~torch.isin(known, ids.where(list(without))).any(0)]
+    names = edge_names(torch.cat([known, given], dim=1), both_ways=both_ways)
+    distinct, first = np.unique(names[: known.shape[1]], return_index=True)
+    gone = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
+    sources, targets = ([ids.at(place) for place in side[gone].tolist()] for side in known)
+    return EdgesBeyond(sources, targets, len(distinct))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EDGES = 10_000  # in a delta that brings nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-GoneEdges = Callable[..., EdgesBeyond]
+GoneEdges = Callable[[tuple["pyarrow.Array", "pyarrow.Array"], Sequence[NodeId]], EdgesBeyond]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 
@@ -43,7 +43,6 @@ class TableDeltas:
         edges: the ids that edges join, both columns.
         weights: of these edges, None where the table has none.  float32 [edges]
         removed: the ids of edges that go, both columns, after all that comes.
-        removed_relations: which relation of each of these edges goes; None: all of them.
         updates: which of the nodes are known and get these features; None: none.  bool [nodes]
         forgotten: ids of nodes to forget, after all else.
         batch: how many nodes a delta has.
@@ -68,7 +67,6 @@ class TableDeltas:
     scheme: Scheme | None = None
     relations: npt.NDArray[np.object_] | None = None
     types: npt.NDArray[np.object_] | None = None
-    removed_relations: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -113,12 +111,8 @@ class TableDeltas:
             yield self._delta(rows, order[ends[number] : ends[number + 1]])
         for start in range(0, self._going, EDGES):
             part = slice(start, start + EDGES)
-            gone = tuple(zip(*(listed(side[part]) for side in self.removed), strict=True))
-            if self.removed_relations is None:
-                yield Delta(removed_edges=gone)
-            else:  # weight 0 is no edge
-                named = tuple(self.removed_relations[part])
-                yield Delta(edges=gone, weights=(0.0,) * len(gone), relations=named)
+            gone = (listed(side[part]) for side in self.removed)
+            yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
         for start in range(0, len(self.forgotten), self.batch):
             yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
 
@@ -248,12 +242,10 @@ class TableDeltas:
 
         gone: such as ``OnlineLearner.edges_beyond``, asked for those between nodes that stay.
         """
-        found = gone(self.edges, self.relations, self.forgotten)
+        found = gone(self.edges, self.forgotten)
         if not emptying:
-            _refuse_emptying(self.places["edges"][0], "edge", len(found), found.known)
-        return replace(
-            self, removed=(found.sources, found.targets), removed_relations=found.relations
-        )
+            _refuse_emptying(self.places["edges"][0], "edge", len(found.sources), found.known)
+        return replace(self, removed=(found.sources, found.targets))
 
     def _arriving(self) -> list[NodeId]:
         """Return the nodes that come, unless they are known."""

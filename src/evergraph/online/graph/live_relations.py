@@ -188,11 +188,6 @@ class LiveRelations:
             found[place] = float(along.weigh(np.array([target]), np.array([source]))[0])
         return found
 
-    def edges(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield each relation with its edges, sources above targets.  int64 [2, edges]"""
-        for number, (along, _) in enumerate(self._lists):
-            yield str(self.names.at(number)), along.ends()
-
     def forget(self, nodes: Tensor) -> None:
         """Remove nodes with all their edges, and wipe what is known of them."""
         gone = nodes.unique().numpy()

@@ -117,12 +117,6 @@ class NeighbourLists:
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return indptr, self._pool[places_of(self._starts.array[rows], counts)]
 
-    def ends(self) -> Tensor:
-        """Return all entries, columns above rows.  int64 [2, entries]"""
-        indptr, near = self.rows(np.arange(len(self)))
-        owners = np.repeat(np.arange(len(self)), np.diff(indptr))
-        return torch.from_numpy(np.stack([near, owners]).astype(np.int64))
-
     def weights(self, rows: Array) -> Array:
         """Return what the entries of some rows weigh, in their order.  float32 [entries]"""
         counts = self.lengths(rows)
