@@ -408,11 +408,9 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
         return upsert(self, delta)
 
     monkeypatch.setattr(LearnerFolder, "upsert", stopped)
-    for _ in range(20):
-        _, err = call("ingest", "learner", *dump, "--batch", "5", "--sync", expect=130)
+    for _ in range(2):
+        _, err = call("ingest", "learner", *dump, "--batch", "20", "--sync", expect=130)
         assert "give the same command again" in err
-        if len(calls) >= 16:
-            break
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
@@ -426,8 +424,6 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
     ("nodes", "edges", "said"),
     [
         ("id,label,f,g\n", None, "has none of the 25 nodes that are known, so all of them would"),
-        ("id,label,f,g\nz,x,1,2\n", None, "has none of the 25 nodes"),
-        (None, "source,target\n", "has none of the 23 edges that are known"),
         (NODES, "source,target\n", "has none of the 23 edges that are known"),
     ],
 )
