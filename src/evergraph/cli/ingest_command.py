@@ -140,8 +140,11 @@ def ingest_command(
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        how = {"database": database, "delimiter": delimiter, "decimal": decimal}
-        tables = tables_of(nodes, edges, **how) if nodes or edges else [None, None]
+        tables: list[Source | None] = [None, None]
+        if nodes or edges:
+            tables = tables_of(
+                nodes, edges, database=database, delimiter=delimiter, decimal=decimal
+            )
         intake = _Intake(sync, allow_emptying, unknown_edges)
         reading = {"forget": forget, "batch": batch, "integers": integers}
         done = _ingest(target, tables, reading, token_file, chosen, within, intake)
@@ -151,7 +154,7 @@ def ingest_command(
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were left"
         say(tables[0], f"{left} as the learner has them: 'update' in a column 'op' changes them")
-    _say_missing(*tables, done)
+    _say_missing(tables[0], tables[1], done)
     if as_json:
         print_json(done)
     else:

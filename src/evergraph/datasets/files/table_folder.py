@@ -245,9 +245,10 @@ def read_table(
     try:
         if isinstance(path, Query):
             table: Any = whole_answer(path)
+        elif isinstance(path, StoredFile):
+            table = pyarrow.parquet.read_table(path.open())
         elif path.suffix == ".parquet":
-            stored = isinstance(path, StoredFile)
-            table = pyarrow.parquet.read_table(path.open() if stored else path)
+            table = pyarrow.parquet.read_table(path)
         else:
             texts = (*ENDS, RELATION) if columns == ENDS else NODE_TEXT
             types = {name: pyarrow.string() for name in (*texts, *text)}

@@ -180,8 +180,9 @@ def read_chunks(
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        csv = not isinstance(path, StoredFile) and path.suffix == ".csv"
-        hint = as_csv(path).hint() if csv else ""
+        hint = ""
+        if not isinstance(path, StoredFile) and path.suffix == ".csv":
+            hint = as_csv(path).hint()
         raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
 
 
