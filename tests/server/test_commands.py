@@ -397,3 +397,174 @@ def test_an_integer_id_is_found_by_its_digits(call: Call, tmp_path: Path) -> Non
         folder.submit(Delta(nodes=("7",), features=features[1:], labels=("y",)))
     assert "labelled y" in call("explain", "learner", "7")[0]
     assert "labelled x" in call("explain", "learner", "7", "--integer")[0]
+
+
+DUMP = (
+    "id,label,f,g\n" + "".join(f"n{i},{'xy'[i % 2]},{i % 2},{i}\n" for i in range(3, 28)),
+    "source,target\n" + "".join(f"n{i},n{i - 2 - i % 2}\n" for i in range(6, 28)),
+)
+
+
+def lay_dump(tmp_path: Path) -> tuple[str, ...]:
+    for name, text in zip(("n2.csv", "e2.csv"), DUMP, strict=True):
+        (tmp_path / name).write_text(text)
+    return ("--nodes", "n2.csv", "--edges", "e2.csv")
+
+
+def test_sync_leaves_what_the_dump_has_and_nothing_else(call: Call, tmp_path: Path) -> None:
+    dump = lay_dump(tmp_path)
+    call("ingest", "learner", *TABLES)
+    done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
+    counts = ("new_nodes", "forgotten", "updated_nodes", "known_nodes", "new_edges")
+    assert [done[name] for name in counts] == [3, 3, 22, 0, 12]
+    assert done["removed_edges"] == 10  # of the 20 between nodes that stay
+    assert done["nodes"] == 25
+    call("ingest", "fresh", *dump)
+    told = [predicted(call("predict", place, "--all")[0]) for place in ("learner", "fresh")]
+    assert told[0] == told[1]
+    out, err = call("ingest", "learner", *dump, "--sync")
+    assert out.startswith("0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added")
+    assert "removed" not in out
+    assert not err
+
+
+def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: Any) -> None:
+    dump = lay_dump(tmp_path)
+    call("ingest", "learner", *TABLES)
+    upsert, calls = LearnerFolder.upsert, []
+
+    def stopped(self: LearnerFolder, delta: Any) -> Any:
+        calls.append(delta)
+        if len(calls) % 2 == 0:
+            raise KeyboardInterrupt
+        return upsert(self, delta)
+
+    monkeypatch.setattr(LearnerFolder, "upsert", stopped)
+    for _ in range(2):
+        _, err = call("ingest", "learner", *dump, "--batch", "20", "--sync", expect=130)
+        assert "give the same command again" in err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
+    call("ingest", "fresh", *dump)
+    with LearnerFolder.of("learner") as one, LearnerFolder.of("fresh") as other:
+        assert set(one.learner.every_id()) == set(other.learner.every_id())
+        assert one.learner.status().edges == other.learner.status().edges == done["edges"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("id,label,f,g\n", None, "has none of the 25 nodes that are known, so all of them would"),
+        (NODES, "source,target\n", "has none of the 23 edges that are known"),
+    ],
+)
+def test_a_sync_that_would_leave_nothing_is_refused_unless_told(
+    call: Call, tmp_path: Path, nodes: str | None, edges: str | None, said: str
+) -> None:
+    call("ingest", "learner", *TABLES)
+    given = []
+    for name, text in (("nodes", nodes), ("edges", edges)):
+        if text is not None:
+            (tmp_path / f"{name}2.csv").write_text(text)
+            given += [f"--{name}", f"{name}2.csv"]
+    with LearnerFolder.of("learner") as folder:
+        before = folder.learner.status()
+    _, err = call("ingest", "learner", *given, "--sync", expect=2)
+    assert said in err
+    assert "--allow-emptying" in err
+    with LearnerFolder.of("learner") as folder:
+        assert folder.learner.status() == before
+    done = json.loads(call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0])
+    assert done["forgotten" if edges is None else "removed_edges"] == (25 if edges is None else 23)
+
+
+def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
+    call: Call, tmp_path: Path
+) -> None:
+    call("ingest", "learner", *TABLES)
+    (tmp_path / "fewer.csv").write_text("\n".join(NODES.splitlines()[:-1]))  # n24 is gone
+    given = ("ingest", "learner", "--nodes", "fewer.csv", "--edges", "edges.csv", "--sync")
+    _, err = call(*given, expect=2)
+    assert "row 23 has 'n24' in column 'source'" in err
+    for _ in range(2):
+        out, _ = call(*given, "--unknown-edges", "skip")
+        assert "1 edge to unknown nodes skipped" in out
+
+
+def test_a_service_is_synced_in_its_nodes(
+    call: Call, tmp_path: Path, service: tuple[str, Path]
+) -> None:
+    url, tokens = service
+    extra = ("--token-file", str(tokens))
+    call("ingest", url, *TABLES, *extra)
+    dump = lay_dump(tmp_path)
+    _, err = call("ingest", url, *dump, "--sync", *extra, expect=2)
+    assert "--sync compares edges in a folder only" in err
+    done = json.loads(call("ingest", url, *dump[:2], "--sync", *extra, "--json")[0])
+    assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
+
+
+@pytest.mark.parametrize("where", ["folder", "service"])
+def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
+    call: Call, tmp_path: Path, service: tuple[str, Path], where: str
+) -> None:
+    url, tokens = service
+    target, extra = ("learner", ()) if where == "folder" else (url, ("--token-file", str(tokens)))
+    (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
+    given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)
+    _, err = call(*given, expect=2)
+    assert "nobody" in err
+    out, _ = call(*given, "--unknown-edges", "skip")
+    assert "24 new edges" in out
+    assert "3 edges to unknown nodes skipped" in out
+    _, err = call(*given, "--unknown-edges", "drop", expect=2)
+    assert "unknown --unknown-edges 'drop'" in err
+
+
+def test_a_database_gives_the_learner_that_files_give(call: Call, tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "g.db") as db:
+        db.execute("create table n (id text, label text, f real, g real)")
+        rows = [line.split(",") for line in NODES.splitlines()[1:]]
+        db.executemany("insert into n values (?, nullif(?, ''), ?, ?)", rows)
+        db.execute("create table e (source text, target text)")
+        db.executemany("insert into e values (?, ?)", [r.split(",") for r in EDGES.split()[1:]])
+    db.close()
+    asked = ("--from", "sqlite:g.db", "--nodes", "select * from n", "--edges", "select * from e")
+    one = json.loads(call("ingest", "sql", *asked, "--json")[0])
+    two = json.loads(call("ingest", "files", *TABLES[:4], "--json")[0])
+    assert one == two
+    told = [predicted(call("predict", place, "--all")[0]) for place in ("sql", "files")]
+    assert told[0] == told[1]
+    _, err = call("ingest", "sql", "--from", "sqlite:g.db", "--nodes", "select x from n", expect=2)
+    assert "SQLite says: no such column" in err
+
+
+def test_a_csv_may_be_written_another_way(call: Call, tmp_path: Path) -> None:
+    plain = [f"n{i},{'xy'[i % 2]},{i / 4},{'' if i % 7 == 6 else i / 2},z" for i in range(25)]
+    for name, between, point in (("usual", ",", "."), ("other", ";", ",")):
+        text = "\n".join(["id,label,f,g,kind", *plain]).replace(",", between).replace(".", point)
+        (tmp_path / f"{name}.csv").write_text(text + "\n")
+        (tmp_path / f"{name}-e.csv").write_text(EDGES.replace(",", between))
+    _, err = call("ingest", "l", "--nodes", "other.csv", expect=2)
+    assert "is it written with --delimiter ';'?" in err
+    written = ("--delimiter", ";", "--decimal", ",")
+    call("ingest", "one", "--nodes", "usual.csv", "--edges", "usual-e.csv")
+    call("ingest", "two", "--nodes", "other.csv", "--edges", "other-e.csv", *written)
+    with LearnerFolder.of("one") as one, LearnerFolder.of("two") as two:
+        assert one.columns == two.columns
+        assert [each.encoder.kind for each in one.columns.columns] == ["number"] * 2 + ["category"]
+        assert one.learner.knowledge.graph.features.equal(two.learner.knowledge.graph.features)
+    graphs = []
+    for name, options in (("usual", ()), ("other", written)):
+        out, _ = call(
+            "import", f"{name}-e.csv", f"{name}.csv", "--out", f"{name}-g", *options, "--json"
+        )
+        graphs.append(json.loads(out)["checksum"])
+    assert graphs[0] == graphs[1]
+    _, err = call("import", "other-e.csv", "other.csv", "--out", "other-g", expect=2)
+    assert "is no graph of these tables" in err
+    _, err = call("ingest", "l", "--nodes", "n.parquet", *written, expect=2)
+    assert "--delimiter and --decimal are for CSV" in err

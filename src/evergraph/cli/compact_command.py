@@ -35,8 +35,10 @@ def compact_command(
 ) -> None:
     """Take a snapshot of a learner, and drop what no recovery needs.
 
-    With --now nothing is left that is older than the snapshot: see "What is left of a forgotten
-    node" in docs/online-durability.md. Give it again after an error: it does what is left to do.
+    With --now nothing is left that is older than the snapshot. A forgotten node's part in the
+    medians, scales and word counts of the first table stays, and hashes of its categories: see
+    "What is left of a forgotten node" in docs/online-durability.md. Give it again after an error:
+    it does what is left to do.
     """
     if (keys or names) and not now:
         raise ConfigurationError(f"--{'keys' if keys else 'names'} goes with --now only")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.column_options import COLUMNS, GAPS, parse_columns
+from evergraph.cli.column_options import (
+    COLUMNS,
+    DATABASE,
+    DECIMAL,
+    DELIMITER,
+    GAPS,
+    UNKNOWN_EDGES,
+    parse_columns,
+    tables_of,
+)
 from evergraph.cli.options import resources_of
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
@@ -23,10 +32,7 @@ if TYPE_CHECKING:
 
     from evergraph.datasets.columns import Columns
     from evergraph.datasets.importing.progress import ImportReport
-    from evergraph.datasets.importing.queries import Query
-    from evergraph.datasets.importing.stored_file import StoredFile
-
-    Table = Path | StoredFile | Query
+    from evergraph.datasets.importing.queries import Source
 
 
 def import_command(
@@ -36,11 +42,7 @@ def import_command(
     nodes: str | None = typer.Argument(
         None, help="The same with id, label, time if known, features (default: see --from)."
     ),
-    database: str | None = typer.Option(
-        None,
-        "--from",
-        help="sqlite:FILE, duckdb:FILE or adbc:DRIVER:URI instead of files (default: none).",
-    ),
+    database: str | None = DATABASE,
     nodes_query: str | None = typer.Option(
         None, "--nodes", help="With --from, the query for nodes (default: none)."
     ),
@@ -53,6 +55,9 @@ def import_command(
         None, help="Such as 4GB (default: four fifths of what is free)."
     ),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
+    unknown_edges: str = UNKNOWN_EDGES,
+    delimiter: str = DELIMITER,
+    decimal: str = DECIMAL,
     columns: list[str] = COLUMNS,
     gaps: str = GAPS,
     plugins: list[str] = PLUGINS,
@@ -67,8 +72,9 @@ def import_command(
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=False)
-        tables = _tables(edges, nodes, database, edges_query, nodes_query)
-        report = _import(*tables, out, directed, memory_limit, overwrite, chosen)
+        named = _named(edges, nodes, database, edges_query, nodes_query)
+        tables = tables_of(*named, database=database, delimiter=delimiter, decimal=decimal)
+        report = _import(tables, out, directed, memory_limit, overwrite, chosen, unknown_edges)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
@@ -78,38 +84,37 @@ def import_command(
         _print_report(report, out)
 
 
-def _tables(
+def _named(
     edges: str | None,
     nodes: str | None,
     database: str | None,
     edges_query: str | None,
     nodes_query: str | None,
-) -> tuple[Table, Table]:
-    """Return where edges and nodes come from: two files, or two queries to a database."""
+) -> tuple[str, str]:
+    """Return how edges and nodes are named: by two files, or by two queries to a database."""
     if database is None:
         if edges is None or nodes is None or edges_query or nodes_query:
             raise ConfigurationError(
                 "import needs a file of edges and one of nodes, or --from with --nodes and --edges"
             )
-        from evergraph.datasets.importing.stored_file import table_at
-
-        return table_at(edges), table_at(nodes)
+        return edges, nodes
     if edges is not None or not nodes_query or not edges_query:
         raise ConfigurationError("--from needs the queries --nodes and --edges, and no files")
-    from evergraph.datasets.importing.queries import Query
-
-    return Query.of(database, edges_query), Query.of(database, nodes_query)
+    return edges_query, nodes_query
 
 
 def _import(
-    edges: Table,
-    nodes: Table,
+    tables: list[Source | None],
     out: Path,
     directed: bool,
     memory_limit: str | None,
     overwrite: bool,
     chosen: Callable[[], Columns],
+    unknown_edges: str,
 ) -> ImportReport:
+    edges, nodes = tables
+    assert edges is not None
+    assert nodes is not None
     resources = resources_of(memory_limit, None)
     with spinner("loading torch"):
         from evergraph.datasets.importing.importing import import_graph
@@ -123,16 +128,18 @@ def _import(
             on_progress=progress.on_progress,
             overwrite=overwrite,
             columns=chosen(),
+            unknown_edges=unknown_edges,
         )
 
 
-def _unit(path: Table) -> str:
+def _unit(path: Source) -> str:
     return "rows" if path.suffix == ".parquet" else "bytes"
 
 
 def _print_report(report: ImportReport, out: Path) -> None:
     facts = asdict(report) | {"seconds": f"{report.seconds:.1f}"}
     new, columns = facts.pop("new"), facts.pop("columns")
+    facts = {name: value for name, value in facts.items() if name != "unknown_edges" or value}
     if columns:
         rows = [tuple(row.values()) for row in columns]
         print_table(tuple(columns[0]), rows, "columns of nodes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli.ca_option import CA
-from evergraph.cli.column_options import COLUMNS, GAPS, STRICT, parse_columns
+from evergraph.cli.column_options import (
+    COLUMNS,
+    DATABASE,
+    DECIMAL,
+    DELIMITER,
+    GAPS,
+    STRICT,
+    UNKNOWN_EDGES,
+    parse_columns,
+    tables_of,
+)
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
 from evergraph.cli.output import print_json, print_table
@@ -17,6 +28,7 @@ from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.cli.stage_progress import StageProgress
 from evergraph.cli.standard_input import arriving_lines, seconds_of
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
 from evergraph.core.plugins import load_plugins
@@ -24,7 +36,9 @@ from evergraph.core.plugins import load_plugins
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from evergraph.cli.learner_target import Target
     from evergraph.datasets.columns import Columns, Scheme
+    from evergraph.datasets.importing.queries import Source
     from evergraph.online.codecs.table_deltas import TableDeltas
 
 SUMMED = (
@@ -51,12 +65,20 @@ def ingest_command(
     stream: str | None = typer.Argument(
         None, help="- takes in lines of JSON from standard input (default: none)."
     ),
-    nodes: Path | None = typer.Option(
+    nodes: str | None = typer.Option(
         None, help="A .csv or .parquet of id, label if known, features, op (default: none)."
     ),
-    edges: Path | None = typer.Option(
+    edges: str | None = typer.Option(
         None, help="The same of source, target, weight if any, op (default: none)."
     ),
+    database: str | None = DATABASE,
+    sync: bool = typer.Option(
+        False, "--sync", help="The tables are all there is: what is not in them goes."
+    ),
+    allow_emptying: bool = typer.Option(
+        False, "--allow-emptying", help="With --sync: even where nothing known would be left."
+    ),
+    unknown_edges: str = UNKNOWN_EDGES,
     forget: str | None = typer.Option(
         None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
     ),
@@ -73,6 +95,8 @@ def ingest_command(
         None, help="With a token that may write (default: none)."
     ),
     ca: Path | None = CA,
+    delimiter: str = DELIMITER,
+    decimal: str = DECIMAL,
     columns: list[str] = COLUMNS,
     gaps: str = GAPS,
     strict: bool = STRICT,
@@ -89,7 +113,12 @@ def ingest_command(
 
     What the learner knows already is passed over, so a dump that has grown can be given again as
     a whole, and a command that was stopped goes on when it is given again. A column op says what
-    else is to happen: update or forget for nodes, remove for edges.
+    else is to happen: update or forget for nodes, remove for edges. With --from, --nodes and
+    --edges are queries to a database.
+
+    With --sync the learner becomes what the tables say: nodes that are not in --nodes are
+    forgotten, edges that are not in --edges are removed, and features of known nodes become those
+    of the table. A table that is not given changes nothing.
 
     With - each line of stdin is a JSON object: {"node": id, "features": [..], "label": ..,
     "type": ..}, or columns in place of features; {"edge": [id, id], "weight": .., "relation": ..},
@@ -98,7 +127,7 @@ def ingest_command(
     """
     within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     if stream is not None:
-        if stream != "-" or nodes is not None or edges is not None or forget is not None:
+        if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             raise ConfigurationError(
                 f"a stream is given as - and alone, without tables, not as {stream!r} with others"
             )
@@ -111,20 +140,27 @@ def ingest_command(
     try:
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        done = _ingest(target, nodes, edges, forget, batch, integers, token_file, chosen, within)
+        tables: list[Source | None] = [None, None]
+        if nodes or edges:
+            tables = tables_of(
+                nodes, edges, database=database, delimiter=delimiter, decimal=decimal
+            )
+        intake = _Intake(sync, allow_emptying, unknown_edges)
+        reading = {"forget": forget, "batch": batch, "integers": integers}
+        done = _ingest(target, tables, reading, token_file, chosen, within, intake)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were left"
-        say(nodes, f"{left} as the learner has them: 'update' in a column 'op' changes them")
-    _say_missing(nodes, edges, done)
+        say(tables[0], f"{left} as the learner has them: 'update' in a column 'op' changes them")
+    _say_missing(tables[0], tables[1], done)
     if as_json:
         print_json(done)
     else:
         if done["columns"]:
             rows = [tuple(row.values()) for row in done["columns"]]
-            print_table(tuple(done["columns"][0]), rows, f"{nodes}")
+            print_table(tuple(done["columns"][0]), rows, f"{tables[0]}")
         typer.echo(_summary(done))
 
 
@@ -171,7 +207,32 @@ def _ingest_stream(
         )
 
 
-def _say_missing(nodes: Path | None, edges: Path | None, done: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class _Intake:
+    """What becomes of what tables do not hold; sync, emptying: as the options say."""
+
+    sync: bool
+    emptying: bool
+    unknown_edges: str
+
+    def __post_init__(self) -> None:
+        check_choice("--unknown-edges", self.unknown_edges, ("refuse", "skip"))
+        if self.emptying and not self.sync:
+            raise ConfigurationError("--allow-emptying goes with --sync only")
+
+    def prepared(self, deltas: TableDeltas, learner: Target, counts: dict[str, Any]) -> TableDeltas:
+        """Return the deltas with what goes, and without edges that are known or lead nowhere."""
+        if self.sync and deltas.places["nodes"][0] is not None:
+            deltas = deltas.without_others(learner.every_id(), emptying=self.emptying)
+        if self.sync and deltas.places["edges"][0] is not None:
+            deltas = deltas.without_other_edges(learner.edges_beyond, emptying=self.emptying)
+        if self.unknown_edges == "skip":
+            deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
+        deltas, counts["known_edges"] = learner.unknown(deltas)
+        return deltas
+
+
+def _say_missing(nodes: Source | None, edges: Source | None, done: dict[str, Any]) -> None:
     """Say what was to change and is not there."""
     if done["missing_edges"]:
         say(edges, f"{_many(done['missing_edges'], 'edge')} to remove: the learner has no such")
@@ -210,6 +271,7 @@ def _changes(done: dict[str, Any]) -> list[str]:
         ("changed_weights", "weight", "changed"),
         ("removed_edges", "edge", "removed"),
         ("updated_nodes", "node", "updated"),
+        ("unknown_edges", "edge", "to unknown nodes skipped"),
     )
     return [f"{_many(done[name], what)} {how}" for name, what, how in changes if done[name]]
 
@@ -241,25 +303,25 @@ def _many(count: int, what: str) -> str:
 
 def _ingest(
     target: str,
-    nodes: Path | None,
-    edges: Path | None,
-    forget: str | None,
-    batch: int,
-    integers: bool,
+    tables: list[Source | None],
+    reading: dict[str, Any],
     token_file: Path | None,
     chosen: Callable[[], Columns],
     within: dict[str, Any],
+    intake: _Intake,
 ) -> dict[str, Any]:
-    if nodes is None and edges is None and forget is None:
-        raise ConfigurationError(
-            "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
-        )
+    """Take tables in.  reading: how they are read, see ``_read``"""
+    if tables == [None, None] and (intake.sync or reading["forget"] is None):
+        needed = "--sync needs --nodes, --edges or both"
+        if not intake.sync:
+            needed = "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
+        raise ConfigurationError(needed)
     with spinner("loading torch"):
         columns = _columns(target, token_file, chosen, within["ca"])
-        deltas = _read(nodes, edges, forget, batch, integers, columns)
+        deltas = _read(*tables, **reading, columns=columns)
     from evergraph.online.upsert import is_empty
 
-    counts = dict.fromkeys(("predicted", "right", *SUMMED), 0)
+    counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
     with (
         opened(
             target,
@@ -272,7 +334,7 @@ def _ingest(
     ):
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
-        deltas, counts["known_edges"] = learner.unknown(deltas)
+        deltas = intake.prepared(deltas, learner, counts)
         if deltas.features is not None:
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
@@ -283,6 +345,8 @@ def _ingest(
                 for name in ("predicted", "right"):
                     counts[name] += reply[name]
             progress.on_progress("ingest", done, len(deltas))
+        if intake.sync and deltas.updates is not None:  # known, and as they were
+            counts["known_nodes"] += int(deltas.updates.sum()) - counts["updated_nodes"]
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
@@ -317,8 +381,9 @@ def _columns(
 
 
 def _read(
-    nodes: Path | None,
-    edges: Path | None,
+    nodes: Source | None,
+    edges: Source | None,
+    *,
     forget: str | None,
     batch: int,
     integers: bool,

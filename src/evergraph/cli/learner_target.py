@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.tokens import Scope
 
 
 class Target(Protocol):
     """What the commands need of a learner."""
+
+    def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
+        """Return which ids are those of known nodes."""
+        ...
+
+    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
+        """Return known edges that a dump has not."""
+        ...
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas without edges that are known, as far as that takes no asking."""
@@ -116,6 +125,14 @@ class InFolder:
 
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
+
+    def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
+        """Return which ids are those of known nodes."""
+        return self._folder.learner.knows_nodes(ids)
+
+    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
+        """Return known edges that a dump has not."""
+        return self._folder.learner.edges_beyond(*dump)
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas without edges that are known, and how many; refuse edges to nowhere."""

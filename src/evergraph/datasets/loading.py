@@ -30,6 +30,7 @@ def load(
     directions: bool = False,
     cache: Path | None = None,
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
+    unknown_edges: str = "refuse",
     **parameters: Any,
 ) -> Graph:
     """Return a graph, every edge running both ways unless ``undirected=False``.
@@ -45,6 +46,8 @@ def load(
         cache: where datasets are kept; ``default_cache()`` if not given.
         columns: of tables, in a folder or in memory: how feature columns are read where it is not
             to be guessed.
+        unknown_edges: of tables, what becomes of edges to nodes that are not in the table of nodes:
+            ``refuse`` raises, ``skip`` leaves them out and says how many.
         parameters: go to the dataset's constructor; a path takes none. An object takes
             ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
 
@@ -54,10 +57,12 @@ def load(
     """
     if not isinstance(source, str | Path):
         chosen: dict[str, Any] = {} if columns is None else {"columns": columns}
+        if unknown_edges != "refuse":
+            chosen["unknown_edges"] = unknown_edges
         graph = as_graph(source, **chosen, **parameters)
         return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
-        check_no_columns(source, columns)
+        check_no_columns(source, columns, unknown_edges)
         return load_named(
             source, undirected=undirected, directions=directions, cache=cache, **parameters
         )
@@ -68,7 +73,7 @@ def load(
             f"parameter {next(iter(parameters))!r} was given with the path {source}: "
             f"a path takes none"
         )
-    graph = read_path(Path(source), columns)
+    graph = read_path(Path(source), columns, unknown_edges)
     return _fitting(graph, undirected=undirected, directions=directions)
 
 
@@ -112,23 +117,26 @@ def load_named(
     return graph.to_undirected()
 
 
-def check_no_columns(source: object, columns: object) -> None:
-    """Raise if columns are chosen for what is no folder of tables."""
-    if columns is not None:
+def check_no_columns(source: object, columns: object, unknown_edges: str = "refuse") -> None:
+    """Raise if something is chosen for what is no folder of tables."""
+    chosen = "unknown_edges" if columns is None else "columns"
+    if columns is not None or unknown_edges != "refuse":
         raise ConfigurationError(
-            f"columns were given with {source}: they are for a folder of tables of nodes and edges"
+            f"{chosen} were given with {source}: they are for a folder of tables of nodes and edges"
         )
 
 
 def read_path(
-    path: Path, columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None
+    path: Path,
+    columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
+    unknown_edges: str = "refuse",
 ) -> Graph:
-    """Return the graph of a file or folder, edges as listed.  columns: as in ``load``"""
+    """Return the graph of a file or folder, edges as listed; other arguments are as in ``load``."""
     path = path.expanduser()
     if path.is_dir() and not is_graph_folder(path):
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-        return read_table_folder(path, chosen)
-    check_no_columns(path, columns)
+        return read_table_folder(path, chosen, unknown_edges=unknown_edges)
+    check_no_columns(path, columns, unknown_edges)
     if path.is_dir():
         return read_graph_folder(path)
     if not path.exists():

@@ -18,7 +18,7 @@ from evergraph.datasets.columns import Columns, Encoder
 from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
-from evergraph.datasets.files.table_folder import NodeFeatures
+from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, NodeFeatures, say_skipped
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online.alarms import Alarm, AlarmNews
 from evergraph.online.alarms.alarm import OnAlarm, tell
@@ -44,6 +44,7 @@ from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
+from evergraph.online.new_edges import without_unknown
 from evergraph.online.suggestions import Suggestion
 from evergraph.online.told import as_told, told_score
 from evergraph.online.view import Status
@@ -231,6 +232,7 @@ class ContinualNodeClassifier(Part, Closing):
         relations: Any = None,
         types: Any = None,
         ids: Any = None,
+        unknown_edges: str = "refuse",
         key: str | None = None,
     ) -> ContinualNodeClassifier:
         """Take in new nodes, their labels where known, and edges between any nodes.
@@ -251,8 +253,11 @@ class ContinualNodeClassifier(Part, Closing):
                 ``relation``. A model has relations from its first nodes on, or none.
             types: what kind of thing each node is, None where it is not known.
             ids: of the rows of a ``Data`` or a SciPy adjacency; 0, 1, 2, ... unless given.
+            unknown_edges: what becomes of edges to ids that neither come nor are known: ``refuse``
+                raises, ``skip`` leaves them out and says how many.
             key: names the call; a call with the same key counts once.
         """
+        check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             nodes, edges = nodes
         if is_table(nodes):
@@ -288,6 +293,9 @@ class ContinualNodeClassifier(Part, Closing):
                 types=as_types(types),
                 key=key,
             )
+            if unknown_edges == "skip":
+                delta, skipped = without_unknown(delta, self.learner_.knows_nodes)
+                say_skipped("edges", skipped)
             self._keep_columns(read, delta)
         return self._submit(delta)
 
@@ -343,7 +351,8 @@ class ContinualNodeClassifier(Part, Closing):
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        Exact if ``status().exact_forgetting``: as if they had never been there.
+        Exact if ``status().exact_forgetting``: as if they had never been there, but for how columns
+        of tables are read. Medians, scales and word counts of the first table stay as they are.
         """
         return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
 

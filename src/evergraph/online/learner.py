@@ -39,7 +39,7 @@ from evergraph.online.packing import PackedState, Packing, packed
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import METRICS, Tallies
 from evergraph.online.published import Published
-from evergraph.online.upsert import News, known_edges, only_new
+from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -270,6 +270,16 @@ class OnlineLearner(Asked):
         """Return which edges are known, for many at once; ids are strings or int64.  [edges]"""
         with self._writing:
             return known_edges(self._ids, self._knowledge, sources, targets)
+
+    def edges_beyond(
+        self,
+        edges: tuple[pyarrow.Array, pyarrow.Array],
+        without: Sequence[NodeId],
+    ) -> EdgesBeyond:
+        """Return known edges that are not among some; see ``upsert.edges_beyond``."""
+        with self._writing:
+            known, both = (self._ids, self._knowledge), self.undirected
+            return edges_beyond(*known, edges, without, both_ways=both)
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Take a delta in, whole: graph and features, then labels, then what is to be forgotten.

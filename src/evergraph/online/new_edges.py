@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, count
 from typing import TYPE_CHECKING
@@ -32,6 +32,34 @@ class NewEdges:
     removed: Edges
     counts: dict[str, int]
     relations: Sequence[str] = ()
+
+
+def without_unknown(
+    delta: Delta, knows: Callable[[Sequence[NodeId]], Sequence[bool]]
+) -> tuple[Delta, int]:
+    """Return a delta without edges to nodes that neither come nor are known, and how many.
+
+    knows: which of some ids are those of known nodes.
+
+    >>> delta = Delta(nodes="ab", edges=[("a", "b"), ("b", "x")], weights=[1.0, 2.0])
+    >>> reduced, skipped = without_unknown(delta, lambda ids: [False for _ in ids])
+    >>> list(reduced.edges), reduced.weights, skipped
+    ([('a', 'b')], [1.0], 1)
+    """
+    edges = edge_columns(delta.edges)
+    beside = (delta.weights, delta.relations)
+    if edges is None or any(len(part) not in (0, len(edges)) for part in beside):
+        return delta, 0  # refused where a delta is checked
+    asked = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
+    strange = {node for node, known in zip(asked, knows(asked), strict=True) if not known}
+    kept = [row for row, pair in enumerate(edges) if strange.isdisjoint(pair)]
+    reduced = replace(
+        delta,
+        edges=edges.take(np.array(kept, dtype=np.int64)),
+        weights=[delta.weights[row] for row in kept] if len(delta.weights) else (),
+        relations=[delta.relations[row] for row in kept] if len(delta.relations) else (),
+    )
+    return reduced, len(edges) - len(kept)
 
 
 def related_edges(

@@ -38,7 +38,8 @@ class Status(ShownRecord):
         memory: bytes of graph, embeddings and head.
         predicted: labels that were predicted before they were learned.
         accuracy: the share of these predictions that was right; None before the first.
-        exact_forgetting: whether a forgotten node leaves no trace.
+        exact_forgetting: whether nothing is left of what was learned from a forgotten node; how
+            columns are read, fitted on the first table, stays in any case.
         metric: what ``accuracy`` is: itself, or micro F1 of several labels, or the mean absolute
             error of numbers; ``predicted`` are then labels that were given or there, or numbers.
         relations: whether it looks at relations of edges and types of nodes, or would from the

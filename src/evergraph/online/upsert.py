@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
+from evergraph.online.checking import edge_names
 from evergraph.online.delta import Delta, DeltaResult, NodeId, Told
 from evergraph.online.delta_parts import check_parts
-from evergraph.online.edge_columns import in_columns
+from evergraph.online.edge_columns import in_columns, listed
 from evergraph.online.identifiers import IdTable
 from evergraph.online.new_edges import new_edges, related_edges
 
@@ -37,6 +39,51 @@ def known_edges(
     sides = (side.to_numpy(zero_copy_only=False) if whole else side for side in (sources, targets))
     listed: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
     return listed
+
+
+@dataclass(frozen=True)
+class EdgesBeyond:
+    """Known edges that a dump has not.
+
+    Attributes:
+        sources: ids of the nodes that they begin at.
+        targets: ids of those that they end at.
+        known: how many edges were looked at.
+    """
+
+    sources: list[NodeId]
+    targets: list[NodeId]
+    known: int
+
+
+def edges_beyond(
+    ids: IdTable,
+    knowledge: Knowledge | None,
+    edges: tuple[pyarrow.Array, pyarrow.Array],
+    without: Sequence[NodeId],
+    *,
+    both_ways: bool,
+) -> EdgesBeyond:
+    """Return known edges that are not among some, the complement of ``known_edges``.
+
+    edges: a dump's, ids strings or int64; without: nodes whose edges are not looked at; both_ways:
+    whether (a, b) and (b, a) are one edge.
+    """
+    if knowledge is None:
+        return EdgesBeyond([], [], 0)
+    if knowledge.relations is not None:
+        raise ConfigurationError(
+            "--sync must not be given with --edges where edges have relations: one of several "
+            "between the same two nodes cannot go alone"
+        )
+    given = torch.stack([ids.where(listed(side)) for side in edges])
+    known = knowledge.graph.edges()
+    known = known[:, ~torch.isin(known, ids.where(list(without))).any(0)]
+    names = edge_names(torch.cat([known, given], dim=1), both_ways=both_ways)
+    distinct, first = np.unique(names[: known.shape[1]], return_index=True)
+    gone = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
+    sources, targets = ([ids.at(place) for place in side[gone].tolist()] for side in known)
+    return EdgesBeyond(sources, targets, len(distinct))
 
 
 @dataclass(frozen=True)

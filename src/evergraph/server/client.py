@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
+    from evergraph.online.upsert import EdgesBeyond
 
 TRIES = 8
 IDS = 10_000  # in one question
@@ -60,6 +61,18 @@ class Client:
 
         headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
         return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
+
+    def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
+        """Return which ids are those of known nodes, of which it asks for all."""
+        known = frozenset(self.every_id())
+        return [node in known for node in ids]
+
+    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
+        """Raise: a service does not list its edges."""
+        raise ConfigurationError(
+            f"--sync compares edges in a folder only, and {self.url} is a service: give --nodes "
+            "alone, or a column 'op' that says which edges go"
+        )
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
         """Return deltas as they are: the service is sent all edges and finds those that are new."""

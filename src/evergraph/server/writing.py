@@ -87,7 +87,10 @@ def writing_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
     async def forget(request: Request) -> JSONResponse:
-        """Remove nodes with their edges and all they taught."""
+        """Remove nodes with their edges and all they taught.
+
+        Their part in how columns are read, as the first table settled it, stays.
+        """
         return await learn(request, "forget")
 
     return router

@@ -119,6 +119,28 @@ def test_kinds_are_guessed(values: list[object], typed: bool, kind: str) -> None
     assert scheme.columns[0].encoder.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["3,5", "-4,25"] * 20, "such as '3,5', but is read as a category: write 3.5, or give --d"),
+        ([f"{n},5" for n in range(40)], "such as '0,5', but is left out as an id: write 3.5, or"),
+        (["12/31/2024", "1/2/2024"] * 20, "such as '12/31/2024', but is read as a category: write"),
+        (["31.12.24", "01.02.25"] * 20, "dates such as '31.12.24', but is read as a category: wr"),
+    ],
+)
+def test_numbers_and_dates_read_as_names_are_said(
+    values: list[str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit_scheme(pa.table({"f": values}), ["f"], typed=False, where="t.csv")
+    (record,) = caplog.records
+    assert record.getMessage().startswith("t.csv: column 'f' looks like ")
+    assert said in record.getMessage()
+    caplog.clear()
+    fit_scheme(pa.table({"f": ["red, 3", "1/2", "8,000 Zurich"] * 20}), ["f"], typed=False)
+    fit_scheme(pa.table({"f": values}), ["f"], Columns(kinds={"f": "category"}), typed=False)
+    assert not caplog.records
+
+
 def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixture) -> None:
     labels = pa.array(["x", "y", "z"] * 10)
     table = pa.table(

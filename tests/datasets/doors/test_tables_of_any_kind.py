@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import evergraph as eg
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.datasets.columns import Columns
+from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
@@ -159,3 +160,45 @@ def test_columns_are_for_tables() -> None:
     graph = eg.load((NODES, EDGES))
     with pytest.raises(ConfigurationError, match="takes nothing beside itself, not 'columns'"):
         eg.load(graph, columns={"age": "number"})
+
+
+LOST = (
+    "id,label,f\na,x,1\nb,y,2\nc,x,3\n",
+    (
+        "source,target,weight,relation\na,b,2,cites\nb,nobody,3,cites\nnobody,c,1,likes\nc,b,4,likes\n"
+    ),
+)
+
+
+@pytest.mark.parametrize("way", ["folder", "frames", "import", "model"])
+def test_edges_to_unknown_nodes_are_skipped_on_request(
+    way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, text in zip(("nodes", "edges"), LOST, strict=True):
+        (tmp_path / f"{name}.csv").write_text(text)
+    frames = tuple(pd.read_csv(tmp_path / f"{name}.csv") for name in ("nodes", "edges"))
+
+    def taken(**options: Any) -> Any:
+        if way == "folder":
+            return eg.load(tmp_path, **options)
+        if way == "frames":
+            return eg.load(frames, **options)
+        if way == "model":
+            return eg.ContinualNodeClassifier(width=16).partial_fit(frames, **options)
+        paths = (tmp_path / "edges.csv", tmp_path / "nodes.csv", tmp_path / "graph")
+        assert import_graph(*paths, **options).unknown_edges == 2
+        return eg.load(tmp_path / "graph")
+
+    with pytest.raises(EvergraphError, match="nobody"):
+        taken()
+    found = taken(unknown_edges="skip")
+    said = [record.getMessage() for record in caplog.records]
+    (line,) = [line for line in said if "skipped" in line]
+    assert line.endswith(": 2 edges join a node that is not there: skipped")
+    if way == "model":
+        assert found.status().edges == 4
+        return
+    assert found.weights.tolist() == [2, 2, 4, 4]
+    assert found.relations.names == ("cites", "likes")
+    with pytest.raises(EvergraphError, match="unknown unknown_edges 'drop'"):
+        taken(unknown_edges="drop")

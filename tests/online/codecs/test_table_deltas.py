@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs import table_deltas
+from evergraph.online.codecs.table_deltas import TableDeltas
 from evergraph.online.codecs.tables import read_deltas
+from evergraph.online.delta import Delta
+from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.upsert import is_empty
 
 NODES = "id,label,f,time\na,x,1,5\nb,,2,5\nc,y,3,6\nd,x,4,7\ne,x,5,8\n"
 # a-b and b-a can come with b, c-a and known-c with c, e-d with e; old-older at once.
@@ -185,3 +194,87 @@ def test_ids_of_two_kinds(tmp_path: Path, tables: tuple[Path, Path]) -> None:
         read_deltas(nodes, tables[1])
     (delta,) = read_deltas(nodes, tables[1], integers=True)
     assert delta.edges == ((1, 2),)
+
+
+NODE = st.sampled_from("abcde")
+DUMPS = st.fixed_dictionaries(
+    {
+        "nodes": st.dictionaries(NODE, st.tuples(st.integers(0, 3), st.sampled_from("xy"))),
+        "edges": st.sets(st.tuples(NODE, NODE), max_size=8),
+    }
+)
+
+
+def dumped(dump: dict[str, Any]) -> TableDeltas:
+    """Return the deltas of a dump, which may list edges to nodes that it has not."""
+    rows, edges = dump["nodes"], sorted(dump["edges"])
+    return TableDeltas(
+        nodes=pa.array(list(rows), pa.string()),
+        labels=pa.array([label for _, label in rows.values()], pa.string()),
+        features=torch.tensor([[1.0, float(f)] for f, _ in rows.values()]).reshape(-1, 2),
+        edges=tuple(pa.array([edge[side] for edge in edges], pa.string()) for side in (0, 1)),
+        batch=3,
+        places={
+            "nodes": (Path("nodes.csv"), np.arange(len(rows))),
+            "edges": (Path("edges.csv"), np.arange(len(edges))),
+        },
+    )
+
+
+def take_in(learner: OnlineLearner, deltas: TableDeltas) -> None:
+    deltas, _ = deltas.without_unknown_edges(learner.knows_nodes)
+    deltas.check_known(learner.knows_nodes)
+    for delta in deltas:
+        new, _ = learner.only_new(delta)
+        if not is_empty(new):
+            learner.apply(new)
+
+
+def told(learner: OnlineLearner) -> tuple[Any, ...]:
+    """Return nodes with features and labels, and edges, of a learner."""
+    ids = learner.every_id()
+    found = learner.edges_beyond((pa.array([], pa.string()),) * 2, ())
+    pairs = zip(found.sources, found.targets, strict=True)
+    edges = {tuple(sorted(pair)) if learner.undirected else pair for pair in pairs}
+    if not ids:
+        return {}, edges
+    known, places = learner.knowledge, learner._ids.positions(ids)
+    labels = [known.classes.at(n) for n in known.labels.of(places).tolist()]
+    rows = known.graph.features[places].tolist()
+    return {node: (row, label) for node, row, label in zip(ids, rows, labels, strict=True)}, edges
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@settings(max_examples=15, deadline=None)
+@given(first=DUMPS, second=DUMPS)
+def test_a_synced_learner_is_one_that_was_made_of_the_dump(
+    first: dict[str, Any], second: dict[str, Any], undirected: bool
+) -> None:
+    one, fresh = (
+        OnlineLearner(head=AnalyticHead(width=8), undirected=undirected) for _ in range(2)
+    )
+    take_in(one, dumped(first))
+    take_in(fresh, dumped(second))
+    for _ in range(2):  # the second changes nothing
+        sync = dumped(second).without_others(one.every_id(), emptying=True)
+        take_in(one, sync.without_other_edges(one.edges_beyond, emptying=True))
+        assert told(one) == told(fresh)
+
+
+def test_a_sync_says_which_edges_go() -> None:
+    """A path a - b - c; the dump has b - a and a self-loop."""
+    learner = OnlineLearner(head=AnalyticHead(width=8))
+    learner.apply(Delta(nodes="abc", features=torch.eye(3), edges=(("a", "b"), ("b", "c"))))
+    dump = tuple(pa.array(side) for side in (["b", "c"], ["a", "c"]))
+    found = learner.edges_beyond(dump, ())
+    assert [{*pair} for pair in zip(found.sources, found.targets, strict=True)] == [{"b", "c"}]
+    assert found.known == 2
+    assert learner.edges_beyond(dump, ("c",)).known == 1  # it goes with its node
+
+
+def test_edges_with_relations_are_not_synced() -> None:
+    learner = OnlineLearner(head=FusedHead(width=8, codes=4))
+    edges = {"edges": (("a", "b"), ("b", "a")), "relations": ("cites", "likes")}
+    learner.apply(Delta(nodes="ab", features=torch.eye(2), types=(None, None), **edges))
+    with pytest.raises(ConfigurationError, match="--sync must not be given with --edges where"):
+        learner.edges_beyond((pa.array(["a"]), pa.array(["b"])), ())

@@ -9,8 +9,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -18,6 +20,8 @@ import stand_in
 from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import purge, snapshot, writable
+from evergraph.online.folder.checked_json import with_check
+from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.journal_checkup import check_journal
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -119,6 +123,74 @@ def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, options):
     with opened(place, **options) as folder:
         assert bits(folder) == kept
     assert list(scratch.iterdir()) == []  # files without names
+
+
+LATER = {"town": ["Oslo", "Rome"], "note": ["a", "b"], "tags": ["oslo", "rome"], "age": [1, 2]}
+COLUMN_SECRETS = (b"secretville", b"secretword", b"secrettag")
+
+
+def mixed_folder(path: Path) -> LearnerFolder:
+    """A folder whose first table had a node with a category, a word and a tag of its own."""
+    import pandas as pd
+
+    from evergraph import ContinualNodeClassifier
+
+    towns = ["Bern", "Rome"] * 20
+    text = [f"the {town} office writes long reports number {row}" for row, town in enumerate(towns)]
+    tags = [f"{town.lower()};staff" for town in towns]
+    towns[7], text[7], tags[7] = "Secretville", "a secretword in long reports", "secrettag;staff"
+    rows = pd.DataFrame({"town": towns, "note": text, "tags": tags, "age": range(20, 60)})
+    kinds = {"town": "category", "note": "text", "tags": "list", "age": "number"}
+    ids = [f"n{row}" for row in range(40)]
+    model = ContinualNodeClassifier.open(path, width=32, columns=kinds)
+    model.partial_fit(ids, rows, ["x", "y"] * 20, list(pairwise(ids)))
+    model.forget(["n7"])
+    model.close()
+    return LearnerFolder.of(path)
+
+
+def columns_secrets(path: Path) -> set[bytes]:
+    """Return which of the words of columns the files of a folder hold, in any case."""
+    files = [file.read_bytes().lower() for file in path.rglob("*") if file.is_file()]
+    return {word for word in COLUMN_SECRETS if any(word in data for data in files)}
+
+
+def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
+    with mixed_folder(tmp_path) as folder:
+        folder.purge(keys=True, names=True)
+        assert columns_secrets(tmp_path) == set()
+    with LearnerFolder.of(tmp_path) as folder:  # and what is new is still noticed
+        block = folder.columns.read(pa.table(LATER)).blocks
+        assert {name: list(block[name].new) for name in ("town", "tags")} == {
+            "town": ["Oslo"],
+            "tags": ["oslo"],
+        }
+
+
+def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
+    """The file as it was written before: categories by name."""
+    with mixed_folder(tmp_path) as folder:
+        fresh = folder.columns
+    path = tmp_path / COLUMNS_FILE
+    content = json.loads(path.read_text())
+    for each in content["columns"]:
+        names = {"town": ["Bern", "Rome", "Secretville"]}.get(each["name"])
+        names = {"tags": ["bern", "rome", "secrettag", "staff"]}.get(each["name"], names)
+        if names:
+            each["encoder"] = {k: v for k, v in each["encoder"].items() if k != "hashes"}
+            each["encoder"]["known"] = names
+    path.write_text(json.dumps(with_check(content)))
+    with LearnerFolder.of(tmp_path) as folder:
+        assert folder.columns == fresh
+        assert columns_secrets(tmp_path) >= {b"secretville", b"secrettag"}
+        folder.purge()
+        assert columns_secrets(tmp_path) == set()
+    with LearnerFolder.of(tmp_path) as folder:
+        assert folder.columns == fresh
+        assert stored_columns(tmp_path) == fresh
+        written = path.stat().st_mtime_ns
+        folder.purge()
+        assert path.stat().st_mtime_ns == written  # once is enough
 
 
 def test_a_purge_changes_nothing_that_is_known(tmp_path):

@@ -15,6 +15,7 @@ from evergraph.datasets.columns.guessing import (
     is_called_id,
     leaked_share,
     looks_like_id,
+    misread,
     usual_separator,
 )
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 10_000  # first rows, which a table of any size is judged by
 _ROWS = 1_000  # looked at together
+_AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
 _MOST_WATCHED = 64  # plain columns that are looked at for ids and leaks
 
 
@@ -138,6 +140,9 @@ def _fitted(
         kind = guess(values, typed=typed) if named is None else str(named)
     except DataError as error:
         raise DataError(f"column {name!r} {error}") from None
+    if named is None and kind in _AS_NAMES and (like := misread(values)):
+        say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
+        return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
     if named is None and (kind == "id" or (kind == "number" and _numbers_rows(values, name))):
         say(
             where,

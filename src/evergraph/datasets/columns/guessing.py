@@ -21,6 +21,15 @@ LONG = 40  # signs that an id or a category has at most, on average
 ENOUGH = 30  # rows, to suspect anything
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
+_COMMA, _DATE = r"[-+]?\d*,\d+", r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"
+_MISREAD = (
+    (
+        re.compile(_COMMA),
+        "numbers with a decimal comma, such as",
+        "write 3.5, or give --decimal ,",
+    ),
+    (re.compile(_DATE), "dates such as", "write them as 2024-12-31"),
+)
 
 
 def guess(values: pyarrow.Array, *, typed: bool) -> str:
@@ -127,6 +136,24 @@ def _of_names(known: pyarrow.Array) -> str:
     if short and ((few and words < 3) or words < 1.5):
         return "category"
     return "text"
+
+
+def misread(values: pyarrow.Array) -> tuple[str, str] | None:
+    """Return what texts look like that are read as names, and how to write it; None if as names.
+
+    >>> import pyarrow as pa
+    >>> misread(pa.array(["3,5", "4,25", None]))
+    ("numbers with a decimal comma, such as '3,5'", 'write 3.5, or give --decimal ,')
+    >>> misread(pa.array(["12/31/2024"]))
+    ("dates such as '12/31/2024'", 'write them as 2024-12-31')
+    >>> misread(pa.array(["red", "3,5"]))
+    """
+    found = read.filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
+    for pattern, what, remedy in _MISREAD:
+        alike = [text for text in found if pattern.fullmatch(text)]
+        if 2 * len(alike) > len(found):
+            return f"{what} {alike[0]!r}", remedy
+    return None
 
 
 def is_called_id(name: str) -> bool:

@@ -7,6 +7,7 @@ without anything being fitted again. No category is a row of zeros.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from evergraph.datasets.columns.values import lists, texts
 if TYPE_CHECKING:
     import pyarrow
 
-MOST_KEPT = 10_000  # categories whose names are kept, to notice new ones
+MOST_KEPT = 10_000  # categories whose hashes are kept, to notice new ones
 SEPARATOR = ";"
 
 
@@ -57,12 +58,12 @@ class CategoryEncoder(ColumnEncoder):
     """
 
     dims: int
-    known: tuple[str, ...] | None  # None: too many to keep
+    hashes: tuple[str, ...] | None  # of the first table's categories; None: too many to keep
     kind = "category"
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> CategoryEncoder:
-        """Keep the categories that are there."""
+        """Keep the hashes of the categories that are there."""
         return cls(*_kept(texts(values, name)))
 
     @property
@@ -73,7 +74,7 @@ class CategoryEncoder(ColumnEncoder):
     @property
     def how(self) -> str:
         """How it is read, in words."""
-        return _told(self.known, "", self.dims)
+        return _told(self.hashes, "", self.dims)
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
         """Return signs of hashes."""
@@ -81,7 +82,7 @@ class CategoryEncoder(ColumnEncoder):
         matrix, places, names = _vectors(found, self.dims)
         gaps = places < 0
         matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
-        new, rows = _new(places, names, self.known)
+        new, rows = _new(places, names, self.hashes)
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
 
@@ -98,14 +99,14 @@ class ListEncoder(ColumnEncoder):
 
     dims: int
     separator: str
-    known: tuple[str, ...] | None
+    hashes: tuple[str, ...] | None
     kind = "list"
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
-        """Keep the items that are there."""
-        dims, known = _kept(lists(values, name, separator=separator)[1])
-        return cls(dims, separator, known)
+        """Keep the hashes of the items that are there."""
+        dims, hashes = _kept(lists(values, name, separator=separator)[1])
+        return cls(dims, separator, hashes)
 
     @property
     def width(self) -> int:
@@ -115,7 +116,7 @@ class ListEncoder(ColumnEncoder):
     @property
     def how(self) -> str:
         """How it is read, in words."""
-        return _told(self.known, "mean of ", self.dims)
+        return _told(self.hashes, "mean of ", self.dims)
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of signs of hashes."""
@@ -127,7 +128,7 @@ class ListEncoder(ColumnEncoder):
         weights = np.repeat(1.0 / np.maximum(counts, 1), counts)
         owners = csr_matrix((weights, places, starts), shape=(len(counts), len(matrix)))
         rows = np.repeat(np.arange(len(counts)), counts)
-        new, touched = _new(places, names, self.known, rows)
+        new, touched = _new(places, names, self.hashes, rows)
         return Block(
             np.asarray(owners @ matrix, np.float32), gaps=counts == 0, new=new, new_rows=touched
         )
@@ -142,19 +143,49 @@ def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], lis
 
 
 def _kept(found: pyarrow.Array) -> tuple[int, tuple[str, ...] | None]:
-    names = sorted(name for name in found.unique().to_pylist() if name is not None)
-    return fitting_dims(len(names)), tuple(names) if len(names) <= MOST_KEPT else None
+    names = [name for name in found.unique().to_pylist() if name is not None]
+    return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
+
+
+def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is kept of categories: their hashes, in an order that tells nothing of them.
+
+    A category may be what only one person has, and who is forgotten must not be read in a file.
+
+    >>> hashes_of(["red", "green"])
+    ('0de917af2f0a48a3', '4cee66ee49ec62e8')
+    """
+    return tuple(sorted(map(_hash, names)))
+
+
+def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was kept of an encoder, with hashes in place of an earlier version's names.
+
+    >>> without_names({"dims": 8, "known": ["red"]})
+    {'dims': 8, 'hashes': ('0de917af2f0a48a3',)}
+    """
+    kept = dict(fitted)
+    if "known" in kept:
+        names = kept.pop("known")
+        kept["hashes"] = None if names is None else hashes_of(names)
+    return kept
+
+
+def _hash(name: str) -> str:
+    return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 def _new(
     places: NDArray[Any],
     names: list[str],
-    known: tuple[str, ...] | None,
+    hashes: tuple[str, ...] | None,
     rows: NDArray[Any] | None = None,
 ) -> tuple[dict[str, int], int]:
     """Return names that are not known with the first row of each, and how many rows have one."""
-    there = frozenset(names if known is None else known)
-    strange = [place for place, name in enumerate(names) if name not in there]
+    if hashes is None:
+        return {}, 0
+    there = frozenset(hashes)
+    strange = [place for place, name in enumerate(names) if _hash(name) not in there]
     if not strange:
         return {}, 0
     rows = np.arange(len(places)) if rows is None else rows
@@ -162,6 +193,6 @@ def _new(
     return firsts, len(np.unique(rows[np.isin(places, strange)]))
 
 
-def _told(known: tuple[str, ...] | None, what: str, dims: int) -> str:
-    count = f"over {MOST_KEPT:,}" if known is None else f"{len(known):,}"
+def _told(hashes: tuple[str, ...] | None, what: str, dims: int) -> str:
+    count = f"over {MOST_KEPT:,}" if hashes is None else f"{len(hashes):,}"
     return f"{what}hashes of {count} categories in {dims} signs"

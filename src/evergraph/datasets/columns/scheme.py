@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
 from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut, Mask
-from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
+from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, without_names
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.datasets.columns.own import Encoder, OwnEncoder
 from evergraph.datasets.columns.words import TextEncoder
@@ -252,13 +252,13 @@ class Scheme:
 
 
 def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:
-    kind, fitted = values["kind"], dict(values["encoder"])
+    kind, fitted = values["kind"], without_names(values["encoder"])
     if kind == OwnEncoder.kind:
         return OwnEncoder.from_json(fitted, encoders)
     if kind == TextEncoder.kind:
         fitted["frequencies"] = dict(zip(*fitted["frequencies"], strict=True))
-    if fitted.get("known") is not None:
-        fitted["known"] = tuple(fitted["known"])
+    if fitted.get("hashes") is not None:
+        fitted["hashes"] = tuple(fitted["hashes"])
     cls = next(cls for cls in _CLASSES if cls.kind == kind)
     made: ColumnEncoder = cls(**fitted)
     return made

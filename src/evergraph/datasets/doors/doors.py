@@ -47,7 +47,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
         undirected: whether every edge is to run both ways.
         options: ``features`` and ``labels`` beside NetworkX (names of attributes) and SciPy (a
             matrix, one label a node), ``edges`` beside a table of nodes, and ``columns``, how its
-            features are read where it is not to be guessed.
+            features are read where it is not to be guessed, and ``unknown_edges``, as in ``load``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": [7, 9], "label": ["x", "y"], "size": [1.0, 2.0]})
@@ -58,7 +58,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     doors = (
         (is_networkx, from_networkx, ("features", "labels")),
         (is_sparse, from_scipy, ("features", "labels")),
-        (is_table, from_tables, ("edges", "columns")),
+        (is_table, from_tables, ("edges", "columns", "unknown_edges")),
         (lambda held: isinstance(held, Graph), _from_graph, ()),
         (is_pyg, _from_pyg, ()),
     )

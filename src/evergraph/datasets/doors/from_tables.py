@@ -29,13 +29,15 @@ def from_tables(
     *,
     undirected: bool = False,
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
+    unknown_edges: str = "refuse",
 ) -> NamedGraph:
     """Return the graph of two tables with the ids of its nodes.
 
     nodes: ``id``, ``label`` and ``time`` if known, ``labels``, ``target`` or ``type``, every other
     column a feature of any kind; edges: ``source``, ``target``, ``weight`` and ``relation`` if any.
     All is as in a folder of tables, see ``table_folder``; an index of pandas that has a name is a
-    column. columns: how features are read where it is not to be guessed.
+    column. columns: how features are read where it is not to be guessed; unknown_edges: ``skip``
+    leaves out edges to ids that are no node's.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
@@ -52,7 +54,8 @@ def from_tables(
         pairs = arrow_table(edges)
         check_columns(pairs.column_names, ENDS)
     chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-    graph = graph_of_tables(table, pairs, chosen, paths=(NODES, EDGES))
+    paths = NODES, EDGES
+    graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
     graph = graph.to_undirected() if undirected else graph
     return NamedGraph(graph, names, _classes(table))
 

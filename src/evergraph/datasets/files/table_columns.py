@@ -71,7 +71,7 @@ def features(
     rule = "a finite number" if most == np.inf else f"a finite number of at most {most:g}"
     for place, name in enumerate(names):
         values = column(table, name)
-        if not is_number(values.type):
+        if not is_number(values.type) and len(values):
             raise DataError(
                 f"feature column {name!r} holds {values.type}: expected numbers, since all columns "
                 "but id, label and time are features"

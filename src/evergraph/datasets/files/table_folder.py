@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
-from evergraph.core.notices import say_ignored
+from evergraph.core.notices import say, say_ignored
 from evergraph.datasets.columns.block import Mask
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import fit_scheme, is_plain, say_suspicious
@@ -32,6 +33,7 @@ from evergraph.datasets.columns.neighbours import filled_from_neighbours
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
+from evergraph.datasets.files.csv_table import CsvTable, as_csv, delimiter_hint
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
 from evergraph.datasets.files.table_labels import labels
 from evergraph.datasets.files.table_relations import (
@@ -43,6 +45,8 @@ from evergraph.datasets.files.table_relations import (
 )
 from evergraph.datasets.files.table_targets import target_names, targets
 from evergraph.datasets.files.table_times import times
+from evergraph.datasets.importing.queries import Query, Source, whole_answer
+from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs import UNLABELLED, Graph
 
 if TYPE_CHECKING:
@@ -51,14 +55,18 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".parquet")
 RESERVED = ("id", "label", "time")
 ENDS = ("source", "target")
+UNKNOWN_EDGES = ("refuse", "skip")  # what becomes of edges to nodes that are not there
 # Columns of a CSV whose kind depends on all rows, or that stay text.
 NODE_TEXT = ("id", "label", "labels", "time")
 
 
-def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> Graph:
+def read_table_folder(
+    folder: Path, columns: Columns | Scheme | None = None, *, unknown_edges: str = "refuse"
+) -> Graph:
     """Return the graph that a folder of tables holds, edges as listed.
 
-    columns: how feature columns are read, or what of it is not to be guessed.
+    columns: how feature columns are read, or what of it is not to be guessed; unknown_edges: as in
+    ``load``.
     """
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     require("pyarrow", extra="tables", why=f"reading the tables in {folder}")
@@ -68,7 +76,8 @@ def read_table_folder(folder: Path, columns: Columns | Scheme | None = None) -> 
             check_columns(nodes.column_names, ("label",))
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
-    return graph_of_tables(nodes, edges, columns, paths=(nodes_path, edges_path))
+    paths = nodes_path, edges_path
+    return graph_of_tables(nodes, edges, columns, paths=paths, unknown_edges=unknown_edges)
 
 
 def graph_of_tables(
@@ -77,18 +86,23 @@ def graph_of_tables(
     columns: Columns | Scheme | None,
     *,
     paths: tuple[Path, Path],
+    unknown_edges: str = "refuse",
 ) -> Graph:
     """Return the graph of two tables, edges as listed; without a label nodes have no class.
 
     paths: of the files that they are from, or what messages call them; texts of a ``.csv`` may be
-    numbers or dates, all others have their kinds.
+    numbers or dates, all others have their kinds. unknown_edges: as in ``load``.
     """
+    check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     nodes_path, edges_path = paths
     with naming(nodes_path):
         targeted = target_names(nodes.column_names)
         node_ids = ids(nodes, "id")
         check_distinct(node_ids)
     with naming(edges_path):
+        if unknown_edges == "skip":
+            listed, edges = edges.num_rows, _between(edges, node_ids)
+            say_skipped(edges_path, listed - edges.num_rows)
         ends = [positions(edges, column, node_ids) for column in ENDS]
         weights = edge_weights(edges)
         related = edge_relations(edges, torch.stack(ends), weights, nodes=len(node_ids))
@@ -133,7 +147,7 @@ class NodeFeatures:
 
 
 def node_features(
-    path: Path,
+    path: Source,
     table: pyarrow.Table,
     names: list[str],
     columns: Columns | Scheme | None,
@@ -193,6 +207,20 @@ def say_edges_unread(path: object, columns: list[str], *, known: tuple[str, ...]
     return ignored
 
 
+def say_skipped(path: object, edges: int) -> None:
+    """Say how many edges were skipped, since they join nodes that are not there."""
+    if edges:
+        many = "1 edge joins" if edges == 1 else f"{edges:,} edges join"
+        say(path, f"{many} a node that is not there: skipped")
+
+
+def _between(edges: pyarrow.Table, node_ids: pyarrow.Array) -> pyarrow.Table:
+    """Return the edges both ends of which are nodes."""
+    import pyarrow.compute as pc
+
+    return edges.filter(pc.and_(*(_places(edges, name, node_ids).is_valid() for name in ENDS)))
+
+
 def find_table(folder: Path, name: str) -> Path:
     """Return the one file of the folder that holds the table called ``name``."""
     found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
@@ -203,8 +231,10 @@ def find_table(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def read_table(path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()) -> pyarrow.Table:
-    """Read a table that has at least the given columns.
+def read_table(
+    path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()
+) -> pyarrow.Table:
+    """Read a table, of a file or of a query to a database, that has at least the given columns.
 
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
     are text as well until all of them are known, and so are the columns that ``text`` names.
@@ -213,31 +243,38 @@ def read_table(path: Path, columns: tuple[str, ...], *, text: Sequence[str] = ()
     import pyarrow.parquet
 
     try:
-        if path.suffix == ".parquet":
-            table: Any = pyarrow.parquet.read_table(path)
+        if isinstance(path, Query):
+            table: Any = whole_answer(path)
+        elif isinstance(path, StoredFile):
+            table = pyarrow.parquet.read_table(path.open())
+        elif path.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(path)
         else:
             texts = (*ENDS, RELATION) if columns == ENDS else NODE_TEXT
             types = {name: pyarrow.string() for name in (*texts, *text)}
-            options = pyarrow.csv.ConvertOptions(column_types=types)
-            table = _read_csv(path, options)
+            table = as_csv(path).with_points(_read_csv(as_csv(path), types), texts)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"cannot be read as a table ({reason(error)})") from error
+        raise DataError(f"cannot be read as a table ({reason(error)}){_hint(path)}") from error
     check_columns(table.column_names, columns)
     return table
 
 
-def _read_csv(path: Path, convert: Any) -> pyarrow.Table:
+def _hint(path: Source) -> str:
+    csv = as_csv(path) if isinstance(path, Path) and path.suffix == ".csv" else path
+    return csv.hint() if isinstance(csv, CsvTable) else ""
+
+
+def _read_csv(table: CsvTable, types: Mapping[str, Any]) -> pyarrow.Table:
     import pyarrow as pa
     import pyarrow.csv as csv
 
+    options = table.options(column_types=types)
     try:
-        return csv.read_csv(path, convert_options=convert)
+        return csv.read_csv(table.path, **options)
     except pa.ArrowInvalid:
         pass
     try:  # only one thread knows the row
-        return csv.read_csv(
-            path, convert_options=convert, read_options=csv.ReadOptions(use_threads=False)
-        )
+        return csv.read_csv(table.path, **options, read_options=csv.ReadOptions(use_threads=False))
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(rows_from_one(str(error), -1)) from error
 
@@ -255,7 +292,8 @@ def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
     """Raise unless every needed column is there and none is there twice."""
     for column in needed:
         if column not in found:
-            raise DataError(f"has no column {column!r}: it has {', '.join(found)}")
+            hint = delimiter_hint(found)
+            raise DataError(f"has no column {column!r}: it has {', '.join(found)}{hint}")
     for column in found:
         if found.count(column) > 1:
             raise DataError(f"has {found.count(column)} columns called {column!r}: expected one")
@@ -277,16 +315,20 @@ def check_distinct(node_ids: pyarrow.Array) -> None:
 
 def positions(edges: pyarrow.Table, column: str, node_ids: pyarrow.Array) -> Tensor:
     """Return the node that each id of a column names.  int64 [edges]"""
+    found = _places(edges, column, node_ids)
+    if found.null_count:
+        row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+        value = edges.column(column)[row].as_py()
+        raise DataError(f"row {row + 1} has {column} {value!r}: expected the id of a node")
+    return torch.from_numpy(found.to_numpy().astype(np.int64))
+
+
+def _places(edges: pyarrow.Table, column: str, node_ids: pyarrow.Array) -> pyarrow.Array:
+    """Return which node each id of a column names, null where it names none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     values = ids(edges, column)
     if values.type != node_ids.type:  # one file has numbers, the other text
         values, node_ids = values.cast(pa.string()), node_ids.cast(pa.string())
-    found = pc.index_in(values, value_set=node_ids)
-    if found.null_count:
-        row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(
-            f"row {row + 1} has {column} {values[row].as_py()!r}: expected the id of a node"
-        )
-    return torch.from_numpy(found.to_numpy().astype(np.int64))
+    return pc.index_in(values, value_set=node_ids)

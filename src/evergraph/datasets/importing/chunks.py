@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.download import reason
+from evergraph.datasets.files.csv_table import CsvTable, as_csv
 from evergraph.datasets.files.table_columns import plainly_typed
 from evergraph.datasets.files.table_folder import (
     ENDS,
@@ -18,7 +19,7 @@ from evergraph.datasets.files.table_folder import (
     check_columns,
     rows_from_one,
 )
-from evergraph.datasets.importing.queries import Query, answered
+from evergraph.datasets.importing.queries import Query, Source, answered
 from evergraph.datasets.importing.stored_file import StoredFile
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Chunk:
 
 
 def read_csv(
-    path: Path,
+    path: Path | CsvTable,
     needed: tuple[str, ...],
     columns: list[str] | None,
     size: int,
@@ -68,17 +69,18 @@ def read_csv(
     known = ENDS if set(ENDS) <= set(needed) else NODE_TEXT  # a node may have a feature 'source'
     types = {name: pa.string() for name in (*known, *text)}
     types |= dict.fromkeys(numbers, pa.float64())
-    with path.open("rb") as file:
+    source = as_csv(path)
+    with source.path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         block = _lines(plain, size)
-        table = _parse(block, None, None, types, 0)
+        table = _parse(source, block, None, None, types, 0)
         while not table.num_rows and (more := _lines(plain, size)):  # only the header so far
             block += more
-            table = _parse(block, None, None, types, 0)
+            table = _parse(source, block, None, None, types, 0)
         check_columns(table.column_names, needed)
         names, types = table.column_names, _types_of(table)
         piece = Chunk(table if columns is None else table.select(columns), 0, len(block), 0, 0)
-        total = path.stat().st_size
+        total = source.path.stat().st_size
         if not position:
             yield replace(piece, done=file.tell(), total=total)
             position, before = piece.position, piece.after
@@ -86,7 +88,7 @@ def read_csv(
         while block := _lines(plain, size):
             position += len(block)
             if block.strip():
-                table = _parse(block, names, columns, types, before)
+                table = _parse(source, block, names, columns, types, before)
                 yield Chunk(table, before, position, file.tell(), total)
                 before += table.num_rows
 
@@ -106,6 +108,7 @@ def _types_of(table: pyarrow.Table) -> dict[str, pyarrow.DataType]:
 
 
 def _parse(
+    source: CsvTable,
     block: bytes,
     names: list[str] | None,
     columns: list[str] | None,
@@ -115,11 +118,12 @@ def _parse(
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    convert = csv.ConvertOptions(column_types=types, include_columns=columns)
+    how = source.options(column_types=types, include_columns=columns)
 
     def parse(*, threads: bool) -> pyarrow.Table:
         options = csv.ReadOptions(column_names=names, use_threads=threads)
-        return csv.read_csv(pa.BufferReader(block), read_options=options, convert_options=convert)
+        table = csv.read_csv(pa.BufferReader(block), read_options=options, **how)
+        return source.with_points(table, (*NODE_TEXT, *ENDS))
 
     try:
         return parse(threads=True)
@@ -136,7 +140,7 @@ SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def read_chunks(
-    path: Path | StoredFile | Query,
+    path: Source,
     needed: tuple[str, ...],
     *,
     size: int,
@@ -176,12 +180,13 @@ def read_chunks(
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read as a table ({reason(error)})") from error
+        hint = ""
+        if not isinstance(path, StoredFile) and path.suffix == ".csv":
+            hint = as_csv(path).hint()
+        raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
 
 
-def first_rows(
-    path: Path | StoredFile | Query, *, size: int, rows: int, text: Sequence[str] = ()
-) -> pyarrow.Table:
+def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
     """Return the beginning of a table, as much of it as has so many rows."""
     import pyarrow as pa
 
@@ -195,7 +200,7 @@ def first_rows(
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
-def columns_of(path: Path | StoredFile | Query) -> list[str]:
+def columns_of(path: Source) -> list[str]:
     """Return the names of a table's columns, from its beginning."""
     first = next(read_chunks(path, (), size=1 << 16))
     names: list[str] = first.table.column_names

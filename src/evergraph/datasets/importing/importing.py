@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import shutil
+from functools import partial
 from pathlib import Path
 
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.file_lock import one_at_a_time
@@ -13,21 +15,20 @@ from evergraph.core.notices import say
 from evergraph.core.resources import Resources
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_folder import say_edges_unread
+from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, say_edges_unread, say_skipped
 from evergraph.datasets.files.table_relations import RELATION
 from evergraph.datasets.importing.chunks import columns_of
 from evergraph.datasets.importing.progress import ImportReport, InputFile, Inputs, inputs_of
-from evergraph.datasets.importing.queries import Query
+from evergraph.datasets.importing.queries import Source
 from evergraph.datasets.importing.stages import ImportStages, OnProgress, columns_told
-from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
 
 logger = logging.getLogger(__name__)
 
 
 def import_graph(
-    edges: Path | StoredFile | Query,
-    nodes: Path | StoredFile | Query,
+    edges: Source,
+    nodes: Source,
     out: Path,
     *,
     undirected: bool = True,
@@ -35,6 +36,7 @@ def import_graph(
     on_progress: OnProgress | None = None,
     overwrite: bool = False,
     columns: Columns | None = None,
+    unknown_edges: str = "refuse",
 ) -> ImportReport:
     """Make a graph folder from a table of edges and one of nodes, in bounded memory.
 
@@ -43,7 +45,8 @@ def import_graph(
     crash the same call goes on there, and what comes out is the same to the bit.
 
     Args:
-        edges: the table of edges, or a query to a database that gives it.
+        edges: the table of edges, or a query to a database that gives it; a CSV that is not written
+            in the usual way is a ``CsvTable``.
         nodes: the table of nodes, likewise.
         out: the folder to make.
         undirected: whether every edge is to run both ways.
@@ -51,6 +54,8 @@ def import_graph(
         on_progress: is told the stage, how much of it is done and how much there is.
         overwrite: whether a graph that is there already is replaced.
         columns: how columns of nodes are read, where it is not to be guessed.
+        unknown_edges: what becomes of edges to nodes that are not in the table: ``refuse`` raises,
+            ``skip`` leaves them out and counts them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -67,7 +72,9 @@ def import_graph(
     if columns is not None:
         columns.check_fill("an import", "it reads a table in pieces")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
-    inputs = Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen)
+    check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
+    about = partial(Inputs, undirected=undirected, columns=chosen, unknown_edges=unknown_edges)
+    inputs = about(InputFile.of(nodes), InputFile.of(edges))
     if not overwrite and out.exists():
         return _there_already(out, inputs)
     if out.exists() and not is_graph_folder(out):
@@ -89,10 +96,11 @@ def import_graph(
         del index
         work.sort(found)
         work.relate(found)
-        if inputs != Inputs(InputFile.of(nodes), InputFile.of(edges), undirected, chosen):
+        if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)
     say_edges_unread(edges, columns_of(edges), known=(RELATION,))
+    say_skipped(edges, report.unknown_edges)
     if found.loud is not None:
         say(nodes, found.loud)
     return report

@@ -54,9 +54,20 @@ class NodeIndex:
 
         column, before: for messages: where the ids are from, and how many rows came before.
         """
+        found = self.where(values)
+        if len(found) and int(found.min()) < 0:
+            row = int(found.argmin())
+            raise DataError(
+                f"row {before + row + 1} has {column} {values[row].as_py()!r}: "
+                f"expected the id of a node"
+            )
+        return found
+
+    def where(self, values: pyarrow.Array) -> Positions:
+        """Return the node that each id names, -1 where there is none.  [ids] -> int64 [ids]"""
         numbers = _numbers(values) if self._table is not None else None
         found = None if numbers is None else self._look_up(numbers)
-        return self._search(values, column, before) if found is None else found
+        return self._search(values) if found is None else found
 
     def _look_up(self, numbers: Positions) -> Positions | None:
         assert self._table is not None
@@ -66,7 +77,7 @@ class NodeIndex:
         found = self._table[places].astype(np.int64)
         return None if len(found) and int(found.min()) < 0 else found
 
-    def _search(self, values: pyarrow.Array, column: str, before: int) -> Positions:
+    def _search(self, values: pyarrow.Array) -> Positions:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -74,13 +85,7 @@ class NodeIndex:
         if values.type != known.type:  # one file has numbers, the other text
             values, known = values.cast(pa.string()), known.cast(pa.string())
         found: Any = pc.index_in(values, value_set=known)
-        if found.null_count:
-            row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
-            raise DataError(
-                f"row {before + row + 1} has {column} {values[row].as_py()!r}: "
-                f"expected the id of a node"
-            )
-        return np.asarray(found.to_numpy(), np.int64)
+        return np.asarray(found.fill_null(-1).to_numpy(), np.int64)
 
 
 def _numbers(values: pyarrow.Array) -> Positions | None:

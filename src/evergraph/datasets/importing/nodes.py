@@ -38,8 +38,7 @@ from evergraph.datasets.importing.names_met import NamesMet
 from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.node_targets import target_columns
 from evergraph.datasets.importing.progress import NodesRead
-from evergraph.datasets.importing.queries import Query
-from evergraph.datasets.importing.stored_file import StoredFile
+from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.feature_scale import column_peaks, loud_column
 from evergraph.graphs.validation import UNLABELLED, check_labels
 
@@ -52,7 +51,7 @@ _MOST_TYPES = 2**15  # their numbers are int16
 
 
 def import_nodes(
-    path: Path | StoredFile | Query,
+    path: Source,
     graph: Path,
     ids_file: Path,
     *,
@@ -144,7 +143,7 @@ class _Roles:
         return [] if self.targets == [LABELS] else self.targets
 
 
-def _roles(path: Path | StoredFile | Query, size: int) -> _Roles:
+def _roles(path: Source, size: int) -> _Roles:
     named = columns_of(path)
     targets = target_names(named)
     check_columns(named, ("id",) if targets else ("id", "label"))
@@ -153,7 +152,7 @@ def _roles(path: Path | StoredFile | Query, size: int) -> _Roles:
     return _Roles(targets, types, [name for name in feature_names(named) if name not in apart])
 
 
-def _has_types(path: Path | StoredFile | Query, size: int, named: list[str]) -> bool:
+def _has_types(path: Source, size: int, named: list[str]) -> bool:
     """Whether the column of types holds texts, by the first rows."""
     others = [name for name in named if name != TYPE]
     try:
@@ -162,9 +161,7 @@ def _has_types(path: Path | StoredFile | Query, size: int, named: list[str]) -> 
         return True
 
 
-def _scheme(
-    path: Path | StoredFile | Query, size: int, columns: Columns, roles: _Roles
-) -> Scheme | None:
+def _scheme(path: Source, size: int, columns: Columns, roles: _Roles) -> Scheme | None:
     """Return how columns are read, by the first rows; None where they are plain numbers."""
     import pyarrow as pa
 
@@ -225,7 +222,7 @@ class _Features:
                 self._new[name].update(block.new)
         return read.features
 
-    def say_new(self, path: Path | StoredFile | Query) -> None:
+    def say_new(self, path: Source) -> None:
         """Say what the first rows had not."""
         for name, new in self._new.items():
             say_new(path, name, sorted(new), self._new_rows[name])

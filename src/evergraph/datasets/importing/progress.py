@@ -10,7 +10,8 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.importing.queries import Query
+from evergraph.datasets.files.csv_table import CsvTable
+from evergraph.datasets.importing.queries import Query, Source
 from evergraph.datasets.importing.sorter import Sorted
 from evergraph.datasets.importing.stored_file import StoredFile
 
@@ -32,6 +33,7 @@ class ImportReport:
         seconds: how long it took, earlier processes included.
         new: whether anything was made, or the same graph was there already.
         columns: how each was read, where they are not all plain numbers.
+        unknown_edges: how many of the edges listed join a node that is not there: they are skipped.
     """
 
     nodes: int
@@ -45,6 +47,7 @@ class ImportReport:
     seconds: float
     new: bool = True
     columns: list[dict[str, str]] = field(default_factory=list)
+    unknown_edges: int = 0
 
 
 FORMAT = 2  # of how far an import has come; one of another version begins again
@@ -59,16 +62,18 @@ class InputFile:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path | StoredFile | Query) -> InputFile:
+    def of(cls, path: Source) -> InputFile:
         """Look at a file, or at that of a database; what a server holds is another every time."""
         if isinstance(path, Query):
             return cls(f"{path.kind}:{_resolved(path)}: {path.sql}", *_state(path))
         if isinstance(path, StoredFile):
             return cls(path.address, *path.state())
+        written = path.written if isinstance(path, CsvTable) else ""
+        path = path.path if isinstance(path, CsvTable) else path
         if not path.is_file():
             raise DataError(f"{path}: no such file")
         about = path.stat()
-        return cls(str(path.resolve()), about.st_size, about.st_mtime_ns)
+        return cls(f"{path.resolve()}{written}", about.st_size, about.st_mtime_ns)
 
 
 def _resolved(query: Query) -> str:
@@ -95,6 +100,7 @@ class Inputs:
     edges: InputFile
     undirected: bool
     columns: dict[str, Any] = field(default_factory=dict)
+    unknown_edges: str = "refuse"
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class EdgesRead:
         whole: whether that is all of the table.
         weighted: whether the table has weights.
         relations: what edges stand for, by number; None where the table does not say.
+        unknown: how many of the rows were skipped, since they join a node that is not there.
     """
 
     position: int = 0
@@ -137,6 +144,7 @@ class EdgesRead:
     whole: bool = False
     weighted: bool = False
     relations: list[str] | None = None
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -184,4 +192,5 @@ def _of(values: dict[str, Any]) -> Progress:
 def inputs_of(values: dict[str, Any]) -> Inputs:
     """Return inputs from what ``asdict`` made of them."""
     nodes, edges = (InputFile(**values[name]) for name in ("nodes", "edges"))
-    return Inputs(nodes, edges, values["undirected"], values.get("columns", {}))
+    unknown = values.get("unknown_edges", "refuse")
+    return Inputs(nodes, edges, values["undirected"], values.get("columns", {}), unknown)

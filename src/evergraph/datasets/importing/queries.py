@@ -15,19 +15,23 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.datasets.download import reason
+from evergraph.datasets.files.csv_table import CsvTable
+from evergraph.datasets.files.table_columns import plainly_typed
+from evergraph.datasets.importing.stored_file import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow
 
 KINDS = ("sqlite", "duckdb", "adbc")
 _BYTES_A_VALUE = 16  # of a row that a database gives, about
+_AT_ONCE = 1 << 24  # bytes of a batch where all rows are wanted
 _SHOWN = 60  # letters of a query in a message
 
 
@@ -84,6 +88,10 @@ PosixPath('graph.db'))
         return f"Query({self})"
 
 
+Source: TypeAlias = Path | CsvTable | StoredFile | Query
+"""Where a table comes from."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A table on its way: its columns, how many rows if that is known, and the rows."""
@@ -103,6 +111,14 @@ def answered(query: Query, *, size: int, skip: int) -> Iterator[Answer]:
     ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
     with ask(query, size, skip) as answer:
         yield answer
+
+
+def whole_answer(query: Query) -> pyarrow.Table:
+    """Return all rows that a database gives."""
+    import pyarrow as pa
+
+    with answered(query, size=_AT_ONCE, skip=0) as answer:
+        return plainly_typed(pa.Table.from_batches(answer.batches, answer.schema))
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evergraph.core.resources import Resources
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
@@ -21,9 +23,8 @@ from evergraph.datasets.importing.edge_relations import ListedRelations, write_r
 from evergraph.datasets.importing.node_index import NodeIndex, read_ids
 from evergraph.datasets.importing.nodes import import_nodes
 from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
-from evergraph.datasets.importing.queries import Query
+from evergraph.datasets.importing.queries import Source
 from evergraph.datasets.importing.sorter import EdgeSorter, Sorted
-from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs.graph_folder import GraphFolderWriter
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class ImportStages:
             logger.info("%s: goes on with an import that was begun", folder)
         self.writer = GraphFolderWriter(folder / "graph")
 
-    def read_nodes(self, path: Path | StoredFile | Query) -> NodesRead:
+    def read_nodes(self, path: Source) -> NodesRead:
         """Write what the node table holds."""
         if self.progress.nodes is None:
             found = import_nodes(
@@ -90,9 +91,7 @@ class ImportStages:
         self.resources.check(_BYTES_AN_ID * found.nodes, f"finding {found.nodes:,} nodes by id")
         return NodeIndex(read_ids(self._ids))
 
-    def read_edges(
-        self, path: Path | StoredFile | Query, found: NodesRead, index: NodeIndex | None
-    ) -> None:
+    def read_edges(self, path: Source, found: NodesRead, index: NodeIndex | None) -> None:
         """Sort the edge table into runs."""
         if index is None:
             return
@@ -107,7 +106,7 @@ class ImportStages:
 
     def _read_edges(
         self,
-        path: Path | StoredFile | Query,
+        path: Source,
         sorter: EdgeSorter,
         index: NodeIndex,
         listed: ListedRelations | None,
@@ -126,7 +125,9 @@ class ImportStages:
         )
         for piece in pieces:
             done = replace(done, position=piece.position, rows=piece.after, weighted=weighted)
-            done = replace(done, loops=done.loops + _add(sorter, index, piece, listed))
+            skip = self.progress.inputs.unknown_edges == "skip"
+            loops, unknown = _add(sorter, index, piece, listed, skip=skip)
+            done = replace(done, loops=done.loops + loops, unknown=done.unknown + unknown)
             likely = 1.25 * ways * piece.table.num_rows  # pairs of the next piece
             if sorter.held + likely > sorter.room:
                 sorter.spill()
@@ -174,12 +175,13 @@ class ImportStages:
         report = {
             "nodes": found.nodes,
             "edges": edges.rows,
-            "doubles": edges.rows - edges.loops - distinct,
+            "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops,
             "entries": entries,
             "classes": found.classes,
             "features": found.features,
             "seconds": round(time.monotonic() - self._began, 3),
+            "unknown_edges": edges.unknown,
         }
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
@@ -199,7 +201,8 @@ class ImportStages:
     def _listed(self, *, weighted: bool) -> ListedRelations:
         done = self.progress.edges
         names = done.relations or ()
-        return ListedRelations(self.folder, weighted=weighted, names=names, rows=done.rows)
+        kept = done.rows - done.unknown
+        return ListedRelations(self.folder, weighted=weighted, names=names, rows=kept)
 
     def _sorter(self, found: NodesRead, *, weighted: bool) -> EdgeSorter:
         return EdgeSorter(
@@ -219,14 +222,30 @@ class ImportStages:
         self.progress.save(self.folder / PROGRESS)
 
 
-def _add(sorter: EdgeSorter, index: NodeIndex, piece: Chunk, listed: ListedRelations | None) -> int:
-    """Take the edges of a piece; return how many are self-loops."""
-    sources, targets = (
-        index.positions(ids(piece.table, name, before=piece.before), name, before=piece.before)
-        for name in ENDS
-    )
-    weights = edge_weights(piece.table, before=piece.before) if sorter.weighted else None
+def _add(
+    sorter: EdgeSorter,
+    index: NodeIndex,
+    piece: Chunk,
+    listed: ListedRelations | None,
+    *,
+    skip: bool,
+) -> tuple[int, int]:
+    """Take the edges of a piece; return how many are self-loops, and how many were skipped.
+
+    skip: whether edges to nodes that are not there are.
+    """
+    before, rows = piece.before, piece.table.num_rows
+    ends = {name: ids(piece.table, name, before=before) for name in ENDS}
+    weights = edge_weights(piece.table, before=before) if sorter.weighted else None
+    if skip:
+        sources, targets = map(index.where, ends.values())
+        there = (sources >= 0) & (targets >= 0)
+        sources, targets = sources[there], targets[there]
+        piece = replace(piece, table=piece.table.filter(there))
+        weights = None if weights is None else weights[torch.from_numpy(there)]
+    else:
+        sources, targets = (index.positions(ends[n], n, before=before) for n in ENDS)
     sorter.add(sources, targets, None if weights is None else weights.numpy())
     if listed is not None:
         listed.add(piece, sources, targets, weights)
-    return int((sources == targets).sum())
+    return int((sources == targets).sum()), rows - len(sources)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +12,23 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.errors import UnknownNodeError
+from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.table_folder import ENDS
 from evergraph.datasets.files.table_relations import RELATION, TYPE
+from evergraph.datasets.importing.queries import Source
 from evergraph.online.delta import Delta, Label, NodeId
+from evergraph.online.edge_columns import Column, listed
+from evergraph.online.upsert import EdgesBeyond
 
 if TYPE_CHECKING:
     import pyarrow
 
 EDGES = 10_000  # in a delta that brings nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
+GoneEdges = Callable[[tuple["pyarrow.Array", "pyarrow.Array"], Sequence[NodeId]], EdgesBeyond]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 
@@ -57,9 +60,9 @@ class TableDeltas:
     forgotten: Sequence[NodeId] = ()
     batch: int = 100
     ignored: tuple[str, ...] = ()
-    places: Mapping[str, tuple[Path | None, npt.NDArray[Any]]] = field(default_factory=dict)
+    places: Mapping[str, tuple[Source | None, npt.NDArray[Any]]] = field(default_factory=dict)
     weights: Tensor | None = None
-    removed: tuple[pyarrow.Array, pyarrow.Array] | tuple[()] = ()
+    removed: tuple[Column, Column] | tuple[()] = ()
     updates: npt.NDArray[np.bool_] | None = None
     scheme: Scheme | None = None
     relations: npt.NDArray[np.object_] | None = None
@@ -107,7 +110,8 @@ class TableDeltas:
             rows = slice(number * self.batch, (number + 1) * self.batch)
             yield self._delta(rows, order[ends[number] : ends[number + 1]])
         for start in range(0, self._going, EDGES):
-            gone = (side[start : start + EDGES].to_pylist() for side in self.removed)
+            part = slice(start, start + EDGES)
+            gone = (listed(side[part]) for side in self.removed)
             yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
         for start in range(0, len(self.forgotten), self.batch):
             yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
@@ -191,6 +195,58 @@ class TableDeltas:
         for name, side in zip(ENDS, self.edges, strict=True):
             self._check("edges", name, side, knows, new, "in the table of nodes or known")
 
+    def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
+        """Return the deltas without edges to nodes that are not there, and how many these are.
+
+        knows: as in ``check_known``.
+        """
+        new = [] if self.features is None else self._arriving()
+        lost = [among(side, self._strange(side, knows, new)) for side in self.edges]
+        there = ~(lost[0] | lost[1])
+        return self._with_edges(there), int((~there).sum())
+
+    def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
+        """Return the deltas with some of the edges to add.  kept: bool [edges]"""
+        import pyarrow as pa
+
+        source, target = (side.filter(pa.array(kept)) for side in self.edges)
+        path, rows = self.places["edges"]
+        return replace(
+            self,
+            edges=(source, target),
+            weights=None if self.weights is None else self.weights[torch.from_numpy(kept)],
+            relations=None if self.relations is None else self.relations[kept],
+            places={**self.places, "edges": (path, rows[kept])},
+        )
+
+    def without_others(self, known: Sequence[NodeId], *, emptying: bool = False) -> TableDeltas:
+        """Return deltas after which there are the nodes of the table and no others.
+
+        Of those that stay, features become those of the table.
+
+        known: all nodes of the learner; emptying: whether that may be all of them.
+        """
+        path, there = self.places["nodes"][0], frozenset(self.nodes.to_pylist())
+        gone = [node for node in known if node not in there]
+        if not emptying:
+            _refuse_emptying(path, "node", len(gone), len(known))
+        updates = self.updates
+        if self.features is not None:
+            old = frozenset(known)
+            updates = np.array([node in old for node in self.nodes.to_pylist()], dtype=bool)
+        forgotten = tuple(dict.fromkeys((*self.forgotten, *gone)))
+        return replace(self, forgotten=forgotten, updates=updates)
+
+    def without_other_edges(self, gone: GoneEdges, *, emptying: bool = False) -> TableDeltas:
+        """Return deltas after which there are the edges of the table and no others.
+
+        gone: such as ``OnlineLearner.edges_beyond``, asked for those between nodes that stay.
+        """
+        found = gone(self.edges, self.forgotten)
+        if not emptying:
+            _refuse_emptying(self.places["edges"][0], "edge", len(found.sources), found.known)
+        return replace(self, removed=(found.sources, found.targets))
+
     def _arriving(self) -> list[NodeId]:
         """Return the nodes that come, unless they are known."""
         ids: list[NodeId] = self.nodes.to_pylist()
@@ -207,10 +263,7 @@ class TableDeltas:
         new: list[NodeId],
         rule: str,
     ) -> None:
-        there = frozenset(new)
-        asked = [value for value in values.unique().to_pylist() if value not in there]
-        strange = [value for value, known in zip(asked, knows(asked), strict=True) if not known]
-        wrong = among(values, strange)
+        wrong = among(values, self._strange(values, knows, new))
         if wrong.any():
             place = int(wrong.argmax())
             path, rows = self.places[table]
@@ -219,6 +272,13 @@ class TableDeltas:
                 f"{name!r}: expected the id of a node that is {rule}"
             )
 
+    def _strange(self, values: pyarrow.Array, knows: KnowsNodes, new: list[NodeId]) -> list[NodeId]:
+        """Return which ids are those of no node; what is to be forgotten is none any more."""
+        there, gone = frozenset(new), frozenset(self.forgotten)
+        asked = [value for value in values.unique().to_pylist() if value not in there]
+        known = zip(asked, knows(asked), strict=True)
+        return [value for value, is_known in known if not is_known or value in gone]
+
     def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
         """Return the deltas without edges that are known, and how many these are.
 
@@ -226,15 +286,18 @@ class TableDeltas:
         edges have weights or relations, which may be others, each delta is looked at when its turn
         comes.
         """
-        import pyarrow as pa
-
         if self.weights is not None or self.relations is not None:
             return self, 0
-
         known = knows(*self.edges)
-        kept = pa.array(~known)
-        source, target = (side.filter(kept) for side in self.edges)
-        return replace(self, edges=(source, target)), int(known.sum())
+        return self._with_edges(~known), int(known.sum())
+
+
+def _refuse_emptying(path: object, what: str, gone: int, known: int) -> None:
+    if known and gone == known:
+        raise DataError(
+            f"{path}: has none of the {known:,} {what}s that are known, so all of them would go: "
+            "give --allow-emptying if that is meant"
+        )
 
 
 def among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +39,7 @@ from evergraph.datasets.files.table_labels import (
 from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
 from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.datasets.files.table_times import times
+from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.feature_scale import column_peaks, say_loud_column
 from evergraph.online.codecs.table_changes import (
     EDGE_OPS,
@@ -61,15 +61,17 @@ TOMORROW = "the neighbours of tomorrow are not known today"  # so gaps cannot be
 
 
 def read_deltas(
-    nodes: Path | None,
-    edges: Path | None = None,
+    nodes: Source | None,
+    edges: Source | None = None,
     *,
     batch: int = 100,
     integers: bool = False,
     forget: str | Sequence[NodeId] = (),
     columns: Columns | Scheme | None = None,
 ) -> TableDeltas:
-    """Read tables, each ``.csv`` or ``.parquet``, laid out as those of a folder of tables.
+    """Read tables, laid out as those of a folder of tables.
+
+    Each is a ``.csv`` or ``.parquet``, or a query to a database.
 
     All of it is checked here, before anything is taken in. Either table may be missing, and so may
     the features and the labels of nodes that are known already. A column ``op`` of texts says of a
@@ -122,7 +124,7 @@ class _Edges:
 
 
 def _read_nodes(
-    path: Path,
+    path: Source,
     integers: bool,
     forget: str | Sequence[NodeId],
     columns: Columns | Scheme | None,
@@ -181,7 +183,7 @@ def _answer_column(columns: list[str]) -> str | None:
 
 
 def _read_edges(
-    path: Path, integers: bool, nodes_path: Path | None, nodes: _Nodes | None
+    path: Source, integers: bool, nodes_path: Source | None, nodes: _Nodes | None
 ) -> _Edges:
     import pyarrow as pa
 
@@ -214,7 +216,7 @@ def _deltas(
     edges: _Edges | None,
     gone: Sequence[NodeId],
     batch: int,
-    paths: tuple[Path | None, Path | None],
+    paths: tuple[Source | None, Source | None],
 ) -> TableDeltas:
     """Return what is left of tables without the nodes that are to go."""
     import pyarrow as pa

@@ -1,22 +1,30 @@
 """FOLDER/columns.json: how the columns of tables are read, fitted on the first of them.
 
-It is written before the first delta that was read by it, and never again: where a learner that
-knows nodes has none, it began with plain numbers, and stays with them.
+It is written before the first delta that was read by it, and stays: where a learner that knows
+nodes has none, it began with plain numbers, and stays with them. Of categories it holds hashes; a
+file of an earlier version, which has their names, is written without them at the next purge.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.hashed import without_names
 from evergraph.datasets.columns.own import Encoder, registered
 from evergraph.datasets.columns.scheme import Scheme
-from evergraph.online.folder.checked_json import CHECK, parse_checked, with_check
+from evergraph.online.folder.checked_json import (
+    CHECK,
+    parse_checked,
+    read_checked,
+    with_check,
+)
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 
 COLUMNS_FILE = "columns.json"
@@ -56,8 +64,26 @@ def store_columns(folder: Path, scheme: Scheme | None) -> None:
     if scheme is None:
         (folder / COLUMNS_FILE).unlink(missing_ok=True)
         return
+    _write(folder, scheme.to_json())
+
+
+def _write(folder: Path, content: Mapping[str, Any]) -> None:
     with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
-        file.write(json.dumps(with_check(scheme.to_json())).encode())
+        file.write(json.dumps(with_check(content)).encode())
+
+
+def drop_names(folder: Path) -> None:
+    """Write the file anew if an earlier version left the names of categories in it.
+
+    It is read as JSON, not as a scheme, which may need encoders that are not here.
+    """
+    path = folder / COLUMNS_FILE
+    if not path.exists():
+        return
+    content = read_checked(path)
+    kept = [each | {"encoder": without_names(each["encoder"])} for each in content["columns"]]
+    if kept != content["columns"]:
+        _write(folder, content | {"columns": kept})
 
 
 def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:

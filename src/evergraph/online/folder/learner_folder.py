@@ -327,9 +327,10 @@ class LearnerFolder(HandsOn, Closing, Shown):
     def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
         """Leave the state of now and nothing older: one snapshot, and no delta in the journal.
 
-        What was forgotten has left the folder then, but for what docs/online-durability.md lists,
-        and its places have left memory: ``learner`` is another object, which knows the same.
-        Whoever follows and is behind must begin anew with the snapshot.
+        What was forgotten has left the folder then, but for what docs/online-durability.md lists
+        (its part in medians, scales and word counts of the first table among it), and its places
+        have left memory: ``learner`` is another object, which knows the same. Whoever follows
+        and is behind must begin anew with the snapshot.
 
         keys: drop all keys of deltas too; one that is sent again then counts as new. names: call
         classes that no node has any more ``dropped-3`` or the like; whoever follows must begin anew

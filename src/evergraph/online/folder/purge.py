@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DataError, ResourceError
-from evergraph.online.folder.columns_file import COLUMNS_FILE
+from evergraph.online.folder.columns_file import COLUMNS_FILE, drop_names
 from evergraph.online.folder.markers import FORMAT_FILE
 from evergraph.online.folder.snapshot import (
     ASIDE,
@@ -65,7 +65,10 @@ def is_whole(folder: Path, seq: int) -> bool:
 
 
 def keep_only(folder: Path, seq: int) -> None:
-    """Remove all snapshots but one that is whole, and whatever lies aside; raise if any stays."""
+    """Remove all snapshots but one that is whole, and whatever lies aside; raise if any stays.
+
+    Names of categories that an earlier version kept go too.
+    """
     if not is_whole(folder, seq):
         raise ResourceError(
             f"{folder / f'snapshot-{seq}'}: was not found as it was written: nothing older is "
@@ -78,6 +81,7 @@ def keep_only(folder: Path, seq: int) -> None:
     for name in (FORMAT_FILE, COLUMNS_FILE):
         for path in folder.glob(f".{name}-*"):  # what a killed process was writing
             path.unlink(missing_ok=True)
+    drop_names(folder)
     sync(folder)
     left = [path for number, path in snapshots_in(folder) if number != seq]
     left += folder.glob(f"{ASIDE}*")
