@@ -98,7 +98,7 @@ MISTAKES = [
     ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
     ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
     ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
-    ("venue", None, "has no column 'venue', which the first table had"),
+    ("venue", None, "has no column 'venue': expected"),
 ]
 
 
@@ -127,7 +127,9 @@ def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) ->
     store_columns(Path("plain"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
     Path("plain.csv").write_text("id,f\na,7\n")
     call("ingest", "plain", "--nodes", "plain.csv")
-    assert not Path("plain", "columns.json").exists()
+    kept = stored_columns(Path("plain"))
+    assert kept is not None
+    assert kept.kinds == {"f": "number"}
 
 
 def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Path) -> None:
@@ -143,8 +145,11 @@ def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Pat
 
 def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> None:
     Path("plain.csv").write_text("id,label,f\na,x,1\nb,y,2\n")
-    out, _ = call("ingest", "learner", "--nodes", "plain.csv", "--json")
+    with ContinualNodeClassifier.open("learner") as one:
+        one.partial_fit(["a", "b"], torch.tensor([[1.0], [2.0]]), ["x", "y"])
+    out, err = call("ingest", "learner", "--nodes", "plain.csv", "--json")
     assert json.loads(out)["columns"] == []
+    assert "columns are matched by position, and taken as they are" in err
     assert not Path("learner", "columns.json").exists()
     Path("gap.csv").write_text("id,label,f\nc,x,\n")
     _, err = call("ingest", "learner", "--nodes", "gap.csv", expect=2)
@@ -156,17 +161,18 @@ def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> No
     )
 
 
-def test_columns_that_the_first_table_had_not_are_ignored_aloud(call: Any, tmp_path: Path) -> None:
+def test_columns_that_the_first_table_had_not_are_refused(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     call("ingest", "learner", "--nodes", str(nodes))
-    pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(mood="good", venue="afar", open=None).to_csv(
-        "more.csv", index=False
-    )
+    more = pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(venue="afar", open=None)
+    more.assign(mood="good").to_csv("more.csv", index=False)
+    _, err = call("ingest", "learner", "--nodes", "more.csv", expect=2)
+    assert "has a column 'mood' that the first table had not: expected title, venue" in err
+    more.to_csv("more.csv", index=False)
     out, err = call("ingest", "learner", "--nodes", "more.csv", "--json")
     assert json.loads(out)["new_nodes"] == 1
     assert "column 'venue' has 1 new category in 1 row ('afar'): each is known by its hash" in err
     assert "column 'open' has 1 gap, and had none at first: filled without a flag" in err
-    assert "column 'mood' is ignored: the first table had no such column" in err
 
 
 def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
@@ -235,8 +241,8 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(
     assert err == "error: learner: gaps cannot be 'refuse': it is 'flag' since the first table\n"
 
 
-def test_plain_frames_are_taken_as_ever() -> None:
-    one = model().partial_fit(["a", "b"], pd.DataFrame({"f": [1, 2], "g": [0.5, 7]}), ["x", "y"])
+def test_frames_without_names_are_arrays() -> None:
+    one = model().partial_fit(["a", "b"], pd.DataFrame([[1, 0.5], [2, 7]]), ["x", "y"])
     assert one.reading_ == []
     assert one.learner_._knowledge is not None
     assert one.learner_._knowledge.graph.features[:2].tolist() == [[1, 0.5], [2, 7]]
@@ -246,9 +252,9 @@ def test_plain_frames_are_taken_as_ever() -> None:
         one.partial_fit(["c"], pd.DataFrame({"f": ["red"], "g": [1]}))
     with pytest.raises(DataError, match="finite numbers"):
         one.partial_fit(["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]}))
-    with pytest.raises(DataError, match="finite numbers"):
+    with pytest.raises(DataError, match="row 1 has no value in column 'f'"):
         model(columns=Columns(gaps="refuse")).partial_fit(
-            ["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]})
+            ["c", "d"], pd.DataFrame({"f": [float("nan"), 2.0], "g": [1.0, 3.0]})
         )
 
 

@@ -284,7 +284,10 @@ class ContinualNodeClassifier(Part, Closing):
         elif holds_graph(nodes):
             given = {"features": features, "labels": labels, "edges": edges}
             given = {name: value for name, value in given.items() if value is not None}
-            delta = delta_of_named(named_graph(nodes, **given), ids, key, self.targets)
+            named = named_graph(nodes, **given)
+            delta = delta_of_named(named, ids, key, self.targets)
+            self._check_columns(named.graph.columns)
+            self._keep_columns(NodeFeatures(delta.features, named.graph.columns), delta)
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
@@ -321,6 +324,19 @@ class ContinualNodeClassifier(Part, Closing):
             else:
                 logger.info("features: %s", ARRAY)
         return NodeFeatures(as_features(features, count), None)
+
+    def _check_columns(self, given: Scheme | None) -> None:
+        """Raise if the table of a graph was read in another way than the first table was."""
+        if given is None or not self.learner_.status().features:
+            return
+        assert self._kept is not None
+        known = self._kept.columns
+        raw = known is None and set(given.kinds.values()) == {"raw"}
+        if given != known and not raw:
+            raise DataError(
+                "the columns of this graph are scaled by its own table: expected those of the "
+                "first, so load it with columns=first.columns, or give its tables (nodes, edges)"
+            )
 
     def _keep_columns(self, read: NodeFeatures, delta: Delta) -> None:
         """Keep how columns are read, once it is sure that the first delta fits."""

@@ -24,7 +24,6 @@ from evergraph.datasets.files.table_columns import (
     stripped,
 )
 from evergraph.datasets.files.table_columns import features as numeric_columns
-from evergraph.datasets.files.table_folder import feature_names
 from evergraph.datasets.files.table_relations import (
     RELATION,
     TYPE,
@@ -300,7 +299,7 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
 
 def _feature_names(table: pyarrow.Table) -> list[str]:
     """Return the columns that are a feature each; none where all lie in one column of lists."""
-    others = feature_names(table.column_names)
+    others = [name for name in table.column_names if name not in ("id", "label")]
     listed = others == ["features"] and not is_number(table.schema.field("features").type)
     return [] if listed else others
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta
     from evergraph.online.folder.learner_folder import LearnerFolder
 
-WHERE = "rows"
+WHERE, ARROW = "rows", "Arrow"
 
 
 def with_rows(
@@ -72,11 +72,13 @@ def with_names(
         late=[(node, _late(node, label, folder)) for node, label in delta.late],
     )
     scheme, columns = None, _columns(folder)
+    if isinstance(columns, Columns) and told["names"] and not any(delta.labels):
+        say_unlabelled(ARROW, told["names"].get("features", ()))
     for part, names in told["names"].items():
         if columns is None:
             continue  # it began with arrays: by position, as it is
         table = _numbers(getattr(delta, part), names)
-        read = read_columns(table, columns, delta.labels, where="Arrow")
+        read = read_columns(table, columns, delta.labels, where=ARROW)
         scheme = columns = read.scheme
         delta = replace(delta, **{part: read.features})
     return delta, scheme

@@ -74,6 +74,11 @@ of number, raw, boolean, category, text, date, list, skip, or an encoder of your
         if self.fill == "neighbours":
             raise ConfigurationError(f"fill must be 'median' for {what}, not 'neighbours': {why}")
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether a kind is named that needs columns as they are written, such as ``007``."""
+        return any(kind not in ("number", "raw", "skip") for kind in self.kinds.values())
+
     def kind_of(self, name: str) -> str | Encoder | None:
         """Return what a column is to be read as; None where it is to be guessed.
 

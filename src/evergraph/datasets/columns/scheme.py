@@ -185,7 +185,7 @@ table had not: expected age
     def _block(self, each: Column, table: pyarrow.Table, before: int) -> Block:
         name = each.name
         if name not in table.column_names:
-            self.check_names([*table.column_names])
+            self.check_names([n for n in self.kinds if n in table.column_names])
             return each.encoder.encode(np.empty(table.num_rows), name)
         block = each.encoder.encode(column(table, name), name, before=before)
         if self.refuse_gaps and block.gaps.any():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +121,7 @@ def graph_of_tables(
     if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
         graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_edges_unread(edges_path, edges.column_names, known=(RELATION,))
-    return graph.with_relations(related).with_types(types)
+    return replace(graph.with_relations(related).with_types(types), columns=read.scheme)
 
 
 def _classes(nodes: pyarrow.Table, path: Path) -> Tensor:
@@ -168,7 +168,8 @@ def node_features(
     if isinstance(scheme, Columns):
         known = None if labels is None else _nulled(labels)
         typed = path.suffix != ".csv"
-        if not typed and not all(is_number(column(table, name).type) for name in names):
+        plain = all(is_number(column(table, name).type) for name in names)
+        if not typed and (scheme.reads_texts or not plain):
             table = read_table(path, (), text=names)
         scheme = fit_scheme(table, names, scheme, typed=typed, labels=known, where=path)
     scheme.check_names(names)

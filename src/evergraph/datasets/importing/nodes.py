@@ -181,6 +181,7 @@ def _scheme(
     try:
         first = begin(rows=SAMPLE, text=apart)
         plain = all(is_number(column(first, name).type) for name in names)
+        plain = plain and not columns.reads_texts
     except DataError:  # numbers, and then something else
         plain = False
     columns.check_names(names)

@@ -144,7 +144,6 @@ class LineReader:
         self, rest: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any] | None, tuple[float, ...]]:
         """Return columns that a scheme reads, or features."""
-        rest = {name.strip(): value for name, value in rest.items()}
         if "features" in rest or (self._known is None and not self._open):
             return None, self._features(rest)
         if self._open:
@@ -199,7 +198,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise DataError(f"is no JSON ({error})") from None
     if not isinstance(found, dict):
         raise DataError(f"must be one JSON object, not {type(found).__name__}")
-    return found
+    return {name.strip(): value for name, value in found.items()}
 
 
 def _number(name: str, value: Any) -> float:
