@@ -343,7 +343,7 @@ def test_the_index_of_pandas_is_no_feature(way: Way, caplog: pytest.LogCaptureFi
 
 
 def test_a_missed_label_column_is_said(way: Way, caplog: pytest.LogCaptureFixture) -> None:
-    said = way.first(people().rename(columns={"label": "class"}), refused=way.refuses_unlabelled)
-    said += caplog.text
+    table = people(label=[0, 1] * (ROWS // 2)).rename(columns={"label": "class"})
+    said = way.first(table, refused=way.refuses_unlabelled) + caplog.text
     assert "has no column 'label'" in said
     assert "if 'class' holds" in said

@@ -266,8 +266,10 @@ def _stripped(table: Any) -> Any:
         return table
     if is_a(table, "pyarrow"):
         return table.rename_columns(plain)
-    return table.set_axis(plain, axis=1) if is_a(table, "pandas") else table.rename(
-        dict(zip(names, plain, strict=True))
+    return (
+        table.set_axis(plain, axis=1)
+        if is_a(table, "pandas")
+        else table.rename(dict(zip(names, plain, strict=True)))
     )
 
 

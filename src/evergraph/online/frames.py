@@ -95,9 +95,7 @@ def read_columns(
         if columns is None:
             if not told:
                 say_by_position(where, names)
-            return NodeFeatures(
-                features(table, names, before=before, most=LARGEST_FEATURE), None
-            )
+            return NodeFeatures(features(table, names, before=before, most=LARGEST_FEATURE), None)
         scheme = columns
         if isinstance(scheme, Columns):
             scheme = _fitted(table, names, scheme, labels, where)

@@ -21,6 +21,7 @@ from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.online.codecs.json_lines import (
     Batch,
     Line,
@@ -195,7 +196,11 @@ class LineStream:
     def _settle(self, lines: list[Line], choices: Columns) -> None:
         """Keep how columns are read from now on, as these lines show."""
         labels = [line.label for line in lines]
-        self.columns = read_columns(table_of_lines(lines), choices, labels, where="lines").scheme
+        table = table_of_lines(lines)
+        if all(label is None for label in labels):
+            say_unlabelled("lines", table.column_names)
+        self.columns = read_columns(table, choices, labels, where="lines").scheme
+        assert self.columns is not None
         self._reader.settle(self.columns)
         self.learner.keep_columns(self.columns)
 

@@ -45,9 +45,7 @@ def with_rows(
     table = _table(rows)
     columns = _columns(folder)
     if columns is None:
-        raise DataError(
-            f"{WHERE}: the learner began with plain numbers: send nodes and features"
-        )
+        raise DataError(f"{WHERE}: the learner began with plain numbers: send nodes and features")
     labels = _labels([row.get("label") for row in rows], folder)
     if isinstance(columns, Columns) and not any("label" in row for row in rows):
         say_unlabelled(WHERE, table.column_names)
@@ -72,7 +70,7 @@ def with_names(
         late=[(node, _late(node, label, folder)) for node, label in delta.late],
     )
     scheme, columns = None, _columns(folder)
-    if isinstance(columns, Columns) and told["names"] and not any(delta.labels):
+    if isinstance(columns, Columns) and told["names"] and set(delta.labels) <= {None}:
         say_unlabelled(ARROW, told["names"].get("features", ()))
     for part, names in told["names"].items():
         if columns is None:
@@ -113,7 +111,9 @@ def _sent(kept: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
             raise DataError(f"columns become {scheme.width} features, not those that are sent")
         scheme.encode(_nothing(scheme))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise RefusedError(422, f"columns cannot be read by what is said of them ({error})") from None
+        raise RefusedError(
+            422, f"columns cannot be read by what is said of them ({error})"
+        ) from None
     return scheme
 
 

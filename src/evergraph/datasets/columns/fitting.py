@@ -13,6 +13,7 @@ from evergraph.datasets.columns.guessing import (
     LEAKS,
     SEPARATORS,
     guess,
+    is_called_id,
     leaked_share,
     looks_like_id,
     usual_separator,
@@ -72,7 +73,8 @@ def fit_scheme(
     for name in names:
         values = column(first, name)
         named = chosen.kind_of(name) or _said(table, name)
-        encoder = _fitted(values, name, named, chosen, typed, where)
+        alone = len(names) == 1
+        encoder = _fitted(values, name, named, chosen, typed, where, alone=alone)
         columns.append(Column(name, encoder, _gaps(encoder, values, name)))
         many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)
         if encoder.width and labels is not None and not many:
@@ -112,6 +114,8 @@ def _fitted(
     choices: Columns,
     typed: bool,
     where: object,
+    *,
+    alone: bool,
 ) -> ColumnEncoder:
     """Return an encoder of the kind that was named, or that is guessed."""
     if named is not None and is_encoder(named):
@@ -122,7 +126,9 @@ def _fitted(
         kind = guess(values, typed=typed) if named is None else str(named)
     except DataError as error:
         raise DataError(f"column {name!r} {error}") from None
-    if named is None and (kind == "id" or (kind == "number" and _numbers_rows(values, name))):
+    if named is None and (
+        kind == "id" or (kind == "number" and _numbers_rows(values, name, alone))
+    ):
         say(
             where,
             f"column {name!r} looks like an id, nearly every row has another: it is left "
@@ -132,11 +138,14 @@ def _fitted(
     return _make(kind, values, name, choices)
 
 
-def _numbers_rows(values: pyarrow.Array, name: str) -> bool:
+def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
+    """Whether numbers number the rows; the only column does so only if it is called an id."""
     import pyarrow as pa
 
     from evergraph.datasets.columns.values import numbers
 
+    if alone and not is_called_id(name):
+        return False
     return looks_like_id(pa.array(numbers(values, name), from_pandas=True), name)
 
 

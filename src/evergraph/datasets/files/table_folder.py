@@ -3,8 +3,8 @@
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
 missing one is written), or in its place several labels or numbers to predict (see
 ``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every
-other column is a feature, read as ``datasets.columns`` says, but for a ``type`` of texts, which tells what kind of thing a node
-is. edges: ``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not
+other column is a feature, read as ``datasets.columns`` says, but for a ``type`` of texts, which
+tells what kind of thing a node is, and for the nameless index that pandas writes. edges: ``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not
 negative (of an edge listed twice the last counts), and ``relation``, what an edge stands for. Other
 columns are ignored, which is said. Messages count rows from 1, the header not included.
 """
@@ -34,7 +34,6 @@ from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
 from evergraph.datasets.files.table_columns import (
     WEIGHT,
-    column,
     edge_weights,
     features,
     ids,
@@ -168,7 +167,7 @@ def node_features(
     if isinstance(scheme, Columns):
         known = None if labels is None else _nulled(labels)
         typed = path.suffix != ".csv"
-        plain = all(is_number(column(table, name).type) for name in names)
+        plain = all(is_number(table.schema.field(name).type) for name in names)
         if not typed and (scheme.reads_texts or not plain):
             table = read_table(path, (), text=names)
         scheme = fit_scheme(table, names, scheme, typed=typed, labels=known, where=path)

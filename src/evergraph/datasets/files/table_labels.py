@@ -154,9 +154,7 @@ def one_label(label: Any) -> Any:
     if isinstance(label, str | bool):
         return label.strip() if isinstance(label, str) else str(label).lower()
     if isinstance(label, int | float) and label < UNLABELLED:
-        raise DataError(
-            f"label is {label}: expected a class from 0 on, or {UNLABELLED} for none"
-        )
+        raise DataError(f"label is {label}: expected a class from 0 on, or {UNLABELLED} for none")
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 

@@ -11,8 +11,9 @@
 {"forget": "a"}
 
 Columns are of any kind, and read as those of the first table or of the first lines were, one that a
-line leaves out being a gap; a learner that began with lists of features takes numbers. A label is a list of them, or a number, where the learner
-has several labels a node, or numbers.
+line leaves out being a gap; a learner that began with lists of features takes numbers. A label is
+missing where a table's would be (null, "", "NA", -1, ...); it is a list of them, or a number, where
+the learner has several labels a node, or numbers.
 """
 
 from __future__ import annotations
@@ -86,9 +87,7 @@ class LineReader:
     evergraph.core.errors.DataError: line 2: has features age: expected size, as before
     """
 
-    def __init__(
-        self, columns: Columns | Scheme | None = None, *, classes: bool = True
-    ) -> None:
+    def __init__(self, columns: Columns | Scheme | None = None, *, classes: bool = True) -> None:
         self._columns: tuple[str, ...] | None = None
         self._known: list[str] | None = None
         self._open = isinstance(columns, Columns)

@@ -29,8 +29,8 @@ from evergraph.datasets.files.table_folder import (
     feature_names,
     node_features,
     read_table,
-    say_index,
     say_edges_unread,
+    say_index,
     texts_of,
 )
 from evergraph.datasets.files.table_labels import (
