@@ -78,7 +78,10 @@ def with_names(
         table = _numbers(getattr(delta, part), names)
         read = read_columns(table, columns, delta.labels, where=ARROW)
         scheme = columns = read.scheme
-        delta = replace(delta, **{part: read.features})
+        if part == "features":
+            delta = replace(delta, features=read.features)
+        else:
+            delta = replace(delta, updated_features=read.features)
     return delta, scheme
 
 
