@@ -4,9 +4,11 @@ nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_lab
 missing one is written), or in its place several labels or numbers to predict (see
 ``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every
 other column is a feature, read as ``datasets.columns`` says, but for a ``type`` of texts, which
-tells what kind of thing a node is, and for the nameless index that pandas writes. edges: ``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not
-negative (of an edge listed twice the last counts), and ``relation``, what an edge stands for. Other
-columns are ignored, which is said. Messages count rows from 1, the header not included.
+tells what kind of thing a node is, and for the nameless index that pandas writes. edges: ``source``
+and ``target``, ids of nodes, and optionally ``weight``, a number that is not negative (of an edge
+listed twice the last counts), and ``relation``, what an edge stands for. Other columns are ignored,
+which is said. Blanks around the names of columns do not count. Messages count rows from 1, the
+header not included.
 """
 
 from __future__ import annotations
