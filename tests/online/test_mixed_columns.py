@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -265,3 +266,55 @@ def test_a_scheme_that_is_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m" / "columns.json").write_text("{")
     with pytest.raises(DataError, match=r"columns\.json: is not JSON .* from a backup"):
         ContinualNodeClassifier.open(tmp_path / "m")
+
+
+def numbers(start: int, stop: int) -> pd.DataFrame:
+    rows = np.arange(start, stop)
+    return pd.DataFrame({"age": 20.0 + rows * 7 % 40, "income": 3_000.0 + rows * 31 % 700})
+
+
+def test_arrays_are_taken_by_position_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
+    for node in (40, 41):
+        one.partial_fit([node], numbers(node, node + 1).to_numpy())
+    assert one.learner_._knowledge is not None
+    features = one.learner_._knowledge.graph.features
+    assert features[40].tolist() == numbers(40, 41).iloc[0].tolist()  # not scaled
+    assert features[:40].abs().max() <= 5
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "features: an array has no names: it is matched by position and taken as it is, not scaled "
+        "as the columns of a table are"
+    ]
+
+
+def test_a_graph_that_its_own_table_scaled_is_refused_later() -> None:
+    def pair(start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        nodes = numbers(start, stop).assign(id=[*range(start, stop)], label="x")
+        return nodes, pd.DataFrame({"source": [start], "target": [start + 1]})
+
+    first, more = pair(0, 40), pair(40, 80)
+    graph = load(first)
+    one = model().partial_fit(graph, ids=first[0]["id"])
+    assert [row["column"] for row in one.reading_] == ["age", "income"]
+    with pytest.raises(DataError, match="scaled by its own table: expected those of the first"):
+        one.partial_fit(load(more), ids=more[0]["id"])
+    one.partial_fit(load(more, columns=graph.columns), ids=more[0]["id"])
+    two = model().partial_fit(first).partial_fit(more)
+    assert (one.embed([*range(80)]) == two.embed([*range(80)])).all()
+    assert load(first).subgraph(torch.tensor([1, 2])).columns == graph.columns
+    assert graph.with_features(graph.features * 2).columns is None
+
+
+def test_a_kind_for_all_columns(call: Any) -> None:
+    numbers(0, 40).assign(id=[*range(40)]).to_csv("nodes.csv", index=False)
+    out, _ = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")
+    assert out.count("as it is") == 2  # the table of columns is printed
+    with LearnerFolder.of("learner", readonly=True) as folder:
+        knowledge = folder.learner._knowledge
+        assert knowledge is not None
+        assert knowledge.graph.features[3].tolist() == [41, 3_093]
+    call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")  # said again
+    _, err = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "age=number", expect=2)
+    assert "column 'age' cannot be read as 'number': it is raw since the first table" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.columns import Columns
+from evergraph.datasets.files.table_labels import SPELLINGS, label_values, one_label
 from evergraph.datasets.importing import stages as import_stages
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.loading import load
@@ -221,3 +225,13 @@ def test_columns_of_different_sizes_are_not_worth_a_word(
 ) -> None:
     read(csv_of(tmp_path, "id,label,f,g,h\na,0,1,3,2999\nb,1,2,1,5\n"))
     assert not caplog.records
+
+
+@given(
+    st.lists(st.none() | st.text("aN UL-", max_size=4) | st.sampled_from(SPELLINGS), min_size=1)
+    | st.lists(st.none() | st.integers(-1, 9), min_size=1)
+    | st.lists(st.none() | st.sampled_from([-1.0, 0.0, 2.0, math.nan]), min_size=1)
+)
+def test_one_label_is_read_as_a_column_of_them(labels: list[Any]) -> None:
+    column = label_values(pa.array(labels), guess=False).to_pylist()
+    assert [one_label(label) for label in labels] == column
