@@ -96,10 +96,13 @@ def test_a_mistake_names_its_line(begun: Any, change: dict[str, Any], said: str)
         assert folder.learner.status().nodes == BEGIN + 1  # the line before it
 
 
-def test_columns_are_not_chosen_for_a_stream(begun: Any) -> None:
-    err = begun("fresh", rows(0, 2), "--column", "venue=category", expect=2)
-    assert err.startswith("error: columns must not be chosen for a stream, and 'venue' is")
-    assert not Path("fresh").exists()
+def test_a_stream_settles_how_its_columns_are_read(begun: Any) -> None:
+    lines = [{"node": row.pop("id"), **row} for row in mixed_rows(0, 40)]
+    begun("fresh", lines, "--column", "venue=category")
+    with LearnerFolder.of("fresh", readonly=True) as folder:
+        assert folder.columns is not None
+        assert folder.columns.kinds["venue"] == "category"
+        assert folder.columns.kinds["score"] == "number"
 
 
 TYPED: list[dict[str, Any]] = [

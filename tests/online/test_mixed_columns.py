@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -98,7 +99,7 @@ MISTAKES = [
     ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
     ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
     ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
-    ("venue", None, "has no column 'venue', which the first table had"),
+    ("venue", None, "has no column 'venue': expected"),
 ]
 
 
@@ -127,7 +128,9 @@ def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) ->
     store_columns(Path("plain"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
     Path("plain.csv").write_text("id,f\na,7\n")
     call("ingest", "plain", "--nodes", "plain.csv")
-    assert not Path("plain", "columns.json").exists()
+    kept = stored_columns(Path("plain"))
+    assert kept is not None
+    assert kept.kinds == {"f": "number"}
 
 
 def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Path) -> None:
@@ -143,8 +146,11 @@ def test_a_first_table_that_is_refused_leaves_no_scheme(call: Any, tmp_path: Pat
 
 def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> None:
     Path("plain.csv").write_text("id,label,f\na,x,1\nb,y,2\n")
-    out, _ = call("ingest", "learner", "--nodes", "plain.csv", "--json")
+    with ContinualNodeClassifier.open("learner") as one:
+        one.partial_fit(["a", "b"], torch.tensor([[1.0], [2.0]]), ["x", "y"])
+    out, err = call("ingest", "learner", "--nodes", "plain.csv", "--json")
     assert json.loads(out)["columns"] == []
+    assert "columns are matched by position, and taken as they are" in err
     assert not Path("learner", "columns.json").exists()
     Path("gap.csv").write_text("id,label,f\nc,x,\n")
     _, err = call("ingest", "learner", "--nodes", "gap.csv", expect=2)
@@ -156,17 +162,18 @@ def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> No
     )
 
 
-def test_columns_that_the_first_table_had_not_are_ignored_aloud(call: Any, tmp_path: Path) -> None:
+def test_columns_that_the_first_table_had_not_are_refused(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, NODES)
     call("ingest", "learner", "--nodes", str(nodes))
-    pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(mood="good", venue="afar", open=None).to_csv(
-        "more.csv", index=False
-    )
+    more = pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(venue="afar", open=None)
+    more.assign(mood="good").to_csv("more.csv", index=False)
+    _, err = call("ingest", "learner", "--nodes", "more.csv", expect=2)
+    assert "has a column 'mood' that the first table had not: expected title, venue" in err
+    more.to_csv("more.csv", index=False)
     out, err = call("ingest", "learner", "--nodes", "more.csv", "--json")
     assert json.loads(out)["new_nodes"] == 1
     assert "column 'venue' has 1 new category in 1 row ('afar'): each is known by its hash" in err
     assert "column 'open' has 1 gap, and had none at first: filled without a flag" in err
-    assert "column 'mood' is ignored: the first table had no such column" in err
 
 
 def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
@@ -235,8 +242,8 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(
     assert err == "error: learner: gaps cannot be 'refuse': it is 'flag' since the first table\n"
 
 
-def test_plain_frames_are_taken_as_ever() -> None:
-    one = model().partial_fit(["a", "b"], pd.DataFrame({"f": [1, 2], "g": [0.5, 7]}), ["x", "y"])
+def test_frames_without_names_are_arrays() -> None:
+    one = model().partial_fit(["a", "b"], pd.DataFrame([[1, 0.5], [2, 7]]), ["x", "y"])
     assert one.reading_ == []
     assert one.learner_._knowledge is not None
     assert one.learner_._knowledge.graph.features[:2].tolist() == [[1, 0.5], [2, 7]]
@@ -246,9 +253,9 @@ def test_plain_frames_are_taken_as_ever() -> None:
         one.partial_fit(["c"], pd.DataFrame({"f": ["red"], "g": [1]}))
     with pytest.raises(DataError, match="finite numbers"):
         one.partial_fit(["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]}))
-    with pytest.raises(DataError, match="finite numbers"):
+    with pytest.raises(DataError, match="row 1 has no value in column 'f'"):
         model(columns=Columns(gaps="refuse")).partial_fit(
-            ["c"], pd.DataFrame({"f": [float("nan")], "g": [1.0]})
+            ["c", "d"], pd.DataFrame({"f": [float("nan"), 2.0], "g": [1.0, 3.0]})
         )
 
 
@@ -259,3 +266,55 @@ def test_a_scheme_that_is_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m" / "columns.json").write_text("{")
     with pytest.raises(DataError, match=r"columns\.json: is not JSON .* from a backup"):
         ContinualNodeClassifier.open(tmp_path / "m")
+
+
+def numbers(start: int, stop: int) -> pd.DataFrame:
+    rows = np.arange(start, stop)
+    return pd.DataFrame({"age": 20.0 + rows * 7 % 40, "income": 3_000.0 + rows * 31 % 700})
+
+
+def test_arrays_are_taken_by_position_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
+    for node in (40, 41):
+        one.partial_fit([node], numbers(node, node + 1).to_numpy())
+    assert one.learner_._knowledge is not None
+    features = one.learner_._knowledge.graph.features
+    assert features[40].tolist() == numbers(40, 41).iloc[0].tolist()  # not scaled
+    assert features[:40].abs().max() <= 5
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "features: an array has no names: it is matched by position and taken as it is, not scaled "
+        "as the columns of a table are"
+    ]
+
+
+def test_a_graph_that_its_own_table_scaled_is_refused_later() -> None:
+    def pair(start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        nodes = numbers(start, stop).assign(id=[*range(start, stop)], label="x")
+        return nodes, pd.DataFrame({"source": [start], "target": [start + 1]})
+
+    first, more = pair(0, 40), pair(40, 80)
+    graph = load(first)
+    one = model().partial_fit(graph, ids=first[0]["id"])
+    assert [row["column"] for row in one.reading_] == ["age", "income"]
+    with pytest.raises(DataError, match="scaled by its own table: expected those of the first"):
+        one.partial_fit(load(more), ids=more[0]["id"])
+    one.partial_fit(load(more, columns=graph.columns), ids=more[0]["id"])
+    two = model().partial_fit(first).partial_fit(more)
+    assert (one.embed([*range(80)]) == two.embed([*range(80)])).all()
+    assert load(first).subgraph(torch.tensor([1, 2])).columns == graph.columns
+    assert graph.with_features(graph.features * 2).columns is None
+
+
+def test_a_kind_for_all_columns(call: Any) -> None:
+    numbers(0, 40).assign(id=[*range(40)]).to_csv("nodes.csv", index=False)
+    out, _ = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")
+    assert out.count("as it is") == 2  # the table of columns is printed
+    with LearnerFolder.of("learner", readonly=True) as folder:
+        knowledge = folder.learner._knowledge
+        assert knowledge is not None
+        assert knowledge.graph.features[3].tolist() == [41, 3_093]
+    call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")  # said again
+    _, err = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "age=number", expect=2)
+    assert "column 'age' cannot be read as 'number': it is raw since the first table" in err

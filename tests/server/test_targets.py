@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -13,6 +14,9 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.bodies import read_delta
+from evergraph.server.http import ARROW
+from evergraph.server.rows import with_names
 
 FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
 TOLD: dict[str, list[Any]] = {
@@ -70,3 +74,15 @@ def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
         assert answer.status_code == 422
         assert answer.json() == {"error": "labels of a node must be a list of them, not 'x'"}
         assert asked.get("/v1/status").json()["nodes"] == 0
+
+
+def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
+    sink, table = pa.BufferOutputStream(), pa.table({"id": ["a"], "label": [-1], "f": [2.0]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found = read_delta(bytes(sink.getvalue()), model="delta", kind=ARROW, most=9)
+    targets = {"head": {"name": "targets", "kind": "numbers"}}
+    for given, label in ((targets, -1), (None, None)):
+        with LearnerFolder.of(tmp_path / str(label), given) as folder:
+            delta, scheme = with_names(found.delta, found.told, folder)
+            assert (delta.labels, scheme is None) == ((label,), False)

@@ -177,18 +177,13 @@ def _ingest_stream(
     options: of ``LineStream``; within: limit and scratch of a folder, authority of a service
     """
     with spinner("loading torch"):
-        from evergraph.datasets.columns import Columns, Scheme
         from evergraph.online.line_stream import LineStream
 
         columns = _columns(target, token_file, chosen, within["ca"])
-        options["scheme"] = columns if isinstance(columns, Scheme) else None
-        if isinstance(columns, Columns) and columns.kinds:
-            raise ConfigurationError(
-                f"columns must not be chosen for a stream, and {next(iter(columns.kinds))!r} is: "
-                "they are read as those of a first table are, or as plain numbers"
-            )
+        options["columns"] = columns
     with opened(target, token_file=token_file, scope="write", **within) as learner:
-        stream = LineStream(learner, **options)
+        status = learner.status()
+        stream = LineStream(learner, **options, classes=status.get("metric") in (None, "accuracy"))
         try:
             stream.take_in(arriving_lines())
         except KeyboardInterrupt:
@@ -376,6 +371,8 @@ def _columns(
     with opened(target, token_file=token_file, scope="read", ca=ca) as service:
         assert isinstance(service, Client)
         scheme = service.columns(choices.encoders)
+        if not service.status()["features"]:
+            return choices
     check_chosen(target, scheme, choices)
     return scheme
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def load(
             ``Graph.with_directions``.
         cache: where datasets are kept; ``default_cache()`` if not given.
         columns: of tables, in a folder or in memory: how feature columns are read where it is not
-            to be guessed.
+            to be guessed (``{"*": "raw"}`` leaves numbers as they are), or the ``columns`` of a
+            graph that was loaded before, to read another table as its was.
         unknown_edges: of tables, what becomes of edges to nodes that are not in the table of nodes:
             ``refuse`` raises, ``skip`` leaves them out and says how many.
         parameters: go to the dataset's constructor; a path takes none. An object takes
@@ -80,7 +82,8 @@ def load(
 def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
     """Return a graph with features as suits them, edges both ways if wanted."""
     if not graph.mapped:
-        graph = graph.with_features(fitting_layout(graph.features))
+        read = graph.columns
+        graph = replace(graph.with_features(fitting_layout(graph.features)), columns=read)
     graph = graph.with_directions() if directions else graph
     return graph.to_undirected() if undirected else graph
 
@@ -152,10 +155,20 @@ def read_path(
 def read_graph_folder(path: Path) -> Graph:
     """Return an imported graph; what the import said of its features is said again."""
     graph, about = open_graph_folder(path), read_facts(path)["about"]
+    if (columns := about.get("columns")) is not None:
+        graph = replace(graph, columns=_scheme(columns))
     loud = about.get("loud")
     if loud is not None:
         say(path, loud)
     return graph
+
+
+def _scheme(kept: Mapping[str, Any]) -> Scheme | None:
+    """Return how an import read columns; None where an encoder of one's own is not here."""
+    try:
+        return Scheme.from_json(kept)
+    except ConfigurationError:
+        return None
 
 
 def is_registered(name: str) -> bool:

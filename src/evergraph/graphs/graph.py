@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,6 +59,8 @@ class Graph(Shown):
         types: optional, what kind of thing each node is.
         targets: several labels a node, or numbers, in place of one class; ``labels`` are then all
             ``UNLABELLED``.
+        columns: how the columns of its table were read, a ``Scheme``, by which ``load`` and a
+            learner read later tables alike; None where features came as an array.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -80,6 +82,7 @@ class Graph(Shown):
     relations: Relations | None = None
     types: NodeTypes | None = None
     targets: Targets | None = None
+    columns: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -245,6 +248,7 @@ class Graph(Shown):
             relations=related,
             types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
             targets=None if self.targets is None else self.targets.take(nodes),
+            columns=self.columns,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
@@ -253,7 +257,7 @@ class Graph(Shown):
 
     def with_features(self, features: Tensor) -> Graph:
         """Return the same graph with other features."""
-        return replace(self, features=features, bare=None)
+        return replace(self, features=features, bare=None, columns=None)
 
     @property
     def structure(self) -> Graph:
@@ -294,6 +298,7 @@ class Graph(Shown):
             relations=_each(self.relations, lambda array: array.to(device)),
             types=_each(self.types, lambda array: array.to(device)),
             targets=None if self.targets is None else self.targets.to(device),
+            columns=self.columns,
         )
 
     def in_memory(self) -> Graph:
@@ -313,6 +318,7 @@ class Graph(Shown):
             targets=None if self.targets is None else self.targets.in_memory(),
             relations=_each(self.relations, in_memory),
             types=_each(self.types, in_memory),
+            columns=self.columns,
         )
 
     def to_undirected(self) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,11 +15,13 @@ from evergraph.core.closing import Closing
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.core.label_space import KINDS, Kind
-from evergraph.datasets.columns import Columns, Encoder
+from evergraph.core.notices import say
+from evergraph.datasets.columns import Columns, Encoder, Scheme
 from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.doors import holds_graph, named_graph
 from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, NodeFeatures, say_skipped
+from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online.alarms import Alarm, AlarmNews
 from evergraph.online.alarms.alarm import OnAlarm, tell
@@ -29,6 +32,7 @@ from evergraph.online.conversion import (
     as_relations,
     as_types,
     as_weights,
+    column_names,
     columns_of_nodes,
     delta_of_data,
     delta_of_hetero,
@@ -41,7 +45,7 @@ from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.explanation import Explanation
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
-from evergraph.online.frames import is_frame, read_frame
+from evergraph.online.frames import is_frame, is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
 from evergraph.online.new_edges import without_unknown
@@ -53,6 +57,12 @@ from evergraph.topology.cached import Scaling
 
 if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
+
+logger = logging.getLogger(__name__)
+ARRAY = (
+    "an array has no names: it is matched by position and taken as it is, not scaled as the "
+    "columns of a table are"
+)
 
 
 class ContinualNodeClassifier(Part, Closing):
@@ -146,6 +156,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.memory_limit = memory_limit
         self.scratch = scratch
         self.reading_: list[dict[str, str]] = []
+        self._told_positions = False  # whether it was said that names are not looked at
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
     @classmethod
@@ -266,6 +277,8 @@ class ContinualNodeClassifier(Part, Closing):
             table = columns_of_nodes(nodes, self.targets)
             if types is not None and table.types is not None:
                 raise ConfigurationError("types are given, but nodes have a column 'type' as well")
+            if table.told is None and not self.learner_.status().features:
+                say_unlabelled("nodes", map(str, column_names(table.features)))
             nodes, features, labels = table.ids, table.features, table.told
             types = table.types if types is None else types
         if is_pyg(nodes):
@@ -276,7 +289,10 @@ class ContinualNodeClassifier(Part, Closing):
         elif holds_graph(nodes):
             given = {"features": features, "labels": labels, "edges": edges}
             given = {name: value for name, value in given.items() if value is not None}
-            delta = delta_of_named(named_graph(nodes, **given), ids, key, self.targets)
+            named = named_graph(nodes, **given)
+            delta = delta_of_named(named, ids, key, self.targets)
+            self._check_columns(named.graph.columns)
+            self._keep_columns(NodeFeatures(delta.features, named.graph.columns), delta)
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
@@ -301,12 +317,34 @@ class ContinualNodeClassifier(Part, Closing):
 
     def _read(self, features: Any, count: int, labels: Sequence[Told | None]) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read as the first ones were."""
-        if not is_frame(features):
-            return NodeFeatures(as_features(features, count), None)
         begun = self.learner_.status().features > 0
         assert self._kept is not None
         columns = self._kept.columns if begun else columns_of(self.columns)
-        return read_frame(features, count, columns, labels)
+        free = isinstance(columns, Columns) and not columns.kinds
+        if is_frame(features) and not (free and is_numbered(features)):
+            told = self._told_positions
+            self._told_positions = told or columns is None
+            return read_frame(features, count, columns, labels, told=told)
+        if count and not self._told_positions:
+            self._told_positions = True
+            if isinstance(columns, Scheme):
+                say("features", ARRAY)
+            else:
+                logger.info("features: %s", ARRAY)
+        return NodeFeatures(as_features(features, count), None)
+
+    def _check_columns(self, given: Scheme | None) -> None:
+        """Raise if the table of a graph was read in another way than the first table was."""
+        if given is None or not self.learner_.status().features:
+            return
+        assert self._kept is not None
+        known = self._kept.columns
+        raw = known is None and set(given.kinds.values()) == {"raw"}
+        if given != known and not raw:
+            raise DataError(
+                "the columns of this graph are scaled by its own table: expected those of the "
+                "first, so load it with columns=first.columns, or give its tables (nodes, edges)"
+            )
 
     def _keep_columns(self, read: NodeFeatures, delta: Delta) -> None:
         """Keep how columns are read, once it is sure that the first delta fits."""

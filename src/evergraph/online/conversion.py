@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a, is_table
 from evergraph.datasets.files.table_columns import WEIGHT
+from evergraph.datasets.files.table_labels import is_missing, one_label, say_missing
 from evergraph.datasets.files.table_relations import RELATION, TYPE
 from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
 from evergraph.graphs import Graph
@@ -200,11 +202,12 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
     >>> import pandas as pd
     >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
     >>> found = columns_of_nodes(table)
-    >>> [part.values.tolist() for part in (found.ids, found.features, found.told)]
-    [['a'], [[2.5]], ['x']]
+    >>> [part.values.tolist() for part in (found.ids, found.features)], found.told
+    ([['a'], [[2.5]]], ['x'])
     """
     if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
         table = table.reset_index()
+    table = _stripped(table)
     names = column_names(table)
     if "id" not in names:
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
@@ -237,7 +240,15 @@ def _answers(names: Sequence[Any], kind: Kind) -> list[str]:
 
 
 def _told_column(table: Any, name: str) -> Any:
-    """Return a column of answers; labels in one text, such as ``art;law``, as lists of them."""
+    """Return a column of answers, None where it is missing by the rule of all tables.
+
+    Labels in one text, such as ``art;law``, become lists of them.
+    """
+    if name == "label":
+        values = plain_values(table[name], name)
+        spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
+        say_missing("nodes", {text: spelled[text] for text in spelled if text})
+        return [one_label(value) for value in values]
     if name != LABELS:
         return table[name]
     lists = (
@@ -245,6 +256,21 @@ def _told_column(table: Any, name: str) -> Any:
         for row in plain_values(table[name], name)
     )
     return [label_parts(row) if isinstance(row, str) else row for row in lists]
+
+
+def _stripped(table: Any) -> Any:
+    """Return a table whose columns are named without blanks around them."""
+    names = column_names(table)
+    plain = [name.strip() if isinstance(name, str) else name for name in names]
+    if plain == names:
+        return table
+    if is_a(table, "pyarrow"):
+        return table.rename_columns(plain)
+    return (
+        table.set_axis(plain, axis=1)
+        if is_a(table, "pandas")
+        else table.rename(dict(zip(names, plain, strict=True)))
+    )
 
 
 def _is_texts(values: Any) -> bool:

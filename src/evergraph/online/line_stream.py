@@ -12,16 +12,25 @@ A queue that delivers some messages again, from a place of its own, sends no suc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
-from evergraph.online.codecs.json_lines import Batch, Line, LineReader, delta_of_lines
+from evergraph.datasets.files.table_labels import say_unlabelled
+from evergraph.online.codecs.json_lines import (
+    Batch,
+    Line,
+    LineReader,
+    delta_of_lines,
+    table_of_lines,
+)
 from evergraph.online.delta import Delta
+from evergraph.online.frames import read_columns
 
 LONGEST_PREFIX = 100
 
@@ -35,6 +44,10 @@ class Takes(Protocol):
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Take in what is new of a delta."""
+        ...
+
+    def keep_columns(self, scheme: Scheme | None) -> None:
+        """Keep how columns are read, or make sure that it is as before."""
         ...
 
     def last_key(self, prefix: str) -> str | None:
@@ -53,7 +66,9 @@ class LineStream:
         prefix: of the keys; by default made of the first line.
         skip_known: whether what is known is passed over, without keys, as for tables.
         clock: seconds.
-        scheme: how columns of lines are read; None: they are plain numbers.
+        columns: how columns of lines are read: by the scheme of the first table, by one that the
+            first batch of lines settles, with these choices, or as plain numbers (None).
+        classes: whether labels are classes, of which some spellings stand for none.
 
     Attributes:
         lines: how many lines there were, empty ones included.
@@ -67,7 +82,8 @@ class LineStream:
     prefix: str | None = None
     skip_known: bool = False
     clock: Callable[[], float] = monotonic
-    scheme: Scheme | None = None
+    columns: Columns | Scheme | None = None
+    classes: bool = True
     lines: int = 0
     known: int = 0
     deltas: int = 0
@@ -94,7 +110,8 @@ class LineStream:
         A line that cannot be taken in is named in the error; those before it are taken in then,
         those after it are not. While a delta is learned no line is read.
         """
-        self._reader, self._batch, self._began = LineReader(self.scheme), Batch(), 0.0
+        self._reader = LineReader(self.columns, classes=self.classes)
+        self._batch, self._began = Batch(), 0.0
         self._done: tuple[int, str] | None = None
         self._digests: dict[int, str] = {}
         try:
@@ -159,13 +176,33 @@ class LineStream:
         if not self._batch.lines:
             return False
         full = len(self._batch.lines) >= self.batch
+        if isinstance(self.columns, Columns) and any(self._named(self._batch.lines)):
+            return full  # what settles how columns are read must not be a matter of time
         return full or self.clock() - self._began >= self.every
 
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, Batch()
+        if isinstance(self.columns, Columns) and any(self._named(lines)):
+            self._settle(self._named(lines), self.columns)
         if lines:
             self._submit(lines)
         self._digests.clear()
+
+    @staticmethod
+    def _named(lines: Sequence[Line]) -> list[Line]:
+        """Return the nodes among lines that have columns."""
+        return [line for line in lines if line.operation == "node" and line.columns is not None]
+
+    def _settle(self, lines: list[Line], choices: Columns) -> None:
+        """Keep how columns are read from now on, as these lines show."""
+        labels = [line.label for line in lines]
+        table = table_of_lines(lines)
+        if all(label is None for label in labels):
+            say_unlabelled("lines", table.column_names)
+        self.columns = read_columns(table, choices, labels, where="lines").scheme
+        assert self.columns is not None
+        self._reader.settle(self.columns)
+        self.learner.keep_columns(self.columns)
 
     def _submit(self, lines: list[Line]) -> None:
         """Take lines in together; where that is refused, find the first that cannot be."""
@@ -185,7 +222,11 @@ class LineStream:
 
     def _learned(self, lines: list[Line]) -> dict[str, Any]:
         if self.skip_known:
-            return self.learner.upsert(delta_of_lines(lines, scheme=self.scheme))
+            return self.learner.upsert(delta_of_lines(lines, scheme=self._scheme))
         last = lines[-1].number
         key = f"{self.prefix}:{last}:{self._digests[last]}"
-        return self.learner.submit(delta_of_lines(lines, key=key, scheme=self.scheme))
+        return self.learner.submit(delta_of_lines(lines, key=key, scheme=self._scheme))
+
+    @property
+    def _scheme(self) -> Scheme | None:
+        return self.columns if isinstance(self.columns, Scheme) else None

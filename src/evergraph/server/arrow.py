@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +21,7 @@ from evergraph.datasets.files.table_columns import (
     ids,
     is_number,
     is_text,
+    stripped,
 )
 from evergraph.datasets.files.table_columns import features as numeric_columns
 from evergraph.datasets.files.table_relations import (
@@ -38,28 +41,73 @@ from evergraph.server.http import RefusedError
 if TYPE_CHECKING:
     import pyarrow
 
+    from evergraph.datasets.columns.scheme import Scheme
+
+
+MARK = b"evergraph"  # of tables that are a delta's own, read by whoever sends them
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowBody:
+    """What a body of Arrow tables says.
+
+    Attributes:
+        delta: the change; features that have names are in the order of the table.
+        names: of the columns of ``features`` and of ``updated_features``, where they have any.
+        read: whether the sender has read it: labels mean what they say, numbers are scaled.
+        scheme: how the sender read columns, as JSON; None where it does not say.
+    """
+
+    delta: Delta
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    read: bool = False
+    scheme: Mapping[str, Any] | None = None
+
 
 def delta_from_arrow(body: bytes, *, key: str | None = None, most: int = MOST_DECODED) -> Delta:
-    """Return the delta that a body holds.  most: bytes that its columns may hold once decoded"""
+    """Return the delta that a body holds, its columns as they are; see ``read_arrow``."""
+    return replace(read_arrow(body, most=most).delta, key=key)
+
+
+def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
+    """Return what a body holds.  most: bytes that its columns may hold once decoded"""
     if not installed("pyarrow"):
         raise RefusedError(415, "this service reads JSON alone: pyarrow is not installed")
     import pyarrow as pa
 
     parts: dict[str, Any] = {}
+    marks: list[bytes | None] = []
     for table in tables_in(body, most=most):
+        marks.append((table.schema.metadata or {}).get(MARK))
         try:
-            part = _part(table)
+            part = _part(stripped(table))
         except (pa.ArrowException, ValueError) as error:
             said = str(error).split("\n")[0][:200]
             raise RefusedError(422, f"an Arrow table cannot be read ({said})") from None
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
-    return Delta(**parts, key=key)
+    names = {name: parts.pop(f"{name} names", ()) for name in ("features", "updated_features")}
+    return ArrowBody(
+        Delta(**parts),
+        {name: found for name, found in names.items() if found},
+        read=all(mark is not None for mark in marks),
+        scheme=next(filter(None, map(_told_scheme, marks)), None),
+    )
 
 
-def arrow_from_delta(delta: Delta) -> bytes:
+def _told_scheme(mark: bytes | None) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(mark or b"{}")
+    except ValueError:
+        raise RefusedError(422, "an Arrow table says of its columns what is no JSON") from None
+    return found.get("columns") if isinstance(found, dict) else None
+
+
+def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     """Return a delta as bytes that ``delta_from_arrow`` reads.
+
+    scheme: how its columns were read, which the first delta settles.
 
     >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
     >>> delta_from_arrow(sent).features
@@ -92,7 +140,9 @@ def arrow_from_delta(delta: Delta) -> bytes:
         tables.append({"id": list(known), "label": list(labels)})
     if delta.forgotten:
         tables.append({"id": list(delta.forgotten)})
-    return b"".join(_stream(pa.table(table)) for table in tables)
+    told = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
+    mark = {MARK: json.dumps(told).encode()}
+    return b"".join(_stream(pa.table(table).replace_schema_metadata(mark)) for table in tables)
 
 
 def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
@@ -179,6 +229,7 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
     return parts | {
         "nodes": _ids(table, "id"),
         "features": _features(table),
+        "features names": _feature_names(table),
         "labels": tuple(_labels(table).to_pylist()),
     }
 
@@ -187,7 +238,8 @@ def _updates(table: pyarrow.Table) -> dict[str, Any]:
     """Return other features of known nodes, and labels where the table has some."""
     known, labels = _ids(table, "id"), _labels(table).to_pylist()
     told = [pair for pair in zip(known, labels, strict=True) if pair[1] is not None]
-    parts = {"updated": known, "updated_features": _features(table)}
+    parts: dict[str, Any] = {"updated": known, "updated_features": _features(table)}
+    parts["updated_features names"] = _feature_names(table)
     return parts | ({"late": tuple(told)} if told else {})
 
 
@@ -221,8 +273,9 @@ def _check_lengths(values: pyarrow.Array, name: str) -> None:
 def _labels(table: pyarrow.Table) -> pyarrow.Array:
     """Return classes as they are written, null where there is none; NaN and "" are none too.
 
-    Any other text is a class: whoever sends Arrow can send null. Lists are several labels, and
-    numbers with a fraction are numbers: whether a node may have these, the learner knows.
+    What else stands for none is seen where the learner is known, for which -1 may be a number.
+    Lists are several labels, and numbers with a fraction are numbers: whether a node may have
+    these, the learner knows.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -244,13 +297,21 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
     return as_integers(values, "label")
 
 
+def _feature_names(table: pyarrow.Table) -> list[str]:
+    """Return the columns that are a feature each; none where all lie in one column of lists."""
+    others = [name for name in table.column_names if name not in ("id", "label")]
+    listed = others == ["features"] and not is_number(table.schema.field("features").type)
+    return [] if listed else others
+
+
 def _features(table: pyarrow.Table) -> Tensor:
     """Return the numbers of new nodes.  -> float32 [rows, dims]"""
     import pyarrow as pa
 
-    others = [name for name in table.column_names if name not in ("id", "label")]
-    if others != ["features"] or is_number(table.schema.field("features").type):
-        return numeric_columns(table, others)
+    if names := _feature_names(table):
+        return numeric_columns(table, names)
+    if "features" not in table.column_names:
+        return torch.zeros(table.num_rows, 0)
     values = column(table, "features")
     if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
         raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")

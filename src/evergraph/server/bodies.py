@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evergraph.online.delta import Delta
 from evergraph.online.delta_parts import check_weights
 from evergraph.online.upsert import is_empty
-from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.arrow import read_arrow
 from evergraph.server.http import ARROW, RefusedError
 from evergraph.server.json_body import parse
 from evergraph.server.json_delta import quick_delta
@@ -32,10 +32,13 @@ class ReadDelta:
         delta: the change.
         rows: nodes as objects, which the learner's own scheme is to read; none where they came as
             numbers.
+        told: of tables of Arrow the ``names``, whether they are ``read``, and the ``scheme``, as
+            ``ArrowBody`` has them; empty for JSON.
     """
 
     delta: Delta
     rows: Sequence[Mapping[str, Any]] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
     >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9).delta
     Delta(1 forgotten)
     """
-    found = ReadDelta(delta_from_arrow(body)) if kind == ARROW else _from_json(body, model)
+    found = _from_arrow(body) if kind == ARROW else _from_json(body, model)
     delta = found.delta
     if is_empty(delta) and not found.rows:
         raise RefusedError(
@@ -69,6 +72,11 @@ def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
     check_named("delta", max(named), most)
     check_weights(delta.weights, len(delta.edges))  # as the bytes of a delta are checked
     return found
+
+
+def _from_arrow(body: bytes) -> ReadDelta:
+    found = read_arrow(body)
+    return ReadDelta(found.delta, told={k: v for k, v in vars(found).items() if k != "delta"})
 
 
 def _from_json(body: bytes, model: str) -> ReadDelta:

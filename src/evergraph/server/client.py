@@ -54,13 +54,16 @@ class Client:
         self.token = token
         self.seconds = seconds
         self._open = opener(url, ca)
+        self._scheme: Scheme | None = None
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         """Send a change and return what became of it."""
         from evergraph.server.arrow import arrow_from_delta
 
         headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
-        return self._ask("/v1/deltas", arrow_from_delta(delta), ARROW, headers)
+        done = self._ask("/v1/deltas", arrow_from_delta(delta, self._scheme), ARROW, headers)
+        self._scheme = None if len(delta.nodes) else self._scheme
+        return done
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes, of which it asks for all."""
@@ -86,13 +89,16 @@ class Client:
         return None if kept is None else Scheme.from_json(kept, encoders)
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Do nothing: a service has settled it with its first rows, and is sent numbers."""
+        """Send how columns are read with the next nodes: the first settle it, others must agree."""
+        self._scheme = scheme
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send what may be known in part, and return what of it was new; sent twice counts once."""
         from evergraph.server.arrow import arrow_from_delta
 
-        return self._ask("/v1/upsert", arrow_from_delta(delta), ARROW, {})
+        done = self._ask("/v1/upsert", arrow_from_delta(delta, self._scheme), ARROW, {})
+        self._scheme = None if len(delta.nodes) else self._scheme
+        return done
 
     def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
         """Return the predictions for nodes, in their order.

@@ -73,7 +73,9 @@ class Parsing:
         if len(body) < self.large:
             return read_delta(body, model=model, kind=kind, most=self.most)
         told = self._asked({"model": model, "kind": kind}, body)
-        return ReadDelta(delta_from_bytes(told.parts[0]), _joined(told.parts[1:]))
+        return ReadDelta(
+            delta_from_bytes(told.parts[0]), _joined(told.parts[1:]), told.facts["told"]
+        )
 
     def question(self, body: bytes) -> Question:
         """Return which nodes a body asks for; see ``read_question``."""

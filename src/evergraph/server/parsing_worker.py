@@ -53,7 +53,8 @@ def _read(facts: dict[str, Any], body: bytes) -> Frame:
         asked = read_question(body, most=most)
         return Frame({"every_class": asked.every_class}, _blocks(asked.ids))
     found = read_delta(body, model=facts["model"], kind=facts["kind"], most=most)
-    return Frame({}, (delta_to_bytes(found.delta), *_blocks(found.rows)))
+    told = {"told": dict(found.told)}
+    return Frame(told, (delta_to_bytes(found.delta), *_blocks(found.rows)))
 
 
 def _blocks(values: Sequence[Any]) -> tuple[bytes, ...]:

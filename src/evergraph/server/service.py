@@ -15,6 +15,7 @@ import anyio
 from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
+from evergraph.datasets.files.table_folder import say_by_position
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server.board import Process
@@ -26,7 +27,7 @@ from evergraph.server.parsing import Parsing
 from evergraph.server.paths import without_paths
 from evergraph.server.pools import Pools
 from evergraph.server.predicting import Together, as_json
-from evergraph.server.rows import with_rows
+from evergraph.server.rows import with_names, with_rows
 from evergraph.server.schema import MOST_NAMES, OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
 from evergraph.server.writer import Writer
 
@@ -98,6 +99,7 @@ class Service:
         self._writer = Writer(places=limits.queue)
         self.pools = Pools.of(limits.seconds)
         self.parsing = Parsing(most=limits.nodes, body=limits.body, seconds=limits.seconds)
+        self._told_positions = False  # whether it was said that names are not looked at
         self._sent = 0  # large answers that are on their way
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come
@@ -112,8 +114,15 @@ class Service:
         pools = self.pools
         pool = pools.bodies if len(body) < self.parsing.large else pools.large_bodies
         found = await pool.run(partial(self.parsing.delta, body, model=model, kind=kind))
-        if not found.rows:
+        if not found.rows and not found.told:
             return found.delta, None
+        if found.told:
+            told = partial(with_names, found.delta, found.told, self.folder)
+            delta, scheme = await pools.bodies.run(told)
+            if scheme is None and found.told["names"] and not self._told_positions:
+                self._told_positions = True
+                say_by_position("Arrow", [*found.told["names"]])
+            return delta, scheme
         return await pools.bodies.run(partial(with_rows, found.delta, found.rows, self.folder))
 
     async def read_question(self, body: bytes) -> Question:

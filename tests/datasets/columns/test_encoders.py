@@ -34,7 +34,17 @@ def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
 def test_where_quartiles_meet_the_deviation_scales() -> None:
     encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")  # mean 2, variance 30 / 6
     assert (encoder.median, encoder.scale) == (1, pytest.approx(math.sqrt(5)))
-    assert NumberEncoder.fit(pa.array([3, 3]), "f").scale == 1
+    assert NumberEncoder.fit(pa.array([3, 3]), "f") == NumberEncoder(3, 3, flag=False)
+
+
+def test_zeros_and_ones_stay_as_they_are() -> None:
+    encoder = NumberEncoder.fit(pa.array([0, 1, 0, None]), "f")
+    assert encoder.encode(pa.array([1, 0, 3, None]), "f").matrix.tolist() == [
+        [1, 0],
+        [0, 0],
+        [3, 0],
+        [0, 1],
+    ]
 
 
 def test_a_gap_of_the_first_table_makes_a_flag() -> None:
@@ -162,14 +172,14 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
     assert named.width == 64
 
 
-def test_plain_numbers_that_are_suspicious_are_said_and_used(
+def test_numbers_that_are_suspicious_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [f"n{n},{'xyz'[n % 3]},{n * 7},{n % 3},0.5" for n in range(30)]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label,user_id,code,f", *rows]) + "\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
     graph = read_table_folder(tmp_path)
-    assert graph.features[4].tolist() == [28, 1, 0.5]
+    assert graph.features[4].tolist() == [0, 0]  # the medians
     said = [record.getMessage().split(": ")[1] for record in caplog.records]
     assert said == [
         "column 'user_id' looks like an id, nearly every row has another",

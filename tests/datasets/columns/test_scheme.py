@@ -87,7 +87,7 @@ def test_one_row_a_column(scheme: Scheme) -> None:
         ({"score": [1.0]}, "column 'score' holds list<item: double>: expected numbers"),
         ({"venue": ["v1"]}, "column 'venue' holds list<item: string>: expected texts"),
         ({"tags": 7}, "column 'tags' holds int64: expected lists"),
-        ({"venue": None}, "has no column 'venue', which the first table had: it has id, label"),
+        ({"venue": None}, "has no column 'venue': expected title, venue, "),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
+from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 
+RAW = Columns({"*": "raw"})  # numbers as they are
 NODES = "id,label,f\nann,0,1.5\nbob,1,2\ncid,,3\n"
 EDGES = "source,target\nann,bob\ncid,bob\n"
 
@@ -46,7 +48,7 @@ def write_tables(folder: Path, graph: Graph, kinds: tuple[str, str], ids: list[A
 
 
 def test_hand_made_csv(tmp_path: Path) -> None:
-    graph = read_table_folder(folder_of(tmp_path))
+    graph = read_table_folder(folder_of(tmp_path), RAW)
     assert graph.neighbours(1).tolist() == [0, 2]
     assert graph.neighbours(0).tolist() == []
     assert graph.labels.tolist() == [0, 1, -1]
@@ -62,7 +64,7 @@ def test_round_trip(
     tmp_path: Path, tiny: Graph, assert_same: Any, kinds: tuple[str, str], ids: list[Any]
 ) -> None:
     write_tables(tmp_path, tiny, kinds, ids)
-    assert_same(read_table_folder(tmp_path), tiny)
+    assert_same(read_table_folder(tmp_path, RAW), tiny)
 
 
 @settings(max_examples=15, deadline=None)
@@ -87,7 +89,7 @@ def test_any_graph_survives_the_round_trip(
     ids = data.draw(st.lists(name, min_size=nodes, max_size=nodes, unique=True))
     folder = tmp_path_factory.mktemp("tables")
     write_tables(folder, graph, kinds, ids)
-    assert_same(read_table_folder(folder), graph)
+    assert_same(read_table_folder(folder, RAW), graph)
 
 
 def test_names_of_classes_are_numbered_in_sorted_order(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -11,24 +12,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
+from evergraph.datasets.columns import Columns
+from evergraph.datasets.files.table_labels import SPELLINGS, label_values, one_label
 from evergraph.datasets.importing import stages as import_stages
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
 
-Read = Callable[[Path], Graph]
+Read = Callable[..., Graph]
 NO_EDGES = "source,target\n"
 
 
-def read_folder(folder: Path) -> Graph:
-    return load(folder, undirected=False)
+def read_folder(folder: Path, columns: Columns | None = None) -> Graph:
+    return load(folder, undirected=False, columns=columns)
 
 
-def imported(folder: Path) -> Graph:
+def imported(folder: Path, columns: Columns | None = None) -> Graph:
     nodes, edges = (next(folder.glob(f"{name}.*")) for name in ("nodes", "edges"))
-    import_graph(edges, nodes, folder / "graph", undirected=False, overwrite=True)
+    options: Any = {"undirected": False, "overwrite": True, "columns": columns}
+    import_graph(edges, nodes, folder / "graph", **options)
     return load(folder / "graph", undirected=False)
 
 
@@ -202,8 +208,11 @@ def test_a_column_that_drowns_the_others_is_named(
     tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The largest values are 2, 3 and 4e6; the median of them is 3.
-    graph = read(csv_of(tmp_path, "id,label,f,g,income\na,0,1,3,-4e6\nb,1,2,1,5\nc,0,0,0,0\n"))
-    assert graph.features[0].tolist() == [1, 3, -4e6]  # nothing is rescaled
+    csv_of(tmp_path, "id,label,f,g,income\na,0,1,3,-4e6\nb,1,2,1,5\nc,0,0,0,0\n")
+    assert read(tmp_path).features.abs().max() <= 5  # scaled, so none drowns the others
+    assert not caplog.records
+    graph = read(tmp_path, Columns({"*": "raw"}))
+    assert graph.features[0].tolist() == [1, 3, -4e6]
     said = {record.getMessage().partition(": ")[2] for record in caplog.records}
     assert said == {
         "feature column 'income' reaches 4e+06, 1,333,333 times what the median column reaches "
@@ -216,3 +225,13 @@ def test_columns_of_different_sizes_are_not_worth_a_word(
 ) -> None:
     read(csv_of(tmp_path, "id,label,f,g,h\na,0,1,3,2999\nb,1,2,1,5\n"))
     assert not caplog.records
+
+
+@given(
+    st.lists(st.none() | st.text("aN UL-", max_size=4) | st.sampled_from(SPELLINGS), min_size=1)
+    | st.lists(st.none() | st.integers(-1, 9), min_size=1)
+    | st.lists(st.none() | st.sampled_from([-1.0, 0.0, 2.0, math.nan]), min_size=1)
+)
+def test_one_label_is_read_as_a_column_of_them(labels: list[Any]) -> None:
+    column = label_values(pa.array(labels), guess=False).to_pylist()
+    assert [one_label(label) for label in labels] == column

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
+from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
@@ -30,7 +31,7 @@ def check_same(folder: Path, expected: Graph, assert_same: Any) -> None:
 
 
 def test_hand_made(tmp_path: Path) -> None:
-    report = import_graph(*tables(tmp_path), tmp_path / "g")
+    report = import_graph(*tables(tmp_path), tmp_path / "g", columns=Columns({"*": "raw"}))
     assert (report.nodes, report.classes, report.features, report.new) == (3, 2, 1, True)
     # ann-bob is listed both ways, cid-cid is a loop: two edges are left, each there and back.
     assert (report.edges, report.doubles, report.loops, report.entries) == (4, 1, 1, 4)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, ResourceError
+from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing import edge_relations
 from evergraph.datasets.importing.importing import import_graph
@@ -23,12 +24,13 @@ from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from tables_to_import import tables
 
 NODES = "id,type,labels,f\nann,author,law;art,1\nbob,paper,,2\ncid,author,;,3\n"
+RAW = Columns({"*": "raw"})  # numbers as they are
 PLAIN = "a07f5f6b83d4b844e10bff4646e1d41f6c9e0ee3aa29854040f3a1336f8dd9a7"  # before these were kept
 EDGES = "source,target,relation,weight\nann,bob,writes,2\nbob,ann,cites,3\nann,bob,writes,5\n"
 
 
 def test_hand_made(tmp_path: Path) -> None:
-    report = import_graph(*tables(tmp_path, NODES, EDGES), tmp_path / "g")
+    report = import_graph(*tables(tmp_path, NODES, EDGES), tmp_path / "g", columns=RAW)
     assert (report.nodes, report.classes, report.features, report.entries) == (3, 0, 1, 2)
     facts = read_facts(tmp_path / "g")
     assert facts["format"] == 2
@@ -117,7 +119,9 @@ def test_parquet_has_lists_and_categories(tmp_path: Path, assert_same: Any) -> N
 
 def test_types_that_are_numbers_are_features(tmp_path: Path) -> None:
     import_graph(
-        *tables(tmp_path, "id,label,type\na,0,1\nb,1,2\n", "source,target\n"), tmp_path / "g"
+        *tables(tmp_path, "id,label,type\na,0,1\nb,1,2\n", "source,target\n"),
+        tmp_path / "g",
+        columns=RAW,
     )
     graph = open_graph_folder(tmp_path / "g")
     assert graph.types is None
@@ -125,7 +129,7 @@ def test_types_that_are_numbers_are_features(tmp_path: Path) -> None:
 
 
 def test_plain_tables_make_what_they_made(tmp_path: Path) -> None:
-    report = import_graph(*tables(tmp_path), tmp_path / "g")
+    report = import_graph(*tables(tmp_path), tmp_path / "g", columns=RAW)
     facts = read_facts(tmp_path / "g")
     assert list(facts) == ["format", "undirected", "arrays", "sha256", "about"]
     assert facts["format"] == 1
@@ -238,7 +242,7 @@ def test_relations_that_do_not_fit_are_refused(
 def test_a_feature_may_be_called_as_an_end_of_edges_is(tmp_path: Path, assert_same: Any) -> None:
     nodes = "id,label,source,target\na,x,1.5,2\nb,y,2.5,3\nc,x,3,4\n"
     paths = tables(tmp_path, nodes, "source,target\na,b\nb,c\n")
-    import_graph(*paths, tmp_path / "g", undirected=False)
+    import_graph(*paths, tmp_path / "g", undirected=False, columns=RAW)
     graph = open_graph_folder(tmp_path / "g")
     assert graph.features.tolist() == [[1.5, 2.0], [2.5, 3.0], [3.0, 4.0]]
-    assert_same(graph, read_table_folder(tmp_path))
+    assert_same(graph, read_table_folder(tmp_path, RAW))

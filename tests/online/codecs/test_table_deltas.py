@@ -109,6 +109,8 @@ def test_what_is_not_used_is_said_once(
     nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
     deltas = read_deltas(nodes, edges)
     assert [record.getMessage() for record in caplog.records] == [
+        f"{nodes}: the learner began with numbers that had no names: columns are matched by "
+        "position, and taken as they are",
         f"{nodes}: 1 label is missing, written as 'None': no class has such a name",
         f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
         f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"

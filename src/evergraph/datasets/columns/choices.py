@@ -10,7 +10,8 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError, did_you_mean
 from evergraph.datasets.columns.own import Encoder, is_encoder, registered
 
-KINDS = ("number", "boolean", "category", "text", "date", "list", "skip")
+KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
+OTHERS = "*"  # stands for all columns that are not named
 LARGEST_WIDTH = 512  # signs in one digest
 
 
@@ -19,7 +20,8 @@ class Columns:
     """How the columns of tables are to be read, where it is not to be guessed.
 
     Attributes:
-        kinds: of columns, by name: one of ``KINDS``, an ``Encoder`` of one's own or its name.
+        kinds: of columns, by name: one of ``KINDS``, an ``Encoder`` of one's own or its name; that
+            of ``*`` is for all columns that are not named. ``number`` is scaled, ``raw`` is not.
         gaps: ``flag`` fills them and tells of them in a column more; ``refuse`` raises.
         fill: ``median`` fills a gap among numbers with the median of the first table, which a later
             delta can do as well; ``neighbours`` with the mean of its neighbours, which only a
@@ -30,7 +32,7 @@ class Columns:
     >>> Columns(kinds={"zip": "categry"})
     Traceback (most recent call last):
     evergraph.core.errors.ConfigurationError: column 'zip' cannot be read as 'categry': choose one \
-of number, boolean, category, text, date, list, skip, or an encoder of your own
+of number, raw, boolean, category, text, date, list, skip, or an encoder of your own
     """
 
     kinds: Mapping[str, str | Encoder] = field(default_factory=dict)
@@ -58,7 +60,7 @@ of number, boolean, category, text, date, list, skip, or an encoder of your own
     def check_names(self, names: Collection[str]) -> None:
         """Raise if a kind is named of what is no feature column."""
         for name in self.kinds:
-            if name not in names:
+            if name not in (*names, OTHERS):
                 raise ConfigurationError(
                     f"columns names {name!r}, which is no feature column: "
                     f"{did_you_mean(name, names)}there are {', '.join(names)}"
@@ -71,6 +73,19 @@ of number, boolean, category, text, date, list, skip, or an encoder of your own
         """
         if self.fill == "neighbours":
             raise ConfigurationError(f"fill must be 'median' for {what}, not 'neighbours': {why}")
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether a kind is named that needs columns as they are written, such as ``007``."""
+        return any(kind not in ("number", "raw", "skip") for kind in self.kinds.values())
+
+    def kind_of(self, name: str) -> str | Encoder | None:
+        """Return what a column is to be read as; None where it is to be guessed.
+
+        >>> Columns({"*": "raw", "zip": "category"}).kind_of("age")
+        'raw'
+        """
+        return self.kinds.get(name, self.kinds.get(OTHERS))
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.datasets.columns.block import ColumnEncoder, LeftOut
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.guessing import (
+    ENOUGH,
     LEAKS,
     SEPARATORS,
     guess,
@@ -19,11 +20,16 @@ from evergraph.datasets.columns.guessing import (
     usual_separator,
 )
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
-from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
+from evergraph.datasets.columns.measured import (
+    BooleanEncoder,
+    DateEncoder,
+    NumberEncoder,
+    RawEncoder,
+)
 from evergraph.datasets.columns.own import Encoder, OwnEncoder, is_encoder, registered
 from evergraph.datasets.columns.scheme import Column, Scheme
 from evergraph.datasets.columns.words import TextEncoder
-from evergraph.datasets.files.table_columns import column, is_number, is_text
+from evergraph.datasets.files.table_columns import column, is_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,41 +37,7 @@ if TYPE_CHECKING:
 SAMPLE = 10_000  # first rows, which a table of any size is judged by
 _ROWS = 1_000  # looked at together
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_MOST_WATCHED = 64  # plain columns that are looked at for ids and leaks
-
-
-def is_plain(table: pyarrow.Table, names: list[str], choices: Columns) -> bool:
-    """Whether a table is all numbers without gaps, which are features as they are.
-
-    Gaps that are refused do not make it another: they are refused there.
-
-    >>> import pyarrow as pa
-    >>> is_plain(pa.table({"f": [1, 2]}), ["f"], Columns())
-    True
-    >>> is_plain(pa.table({"f": [1, None]}), ["f"], Columns())
-    False
-    """
-    choices.check_names(names)
-    if choices.kinds:
-        return False
-    columns = [column(table.slice(0, SAMPLE), name) for name in names]
-    if not all(is_number(values.type) for values in columns):
-        return not table.num_rows  # nothing to judge by
-    return choices.gaps == "refuse" or not any(_has_gaps(values) for values in columns)
-
-
-def _has_gaps(values: pyarrow.Array) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(values.null_count) or bool(
-        values.type in _floating() and pc.any(pc.is_nan(values)).as_py()
-    )
-
-
-def _floating() -> tuple[Any, ...]:
-    import pyarrow as pa
-
-    return pa.float16(), pa.float32(), pa.float64()
+_MOST_WATCHED = 64  # columns of numbers that are looked at for leaks
 
 
 def fit_scheme(
@@ -79,7 +51,8 @@ def fit_scheme(
 ) -> Scheme:
     """Return how columns are read, fitted on the first ``SAMPLE`` rows of a table.
 
-    Where new categories are to be refused, it is fitted on all rows.
+    Where new categories are to be refused, it is fitted on all rows. It keeps the names of all
+    columns, by which later tables are matched, and how numbers are scaled.
 
     Args:
         table: the first one.
@@ -101,12 +74,25 @@ def fit_scheme(
     columns = []
     for name in names:
         values = column(first, name)
-        named = chosen.kinds.get(name, _said(table, name))
-        encoder = _fitted(values, name, named, chosen, typed, where)
+        named = chosen.kind_of(name) or _said(table, name)
+        alone = len(names) == 1
+        encoder = _fitted(values, name, named, chosen, typed, where, alone=alone)
         columns.append(Column(name, encoder, _gaps(encoder, values, name)))
-        if encoder.width and labels is not None:
+        many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)
+        if encoder.width and labels is not None and not many:
             say_leak(where, name, values, labels[: first.num_rows])
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
+
+
+def say_few(where: object, rows: int, scheme: Scheme) -> None:
+    """Say that a learner's numbers are scaled by few rows, if they are: it stays so."""
+    if rows < ENOUGH and any(isinstance(each.encoder, NumberEncoder) for each in scheme.columns):
+        many = f"{rows} row{'' if rows == 1 else 's'}"
+        say(
+            where,
+            f"columns of numbers are scaled for good as the first {many} are: begin with {ENOUGH} "
+            "or more",
+        )
 
 
 def _gaps(encoder: ColumnEncoder, values: pyarrow.Array, name: str) -> int:
@@ -130,6 +116,8 @@ def _fitted(
     choices: Columns,
     typed: bool,
     where: object,
+    *,
+    alone: bool,
 ) -> ColumnEncoder:
     """Return an encoder of the kind that was named, or that is guessed."""
     if named is not None and is_encoder(named):
@@ -143,7 +131,9 @@ def _fitted(
     if named is None and kind in _AS_NAMES and (like := misread(values)):
         say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
         return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
-    if named is None and (kind == "id" or (kind == "number" and _numbers_rows(values, name))):
+    if named is None and (
+        kind == "id" or (kind == "number" and _numbers_rows(values, name, alone))
+    ):
         say(
             where,
             f"column {name!r} looks like an id, nearly every row has another: it is left "
@@ -153,11 +143,14 @@ def _fitted(
     return _make(kind, values, name, choices)
 
 
-def _numbers_rows(values: pyarrow.Array, name: str) -> bool:
+def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
+    """Whether numbers number the rows; the only column does so only if it is called an id."""
     import pyarrow as pa
 
     from evergraph.datasets.columns.values import numbers
 
+    if alone and not is_called_id(name):
+        return False
     return looks_like_id(pa.array(numbers(values, name), from_pandas=True), name)
 
 
@@ -169,7 +162,7 @@ def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> Colu
         return ListEncoder.fit(values, name, separator=found)
     if kind in ("empty", "skip"):
         return LeftOut("as asked" if kind == "skip" else "the first rows have no value")
-    encoders = (NumberEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
+    encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
     made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
     return made
 
@@ -183,19 +176,3 @@ def say_leak(where: object, name: str, values: pyarrow.Array, labels: pyarrow.Ar
             f"column {name!r} alone tells the label of {share:.0%} of the labelled rows: "
             "leave it out if it is not known before the label",
         )
-
-
-def say_suspicious(where: object, table: pyarrow.Table, names: list[str], labels: Any) -> None:
-    """Say which columns of plain numbers look like ids or leaked labels; all of them are used."""
-    import pyarrow as pa
-
-    for name in names if len(names) <= _MOST_WATCHED else ():
-        values = column(table.slice(0, SAMPLE), name)
-        if is_called_id(name) and looks_like_id(values, name):
-            say(
-                where,
-                f"column {name!r} looks like an id, nearly every row has another: it is "
-                "used as a number, so leave it out of the table if it is one",
-            )
-        elif labels is not None and not pa.types.is_floating(values.type):
-            say_leak(where, name, values, labels[:SAMPLE])

@@ -44,8 +44,17 @@ class NumberEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> NumberEncoder:
-        """Take median and quartiles of the values that are there."""
-        return cls(*_robust(numbers(values, name)))
+        """Take median and quartiles of the values that are there; zeros and ones stay as they are.
+
+        >>> import pyarrow as pa
+        >>> NumberEncoder.fit(pa.array([0, 0, 0, 1]), "member")
+        NumberEncoder(median=0.0, scale=1.0, flag=False)
+        """
+        found = numbers(values, name)
+        gaps = np.isnan(found)
+        if not gaps.all() and np.isin(found[~gaps], (0.0, 1.0)).all():
+            return cls(0.0, 1.0, bool(gaps.any()))
+        return cls(*_robust(found))
 
     @property
     def width(self) -> int:
@@ -62,6 +71,39 @@ class NumberEncoder(ColumnEncoder):
         """Return scaled numbers."""
         found = numbers(values, name, before=before)
         return _block([_scaled(found, self.median, self.scale)], np.isnan(found), self.flag)
+
+
+@dataclass(frozen=True)
+class RawEncoder(ColumnEncoder):
+    """A number as it is, and a flag if the first table had gaps.
+
+    >>> import pyarrow as pa
+    >>> RawEncoder.fit(pa.array([1]), "age").encode(pa.array([3000]), "age").matrix
+    array([[3000.]], dtype=float32)
+    """
+
+    flag: bool
+    kind = "raw"
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> RawEncoder:
+        """See whether there are gaps."""
+        return cls(bool(np.isnan(numbers(values, name)).any()))
+
+    @property
+    def width(self) -> int:
+        """One, and one for the flag."""
+        return 1 + self.flag
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        return "as it is, and a flag for gaps" if self.flag else "as it is"
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return the numbers."""
+        found = numbers(values, name, before=before)
+        return _block([found], np.isnan(found), self.flag)
 
 
 @dataclass(frozen=True)
@@ -136,12 +178,16 @@ class DateEncoder(ColumnEncoder):
 
 
 def _robust(found: Numbers) -> tuple[float, float, bool]:
-    """Return median, scale and whether there are gaps; where the quartiles meet, the deviation."""
+    """Return median, scale and whether there are gaps.
+
+    Where the quartiles meet, the scale is the deviation, and where there is none, of a single row
+    for instance, the size of the value itself.
+    """
     known = found[~np.isnan(found)]
     if not len(known):
         return 0.0, 1.0, True
     low, median, high = np.quantile(known, (0.25, 0.5, 0.75))
-    scale = float(high - low) or float(known.std()) or 1.0
+    scale = float(high - low) or float(known.std()) or abs(float(median)) or 1.0
     return float(median), scale, len(known) < len(found)
 
 

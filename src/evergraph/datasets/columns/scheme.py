@@ -12,10 +12,15 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.notices import say, say_ignored
+from evergraph.core.notices import say
 from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut, Mask
 from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, without_names
-from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
+from evergraph.datasets.columns.measured import (
+    BooleanEncoder,
+    DateEncoder,
+    NumberEncoder,
+    RawEncoder,
+)
 from evergraph.datasets.columns.own import Encoder, OwnEncoder
 from evergraph.datasets.columns.words import TextEncoder
 from evergraph.datasets.files.table_columns import column
@@ -27,6 +32,7 @@ FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
 _CLASSES: tuple[type[Any], ...] = (
     NumberEncoder,
+    RawEncoder,
     BooleanEncoder,
     DateEncoder,
     CategoryEncoder,
@@ -35,6 +41,7 @@ _CLASSES: tuple[type[Any], ...] = (
     LeftOut,
 )
 _NAMED = 5  # categories in one sentence
+_LISTED = 10  # columns in one sentence
 
 
 @dataclass(frozen=True)
@@ -115,9 +122,10 @@ class Scheme:
     >>> scheme.encode(pa.table({"age": ["old"]}))
     Traceback (most recent call last):
     evergraph.core.errors.DataError: row 1 has 'old' in column 'age': expected a number
-    >>> scheme.encode(pa.table({"size": [1]}))
+    >>> scheme.check_names(["size"])
     Traceback (most recent call last):
-    evergraph.core.errors.DataError: has no column 'age', which the first table had: it has size
+    evergraph.core.errors.DataError: has no column 'age' and has a column 'size' that the first \
+table had not: expected age
     """
 
     columns: tuple[Column, ...]
@@ -177,10 +185,8 @@ class Scheme:
     def _block(self, each: Column, table: pyarrow.Table, before: int) -> Block:
         name = each.name
         if name not in table.column_names:
-            if isinstance(each.encoder, LeftOut):
-                return each.encoder.encode(np.empty(table.num_rows), name)
-            there = ", ".join(table.column_names)
-            raise DataError(f"has no column {name!r}, which the first table had: it has {there}")
+            self.check_names([n for n in self.kinds if n in table.column_names])
+            return each.encoder.encode(np.empty(table.num_rows), name)
         block = each.encoder.encode(column(table, name), name, before=before)
         if self.refuse_gaps and block.gaps.any():
             row = before + int(block.gaps.argmax()) + 1
@@ -198,11 +204,20 @@ class Scheme:
         columns = (replace(each, gaps=gaps[each.name]) for each in self.columns)
         return replace(self, columns=tuple(columns))
 
-    def say_unknown(self, where: object, names: Iterable[str]) -> None:
-        """Say which columns of a table the first table had not."""
-        known = {each.name for each in self.columns}
-        others = [name for name in names if name not in known]
-        say_ignored(where, "column", others, "the first table had no such column")
+    def check_names(self, names: Collection[str]) -> None:
+        """Raise unless these are the columns of the first table, in whichever order.
+
+        A column that was left out may be missing.
+        """
+        known = [each.name for each in self.columns]
+        needed = [each.name for each in self.columns if not isinstance(each.encoder, LeftOut)]
+        missing = [name for name in needed if name not in names]
+        strange = [name for name in names if name not in known]
+        said = [f"has no {_named(missing)}"] if missing else []
+        said += [f"has {_a(strange)} that the first table had not"] if strange else []
+        if said:
+            expected = ", ".join(needed[:_LISTED]) + (", ..." if len(needed) > _LISTED else "")
+            raise DataError(f"{' and '.join(said)}: expected {expected}")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row a column, under ``HEADER``: how it is read."""
@@ -249,6 +264,15 @@ class Scheme:
             return cls(columns, values["strict"], values["refuse_gaps"])
         except (KeyError, TypeError, StopIteration) as error:
             raise DataError(f"columns cannot be read back ({error!r})") from None
+
+
+def _named(names: list[str]) -> str:
+    listed = ", ".join(map(repr, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
+    return f"column{'' if len(names) == 1 else 's'} {listed}"
+
+
+def _a(names: list[str]) -> str:
+    return f"{'a ' if len(names) == 1 else ''}{_named(names)}"
 
 
 def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:

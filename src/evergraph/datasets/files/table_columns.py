@@ -6,6 +6,7 @@ many rows came before this piece.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +35,28 @@ def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
+def stripped(table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table whose columns are named without blanks around them, as ``id, label`` has."""
+    return table.rename_columns([name.strip() for name in table.column_names])
+
+
+def read_named(
+    read: Callable[[Mapping[str, Any]], pyarrow.Table], types: Mapping[str, Any]
+) -> pyarrow.Table:
+    """Return what ``read`` reads of a CSV, its columns named without blanks around them.
+
+    types: of columns by their plain names; ``read`` is given them by the names of the header.
+    """
+    table = read(types)
+    names = {name: name.strip() for name in table.column_names}
+    if any(name != plain for name, plain in names.items()):
+        table = read({name: types[plain] for name, plain in names.items() if plain in types})
+    return stripped(table)
+
+
 def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
     """Return a table whose columns have types that are read here: of ways to hold texts the usual
-    ones, and of decimal numbers those that processors have.
+    ones, and of decimal numbers those that processors have. Their names lose blanks around them.
     """
     import pyarrow as pa
 
@@ -45,7 +65,8 @@ def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
             return pa.float64()
         return pa.string() if str(kind) == "string_view" else kind
 
-    return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
+    schema = pa.schema([field.with_type(plain(field.type)) for field in table.schema])
+    return stripped(table.cast(schema))
 
 
 def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:

@@ -3,18 +3,20 @@
 nodes: ``id`` (string or integer), ``label`` (integer or string; see ``table_labels`` for how a
 missing one is written), or in its place several labels or numbers to predict (see
 ``table_targets``), optionally ``time`` (integer, date or timestamp; see ``table_times``); every
-other column is a feature: numbers as they are where all columns are numbers without gaps, else as
-``datasets.columns`` reads them, but for a ``type`` of texts, which tells what kind of thing a node
-is. edges: ``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not
-negative (of an edge listed twice the last counts), and ``relation``, what an edge stands for. Other
-columns are ignored, which is said. Messages count rows from 1, the header not included.
+other column is a feature, read as ``datasets.columns`` says, but for a ``type`` of texts, which
+tells what kind of thing a node is, and for the nameless index that pandas writes. edges: ``source``
+and ``target``, ids of nodes, and optionally ``weight``, a number that is not negative (of an edge
+listed twice the last counts), and ``relation``, what an edge stands for. Other columns are ignored,
+which is said. Blanks around the names of columns do not count. Messages count rows from 1, the
+header not included.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +30,22 @@ from evergraph.core.extras import require
 from evergraph.core.notices import say, say_ignored
 from evergraph.datasets.columns.block import Mask
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.fitting import fit_scheme, is_plain, say_suspicious
+from evergraph.datasets.columns.fitting import fit_scheme
 from evergraph.datasets.columns.neighbours import filled_from_neighbours
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
 from evergraph.datasets.files.csv_table import CsvTable, as_csv, delimiter_hint
-from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, features, ids
-from evergraph.datasets.files.table_labels import labels
+from evergraph.datasets.files.table_columns import (
+    WEIGHT,
+    edge_weights,
+    features,
+    ids,
+    is_number,
+    read_named,
+    stripped,
+)
+from evergraph.datasets.files.table_labels import labels, meant_as_label, say_unlabelled
 from evergraph.datasets.files.table_relations import (
     RELATION,
     TYPE,
@@ -73,7 +83,7 @@ def read_table_folder(
     with naming(nodes_path):
         nodes = read_table(nodes_path, ("id",), text=texts_of(columns))
         if not target_names(nodes.column_names):
-            check_columns(nodes.column_names, ("label",))
+            check_labelled(nodes.column_names)
     with naming(edges_path):
         edges = read_table(edges_path, ENDS)
     paths = nodes_path, edges_path
@@ -108,6 +118,7 @@ def graph_of_tables(
         related = edge_relations(edges, torch.stack(ends), weights, nodes=len(node_ids))
     left_out = {*targeted, *([TYPE] if is_typed(nodes) else [])}
     names = [name for name in feature_names(nodes.column_names) if name not in left_out]
+    say_index(nodes_path, nodes.column_names)
     with naming(nodes_path):
         classes = None if targeted else _classes(nodes, nodes_path)
         read = node_features(nodes_path, nodes, names, columns or Columns(), labels=classes)
@@ -125,12 +136,13 @@ def graph_of_tables(
     if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
         graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_edges_unread(edges_path, edges.column_names, known=(RELATION,))
-    return graph.with_relations(related).with_types(types)
+    return replace(graph.with_relations(related).with_types(types), columns=read.scheme)
 
 
 def _classes(nodes: pyarrow.Table, path: Path) -> Tensor:
     if "label" in nodes.column_names:
         return labels(nodes, path)
+    say_unlabelled(path, nodes.column_names)
     return torch.full((nodes.num_rows,), UNLABELLED)
 
 
@@ -161,22 +173,34 @@ def node_features(
     numbers as they are; labels: int64 [rows], to warn of what gives them away; most: as in
     ``features``.
     """
-    known = None if labels is None else _nulled(labels)
-    if isinstance(columns, Columns) and is_plain(table, names, columns):
-        plain = features(table, names, most=most)
-        say_suspicious(path, table, names, known)
-        return NodeFeatures(plain, None)
-    if columns is None:
-        return NodeFeatures(features(table, names, most=most), None)
     scheme = columns
+    if scheme is None or not names or not table.num_rows:
+        if isinstance(scheme, Columns):
+            scheme.check_names(names)
+        if scheme is None:
+            say_by_position(path, names)
+        return NodeFeatures(features(table, names, most=most), None)
     if isinstance(scheme, Columns):
+        known = None if labels is None else _nulled(labels)
         typed = path.suffix != ".csv"
-        table = table if typed else read_table(path, (), text=names)
+        plain = all(is_number(table.schema.field(name).type) for name in names)
+        if not typed and (scheme.reads_texts or not plain):
+            table = read_table(path, (), text=names)
         scheme = fit_scheme(table, names, scheme, typed=typed, labels=known, where=path)
+    scheme.check_names(names)
     read = scheme.read(table)
     read.say_new(path)
-    scheme.say_unknown(path, names)
     return NodeFeatures(read.features, scheme.with_gaps(read.gaps), read.masks)
+
+
+def say_by_position(where: object, names: Sequence[str]) -> None:
+    """Say that a learner keeps no names, having begun with arrays, so that columns have none."""
+    if names:
+        say(
+            where,
+            "the learner began with numbers that had no names: columns are matched by position, "
+            "and taken as they are",
+        )
 
 
 def _nulled(labels: Tensor) -> pyarrow.Array:
@@ -190,9 +214,24 @@ def texts_of(columns: Columns | Scheme | None) -> list[str]:
     return [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
 
 
-def feature_names(columns: list[str]) -> list[str]:
-    """Return which columns of a node table are features."""
-    return [name for name in columns if name not in RESERVED]
+def feature_names(columns: Iterable[str]) -> list[str]:
+    """Return which columns of a node table are features; the index that pandas writes is none.
+
+    >>> feature_names(["Unnamed: 0", "id", "age", "label"])
+    ['age']
+    """
+    return [name for name in columns if name not in RESERVED and not is_index(name)]
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is the nameless index of a data frame, as pandas writes it."""
+    return bool(re.fullmatch(r"(Unnamed: \d+)?|__index_level_\d+__", name))
+
+
+def say_index(where: object, columns: Iterable[str]) -> None:
+    """Say that the index of a data frame is not used, where a table has one."""
+    found = [name for name in columns if is_index(name)]
+    say_ignored(where, "column", found, "it is the index of a data frame, not a feature")
 
 
 def say_edges_unread(path: object, columns: list[str], *, known: tuple[str, ...] = ()) -> list[str]:
@@ -239,20 +278,21 @@ def read_table(
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
     are text as well until all of them are known, and so are the columns that ``text`` names.
     """
-    import pyarrow.csv
+    import pyarrow
     import pyarrow.parquet
 
     try:
         if isinstance(path, Query):
-            table: Any = whole_answer(path)
+            table: Any = stripped(whole_answer(path))
         elif isinstance(path, StoredFile):
-            table = pyarrow.parquet.read_table(path.open())
+            table = stripped(pyarrow.parquet.read_table(path.open()))
         elif path.suffix == ".parquet":
-            table = pyarrow.parquet.read_table(path)
+            table = stripped(pyarrow.parquet.read_table(path))
         else:
             texts = (*ENDS, RELATION) if columns == ENDS else NODE_TEXT
             types = {name: pyarrow.string() for name in (*texts, *text)}
-            table = as_csv(path).with_points(_read_csv(as_csv(path), types), texts)
+            csv = as_csv(path)
+            table = csv.with_points(read_named(partial(_read_csv, csv), types), texts)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"cannot be read as a table ({reason(error)}){_hint(path)}") from error
     check_columns(table.column_names, columns)
@@ -297,6 +337,13 @@ def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
     for column in found:
         if found.count(column) > 1:
             raise DataError(f"has {found.count(column)} columns called {column!r}: expected one")
+
+
+def check_labelled(found: list[str]) -> None:
+    """Raise unless there is a column ``label``, and say which may have been meant."""
+    meant = f"; if {meant_as_label(found)} holds them, rename it" if meant_as_label(found) else ""
+    if "label" not in found:
+        raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
 
 
 def check_distinct(node_ids: pyarrow.Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.datasets.files.table_columns import as_integers, column, is_text, parsed
 from evergraph.graphs import UNLABELLED
@@ -18,6 +19,8 @@ from evergraph.graphs import UNLABELLED
 if TYPE_CHECKING:
     import pyarrow
 
+# What columns of labels are called elsewhere.
+MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
 # Texts that stand for no label, in this spelling: what databases, pandas, R and Excel write.
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 
@@ -56,6 +59,7 @@ def label_values(
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
+        values = pc.utf8_trim_whitespace(values)  # of a CSV with blanks behind its commas
         missing = pc.is_in(values, value_set=pa.array(["", *SPELLINGS], kind))
         known = pc.if_else(missing, pa.scalar(None, kind), values)
         numbers = _numbers(known) if guess else None
@@ -121,8 +125,57 @@ def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
 
     if not is_text(values.type):
         return {}
+    values = pc.utf8_trim_whitespace(values)
     found = values.filter(pc.is_in(values, value_set=pa.array(SPELLINGS, values.type)))
     return {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
+
+
+def is_missing(label: object) -> bool:
+    """Whether one label is none, by the rule of ``label_values``, wherever it comes from.
+
+    >>> [is_missing(label) for label in (None, float("nan"), -1, "NA", "", "none", 0)]
+    [True, True, True, True, True, False, False]
+    """
+    if isinstance(label, str):
+        return label.strip() in ("", *SPELLINGS)
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, int | float) and (label != label or label == UNLABELLED)
+
+
+def one_label(label: Any) -> Any:
+    """Return one label as ``label_values`` returns those of a column, None where it is missing.
+
+    >>> [one_label(label) for label in (" art ", "NULL", 3.0, -1, True)]
+    ['art', None, 3, None, 'true']
+    """
+    if is_missing(label):
+        return None
+    if isinstance(label, str | bool):
+        return label.strip() if isinstance(label, str) else str(label).lower()
+    if isinstance(label, int | float) and label < UNLABELLED:
+        raise DataError(f"label is {label}: expected a class from 0 on, or {UNLABELLED} for none")
+    return int(label) if isinstance(label, float) and label.is_integer() else label
+
+
+def meant_as_label(columns: Iterable[str]) -> str:
+    """Return the columns that may have been meant as ``label``, quoted; empty where none may.
+
+    >>> meant_as_label(["id", "age", "Class"])
+    "'Class'"
+    """
+    found = [name for name in columns if name.lower() in MEANT or nearest("label", [name.lower()])]
+    return " or ".join(map(repr, found))
+
+
+def say_unlabelled(where: object, columns: Iterable[str]) -> None:
+    """Say of a first table without labels which columns may have been meant as such."""
+    if meant := meant_as_label(columns):
+        say(
+            where,
+            f"has no column 'label', so no node has a label: if {meant} holds labels, rename it; "
+            "it is read as a feature",
+        )
 
 
 def say_missing(path: object, found: dict[str, int]) -> None:

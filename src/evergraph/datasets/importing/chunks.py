@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.csv_table import CsvTable, as_csv
-from evergraph.datasets.files.table_columns import plainly_typed
+from evergraph.datasets.files.table_columns import plainly_typed, read_named, stripped
 from evergraph.datasets.files.table_folder import (
     ENDS,
     NODE_TEXT,
@@ -73,10 +74,10 @@ def read_csv(
     with source.path.open("rb") as file:
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         block = _lines(plain, size)
-        table = _parse(source, block, None, None, types, 0)
+        table = read_named(partial(_first, source, block), types)
         while not table.num_rows and (more := _lines(plain, size)):  # only the header so far
             block += more
-            table = _parse(source, block, None, None, types, 0)
+            table = read_named(partial(_first, source, block), types)
         check_columns(table.column_names, needed)
         names, types = table.column_names, _types_of(table)
         piece = Chunk(table if columns is None else table.select(columns), 0, len(block), 0, 0)
@@ -91,6 +92,11 @@ def read_csv(
                 table = _parse(source, block, names, columns, types, before)
                 yield Chunk(table, before, position, file.tell(), total)
                 before += table.num_rows
+
+
+def _first(source: CsvTable, block: bytes, types: Mapping[str, pyarrow.DataType]) -> pyarrow.Table:
+    """Return the rows of a block that begins with the header."""
+    return _parse(source, block, None, None, types, 0)
 
 
 def _lines(file: IO[bytes], size: int) -> bytes:
@@ -112,7 +118,7 @@ def _parse(
     block: bytes,
     names: list[str] | None,
     columns: list[str] | None,
-    types: dict[str, pyarrow.DataType],
+    types: Mapping[str, pyarrow.DataType],
     before: int,
 ) -> pyarrow.Table:
     import pyarrow as pa
@@ -222,20 +228,22 @@ def _read_parquet(
 
     opened = path.open() if isinstance(path, StoredFile) else path
     with pa.parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
-        check_columns(file.schema_arrow.names, needed)
+        named = {name.strip(): name for name in file.schema_arrow.names}
+        check_columns([name.strip() for name in file.schema_arrow.names], needed)
+        columns = None if columns is None else [named[name] for name in columns]
         total = file.metadata.num_rows
         groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
         rows = max(1, size * total // max(unpacked, 1))
         if not position:
-            yield Chunk(file.schema_arrow.empty_table(), 0, 0, 0, total)
+            yield Chunk(stripped(file.schema_arrow.empty_table()), 0, 0, 0, total)
         row = 0
         for index, group in enumerate(groups):
             if row + group.num_rows <= position:
                 row += group.num_rows
                 continue
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
-                table = pa.Table.from_batches([batch]).slice(max(position - row, 0))
+                table = stripped(pa.Table.from_batches([batch]).slice(max(position - row, 0)))
                 row += len(batch)
                 if table.num_rows:
                     yield Chunk(table, row - table.num_rows, row, row, total)
@@ -253,7 +261,7 @@ def _read_query(
     import pyarrow as pa
 
     with answered(query, size=size, skip=position) as answer:
-        check_columns(answer.schema.names, needed)
+        check_columns([name.strip() for name in answer.schema.names], needed)
         if not position:
             empty = plainly_typed(answer.schema.empty_table())
             yield Chunk(empty, 0, 0, 0, answer.total or 0)

@@ -17,12 +17,18 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme, is_plain, say_suspicious
+from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme
 from evergraph.datasets.columns.hashed import MOST_KEPT
 from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
 from evergraph.datasets.columns.values import texts
-from evergraph.datasets.files.table_columns import column, features, ids, is_text
-from evergraph.datasets.files.table_folder import check_columns, feature_names, texts_of
+from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text
+from evergraph.datasets.files.table_folder import (
+    check_columns,
+    check_labelled,
+    feature_names,
+    say_index,
+    texts_of,
+)
 from evergraph.datasets.files.table_labels import (
     label_values,
     numbered,
@@ -146,7 +152,9 @@ class _Roles:
 def _roles(path: Source, size: int) -> _Roles:
     named = columns_of(path)
     targets = target_names(named)
-    check_columns(named, ("id",) if targets else ("id", "label"))
+    check_columns(named, ("id",))
+    if not targets:
+        check_labelled(named)
     types = [TYPE] if TYPE in named and _has_types(path, size, named) else []
     apart = {*targets, *types}
     return _Roles(targets, types, [name for name in feature_names(named) if name not in apart])
@@ -162,25 +170,27 @@ def _has_types(path: Source, size: int, named: list[str]) -> bool:
 
 
 def _scheme(path: Source, size: int, columns: Columns, roles: _Roles) -> Scheme | None:
-    """Return how columns are read, by the first rows; None where they are plain numbers."""
+    """Return how columns are read, by the first rows; None where there are none."""
     import pyarrow as pa
 
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
     names, apart = roles.features, [*roles.targets, *roles.types]  # which are read elsewhere
     try:
         first = begin(rows=SAMPLE, text=apart)
-        plain = is_plain(first, names, columns)
+        plain = all(is_number(column(first, name).type) for name in names)
+        plain = plain and not columns.reads_texts
     except DataError:  # numbers, and then something else
         plain = False
+    columns.check_names(names)
     if not plain:
         first = begin(rows=SAMPLE, text=[*names, *apart])
+    say_index(path, first.column_names)
+    if not names or not first.num_rows:
+        return None
     given = None if roles.targets else column(first, "label")
     # What is no label is refused where labels are read.
     told = given is not None and not pa.types.is_nested(given.type)
     known = texts(given, "label") if told else None
-    if plain:
-        say_suspicious(path, first, names, known)
-        return None
     return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
 
 

@@ -10,9 +10,10 @@
 {"label": ["a", "y"]}                                   a label that comes late
 {"forget": "a"}
 
-Columns are numbers; where the learner began with a table they are of any kind and read as its were,
-one that a line leaves out being a gap. A label is a list of them, or a number, where the learner
-has several labels a node, or numbers.
+Columns are of any kind, and read as those of the first table or of the first lines were, one that a
+line leaves out being a gap; a learner that began with lists of features takes numbers. A label is
+missing where a table's would be (null, "", "NA", -1, ...); it is a list of them, or a number, where
+the learner has several labels a node, or numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import require
+from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.files.table_labels import one_label
 from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.identifiers import check_id
 
@@ -70,9 +74,10 @@ class Line:
 
 
 class LineReader:
-    """Reads lines; where features are columns, their order is that of the first such line.
+    """Reads lines; where features are columns, all must have those of the first such line.
 
-    scheme: how columns are read that are no plain numbers; see ``delta_of_lines``.
+    columns: how they are read, yet to be settled (see ``settle``), or as plain numbers (None);
+    classes: whether labels are classes, of which some spellings stand for none.
 
     >>> reader = LineReader()
     >>> reader.read(b'{"node": "a", "size": 2, "label": "x"}', 1).features
@@ -82,9 +87,17 @@ class LineReader:
     evergraph.core.errors.DataError: line 2: has features age: expected size, as before
     """
 
-    def __init__(self, scheme: Scheme | None = None) -> None:
+    def __init__(self, columns: Columns | Scheme | None = None, *, classes: bool = True) -> None:
         self._columns: tuple[str, ...] | None = None
-        self._known = None if scheme is None else [each.name for each in scheme.columns]
+        self._known: list[str] | None = None
+        self._open = isinstance(columns, Columns)
+        self._classes = classes
+        if isinstance(columns, Scheme):
+            self.settle(columns)
+
+    def settle(self, scheme: Scheme) -> None:
+        """Have later lines read by a scheme."""
+        self._known, self._open = [each.name for each in scheme.columns], False
 
     def read(self, text: bytes, number: int) -> Line:
         """Return what a line says; raise, naming its number, unless it says something."""
@@ -112,6 +125,7 @@ class LineReader:
             ids = [named]
         if operation == "label":
             ids, label = named[:1], named[1]
+        label = one_label(label) if self._classes and not isinstance(label, list) else label
         for value in ids:
             check_id("id of a node", value)
         if operation == "label" and label is None:  # what it may be only the learner knows
@@ -129,8 +143,11 @@ class LineReader:
         self, rest: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any] | None, tuple[float, ...]]:
         """Return columns that a scheme reads, or features."""
-        if self._known is None or "features" in rest:
+        if "features" in rest or (self._known is None and not self._open):
             return None, self._features(rest)
+        if self._open:
+            self._check_alike(rest)
+            return rest, ()
         return self._checked(rest), ()
 
     def _tells_type(self, rest: Mapping[str, Any]) -> bool:
@@ -159,6 +176,11 @@ class LineReader:
                 what = f"{others[0]!r} beside them" if others else repr(rest["features"])
                 raise DataError(f"features must be a list of numbers alone, not {what}")
             return tuple(_number("features", value) for value in rest["features"])
+        self._check_alike(rest)
+        return tuple(_number(name, rest[name]) for name in self._columns or ())
+
+    def _check_alike(self, rest: Mapping[str, Any]) -> None:
+        """Raise unless a line has the columns of the first."""
         if self._columns is None and rest:
             self._columns = tuple(rest)
         if set(self._columns or ()) != set(rest):
@@ -166,7 +188,6 @@ class LineReader:
             raise DataError(
                 f"has features {', '.join(rest) or 'none'}: expected {wanted}, as before"
             )
-        return tuple(_number(name, rest[name]) for name in self._columns or ())
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -176,7 +197,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
         raise DataError(f"is no JSON ({error})") from None
     if not isinstance(found, dict):
         raise DataError(f"must be one JSON object, not {type(found).__name__}")
-    return found
+    return {name.strip(): value for name, value in found.items()}
 
 
 def _number(name: str, value: Any) -> float:
@@ -288,17 +309,23 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
 
 def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
     """Return lines with the features that their columns become, read together as a table."""
-    import pyarrow as pa
-
-    told = [line.columns for line in lines if line.columns is not None]
-    names = [each.name for each in scheme.columns]
-    table = pa.table({name: _column(name, [row.get(name) for row in told]) for name in names})
+    table = table_of_lines(lines, [each.name for each in scheme.columns])
     # A single line is named by its number: more of them are taken apart where one is refused.
     rows = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
     return [
         line if line.columns is None else replace(line, features=tuple(next(rows)))
         for line in lines
     ]
+
+
+def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pyarrow.Table:
+    """Return the columns of lines, gaps where a line has no such; names: those of all, or these."""
+    require("pyarrow", extra="tables", why="reading lines by the names of their columns")
+    import pyarrow as pa
+
+    told = [line.columns for line in lines if line.columns is not None]
+    names = [*dict.fromkeys(name for row in told for name in row)] if names is None else names
+    return pa.table({name: _column(name, [row.get(name) for row in told]) for name in names})
 
 
 def _column(name: str, values: Sequence[Any]) -> pyarrow.Array:

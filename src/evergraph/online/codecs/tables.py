@@ -18,6 +18,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.fitting import say_few
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_columns import column, ids
@@ -28,12 +29,14 @@ from evergraph.datasets.files.table_folder import (
     node_features,
     read_table,
     say_edges_unread,
+    say_index,
     texts_of,
 )
 from evergraph.datasets.files.table_labels import (
     label_values,
     numbered,
     say_missing,
+    say_unlabelled,
     spelled_missing,
 )
 from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
@@ -136,6 +139,7 @@ def _read_nodes(
         known = _ids(table, "id", integers)
         check_distinct(known)
         names = feature_names(table.column_names)
+        say_index(path, table.column_names)
         marked: tuple[NodeId, ...] = ()
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
@@ -158,11 +162,15 @@ def _read_nodes(
             labels = pa.array(label_lists(column(table, LABELS)), pa.list_(pa.string()))
         elif answers == TARGET:
             labels = pa.array(numbers(column(table, TARGET), TARGET), from_pandas=True)
+        elif isinstance(columns, Columns):
+            say_unlabelled(path, names)
         matrix, scheme = None, None
         if names:
             classes = None if answers else numbered(labels)
             read = node_features(path, table, names, columns, labels=classes, most=LARGEST_FEATURE)
             matrix, scheme = read.features, read.scheme
+            if isinstance(columns, Columns) and scheme is not None:
+                say_few(path, len(known), scheme)
         timed = "time" in table.column_names
         if timed:
             times(table)  # what cannot be loaded cannot be taken in either

@@ -15,7 +15,7 @@ from typing import Any
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.columns.choices import Columns
+from evergraph.datasets.columns.choices import OTHERS, Columns
 from evergraph.datasets.columns.hashed import without_names
 from evergraph.datasets.columns.own import Encoder, registered
 from evergraph.datasets.columns.scheme import Scheme
@@ -117,8 +117,14 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
     of plain numbers (no scheme) has no categories, and takes no gaps.
     """
     kinds = {} if scheme is None else scheme.kinds
-    for name, kind in choices.kinds.items():
-        if kinds.get(name) != str(registered(kind) or kind):
+    if scheme is None and choices.kinds.get(OTHERS, "raw") != "raw":
+        raise ConfigurationError(
+            f"{where}: columns cannot be read as {choices.kinds[OTHERS]!r}: they are plain numbers "
+            "since the first table"
+        )
+    for name in dict.fromkeys((*choices.kinds, *kinds)):
+        kind = None if name == OTHERS else choices.kind_of(name)
+        if kind is not None and kinds.get(name) != str(registered(kind) or kind):
             there = kinds.get(name, "a plain number" if scheme is None else "no column")
             raise ConfigurationError(
                 f"{where}: column {name!r} cannot be read as {str(kind)!r}: it is {there} since "

@@ -1,0 +1,349 @@
+"""One table of nodes means the same whichever way it comes in: ways against cases.
+
+A row of the matrix is a way in (``WAYS``), a column a case (a test below). What is added to either
+is tried with all of the other.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+import evergraph as eg
+from evergraph.core.errors import EvergraphError
+from evergraph.datasets.columns import Scheme
+from evergraph.datasets.importing.importing import import_graph
+from evergraph.datasets.importing.queries import Query
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import FusedHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.server.app import create_app
+
+ROWS = 40
+LATER = pd.DataFrame({"id": ["later"], "label": ["x"], "age": [50.0], "income": [2_000.0]})
+EDGES = pd.DataFrame({"source": ["n1"], "target": ["n0"]})
+NO_EDGES = EDGES.iloc[:0]
+
+
+def people(**changes: Any) -> pd.DataFrame:
+    """Return a table of nodes with two columns of very different sizes."""
+    drawn = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        "id": [f"n{row}" for row in range(ROWS)],
+        "label": ["x", "y"] * (ROWS // 2),
+        "age": drawn.normal(40, 12, ROWS).round(2),
+        "income": drawn.normal(3_000, 900, ROWS).round(2),
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def scaled(table: pd.DataFrame, rows: pd.DataFrame) -> torch.Tensor:
+    """Return what rows become by the medians and quartiles of a first table, in plain NumPy."""
+    found = []
+    for name in ("age", "income"):
+        low, median, high = np.quantile(table[name], (0.25, 0.5, 0.75))
+        found.append(np.clip((rows[name] - median) / (high - low), -5, 5))
+    return torch.tensor(np.stack(found, 1), dtype=torch.float32)
+
+
+class Way:
+    """A way for tables of nodes to come into a learner in the folder ``learner``."""
+
+    refuses_unlabelled: ClassVar[bool] = False  # and does not only say it
+
+    def __init__(self, root: Path, call: Any, live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.call, self.live, self.monkeypatch = root, call, live, monkeypatch
+        self.served: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Make the learner."""
+        with LearnerFolder.open(
+            "learner", make=lambda: OnlineLearner(head=FusedHead(width=16), seed=0)
+        ):
+            pass
+
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        """Take tables in, or be refused; return what was said."""
+        raise NotImplementedError
+
+    def first(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
+        return self.take(nodes, EDGES, refused=refused)
+
+    def later(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
+        return self.take(nodes, NO_EDGES, refused=refused)
+
+    def known(self) -> tuple[torch.Tensor, list[int], Scheme | None]:
+        """Return features and classes of nodes in the order of their coming, and the scheme."""
+        if self.served is not None:
+            return self._looked(self.served)
+        with LearnerFolder.of("learner", readonly=True) as folder:
+            return self._looked(folder)
+
+    @staticmethod
+    def _looked(folder: LearnerFolder) -> tuple[torch.Tensor, list[int], Scheme | None]:
+        knowledge, nodes = folder.learner._knowledge, folder.learner.status().nodes
+        if knowledge is None:
+            return torch.zeros(0, 0), [], None
+        labels = knowledge.labels.of(torch.arange(nodes)).tolist()
+        return knowledge.graph.features[:nodes].clone(), labels, folder.columns
+
+    def _written(self, folder: str, kind: str, **tables: pd.DataFrame) -> list[Path]:
+        (self.root / folder).mkdir(exist_ok=True)
+        paths = []
+        for name, table in tables.items():
+            paths.append(self.root / folder / f"{name}.{kind}")
+            if kind == "csv":
+                table.to_csv(paths[-1], index=False)
+            else:
+                table.to_parquet(paths[-1], index=False)
+        return paths
+
+
+class Csv(Way):
+    kind = "csv"
+    target = "learner"
+
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        tables = {"nodes": nodes} if edges.empty else {"nodes": nodes, "edges": edges}
+        paths = self._written("sent", self.kind, **tables)
+        options = [part for p in paths for part in (f"--{p.stem}", str(p))]
+        out, err = self.call("ingest", self.target, *options, expect=2 if refused else 0)
+        return f"{out}\n{err}"
+
+
+class Parquet(Csv):
+    kind = "parquet"
+
+
+class ToService(Csv):
+    """``evergraph ingest`` to a service, which begins with this."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.served = LearnerFolder.of("learner")
+        self.target = self.live(create_app(self.served))
+
+
+class Lines(Way):
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        rows = [_plain(row) for row in nodes.to_dict("records")]
+        lines = [{("node" if k == "id" else k): v for k, v in row.items()} for row in rows]
+        lines += [{"edge": list(pair)} for pair in edges.itertuples(index=False)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        self.monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        out, err = self.call("ingest", "learner", "-", expect=2 if refused else 0)
+        return f"{out}\n{err}"
+
+
+class Frames(Way):
+    @staticmethod
+    def held(table: pd.DataFrame) -> Any:
+        return table
+
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        with eg.ContinualNodeClassifier.open("learner") as model:
+            if refused:
+                with pytest.raises(EvergraphError) as caught:
+                    model.partial_fit((self.held(nodes), self.held(edges)))
+                return str(caught.value)
+            model.partial_fit((self.held(nodes), self.held(edges)))
+            return str(model.reading_)
+
+
+class Arrow(Frames):
+    @staticmethod
+    def held(table: pd.DataFrame) -> Any:
+        return pa.Table.from_pandas(table, preserve_index=False)
+
+
+class Polars(Frames):
+    @staticmethod
+    def held(table: pd.DataFrame) -> Any:
+        return pytest.importorskip("polars").from_arrow(Arrow.held(table))
+
+
+class Loaded(Way):
+    """A folder of tables through ``eg.load``; what comes later is loaded as the first was."""
+
+    refuses_unlabelled = True
+
+    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
+        self._written(name, "csv", nodes=nodes, edges=edges)
+        return eg.load(self.root / name, columns=columns)
+
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        with eg.ContinualNodeClassifier.open("learner") as model:
+            name, columns = ("first", None) if edges is EDGES else ("more", self.read)
+            if refused:
+                with pytest.raises(EvergraphError) as caught:
+                    self.load(name, nodes, edges, columns)
+                return str(caught.value)
+            graph = self.load(name, nodes, edges, columns)
+            self.read = graph.columns
+            model.partial_fit(graph, ids=nodes["id"].tolist())
+            return str(model.reading_)
+
+
+class Imported(Loaded):
+    """``evergraph import`` of files; what comes later is ingested."""
+
+    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
+        paths = self._written(name, "csv", edges=edges, nodes=nodes)
+        import_graph(paths[0], paths[1], self.root / f"{name} imported")
+        return eg.load(self.root / f"{name} imported")
+
+    def later(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
+        return Csv.take(self, nodes, NO_EDGES, refused=refused)  # type: ignore[arg-type]
+
+    kind, target = "csv", "learner"
+
+
+class Sql(Imported):
+    """The same of a database."""
+
+    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
+        with sqlite3.connect(self.root / "people.db") as connection:
+            nodes.to_sql("nodes", connection, index=False)
+            edges.to_sql("edges", connection, index=False)
+        queries = [
+            Query.of(f"sqlite:{self.root / 'people.db'}", f"select * from {table}")
+            for table in ("edges", "nodes")
+        ]
+        import_graph(queries[0], queries[1], self.root / f"{name} imported")
+        return eg.load(self.root / f"{name} imported")
+
+
+class Http(Way):
+    """A service that is sent JSON: rows by name."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.served = LearnerFolder.of("learner")
+        self.url = self.live(create_app(self.served))
+
+    def body(self, nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
+        rows = [_plain(row) for row in nodes.to_dict("records")]
+        return {"json": {"rows": rows, "edges": edges.to_numpy().tolist()}}
+
+    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+        httpx = pytest.importorskip("httpx")
+        answer = httpx.post(f"{self.url}/v1/deltas", **self.body(nodes, edges))
+        assert answer.status_code == (422 if refused else 200), answer.text
+        return str(answer.json().get("error", ""))
+
+
+class HttpArrow(Http):
+    """A service that is sent tables of Arrow."""
+
+    def body(self, nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
+        sent = b"".join(_stream(Arrow.held(part)) for part in (nodes, edges) if len(part))
+        kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        return {"content": sent, "headers": kind}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in row.items()}
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+WAYS = (
+    *(Csv, Parquet, ToService, Lines, Frames, Arrow, Polars),
+    *(Loaded, Imported, Sql, Http, HttpArrow),
+)
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def way(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    call: Any,
+    live: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Way:
+    """Each way in, with a learner that knows nothing."""
+    made: Way = request.param(tmp_path, call, live, monkeypatch)
+    return made
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)  # Arrow sends float32
+
+
+def test_columns_are_scaled_and_how_is_kept(way: Way) -> None:
+    table = people()
+    way.first(table)
+    features, _, scheme = way.known()
+    close(features, scaled(table, table))
+    assert scheme is not None
+    assert scheme.kinds == {"age": "number", "income": "number"}
+
+
+def test_swapped_columns_are_matched_by_name(way: Way) -> None:
+    table = people()
+    way.first(table)
+    way.later(LATER[["id", "label", "income", "age"]])
+    features, _, _ = way.known()
+    assert len(features) == ROWS + 1
+    close(features[-1:], scaled(table, LATER))
+
+
+def test_other_names_are_refused_in_one_sentence(way: Way) -> None:
+    way.first(people())
+    said = way.later(LATER.rename(columns={"age": "shoe", "income": "zip"}), refused=True)
+    assert "has " in said
+    assert "'shoe'" in said
+    assert "age, income" in said
+    assert len(way.known()[0]) == ROWS
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["NULL", "NA", "", None, *["x", "y"] * 18], [-1, -1.0, None, float("nan"), *[0, 1] * 18]],
+    ids=["names", "numbers"],
+)
+def test_missing_labels_are_none(way: Way, labels: list[Any]) -> None:
+    way.first(people(label=labels))
+    _, classes, _ = way.known()
+    assert classes[:4] == [-1] * 4
+    assert set(classes[4:]) == {0, 1}
+
+
+def test_blanks_around_names_do_not_count(way: Way) -> None:
+    table = people()
+    way.first(table.rename(columns={"label": " label", "age": " age"}))
+    features, classes, _ = way.known()
+    close(features, scaled(table, table))
+    assert set(classes) == {0, 1}
+
+
+def test_the_index_of_pandas_is_no_feature(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    table = people()
+    table.insert(0, "Unnamed: 0", np.arange(ROWS)[::-1])
+    said = way.first(table)
+    close(way.known()[0], scaled(table, table))
+    told = "column 'Unnamed: 0' is ignored: it is the index of a data frame, not a feature"
+    assert told in said + caplog.text
+
+
+def test_a_missed_label_column_is_said(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    table = people(label=[0, 1] * (ROWS // 2)).rename(columns={"label": "class"})
+    said = way.first(table, refused=way.refuses_unlabelled) + caplog.text
+    assert "has no column 'label'" in said
+    assert "if 'class' holds" in said
