@@ -314,6 +314,8 @@ def _ingest(
     with spinner("loading torch"):
         columns = _columns(target, token_file, chosen, within["ca"])
         deltas = _read(*tables, **reading, columns=columns)
+    from evergraph.datasets.columns.fitting import say_few
+    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.upsert import is_empty
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
@@ -346,6 +348,8 @@ def _ingest(
         known = {name: status[name] for name in ("nodes", "edges", "classes")}
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
+    if deltas.scheme is not None and not isinstance(columns, Scheme):
+        say_few(nodes, len(deltas.nodes), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     return (
         counts

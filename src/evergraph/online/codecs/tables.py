@@ -18,7 +18,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.fitting import say_few
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.assembly import naming
 from evergraph.datasets.files.table_columns import column, ids
@@ -169,8 +168,6 @@ def _read_nodes(
             classes = None if answers else numbered(labels)
             read = node_features(path, table, names, columns, labels=classes, most=LARGEST_FEATURE)
             matrix, scheme = read.features, read.scheme
-            if isinstance(columns, Columns) and scheme is not None:
-                say_few(path, len(known), scheme)
         timed = "time" in table.column_names
         if timed:
             times(table)  # what cannot be loaded cannot be taken in either
