@@ -150,7 +150,7 @@ class Knowledge:
             labels=self.labels.frozen(),
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
-            relation_dims=None if self.relations is None else self.relations.dims,
+            relations=None if self.relations is None else self.relations.frozen(),
             classes=self.classes,
             kind=self.head.kind,
         )
