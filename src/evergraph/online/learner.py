@@ -442,6 +442,7 @@ class OnlineLearner(Asked):
             relations=self.head.takes_relations
             and (knowledge is None or knowledge.relations is not None),
             solved=self._solved,
+            undirected=self.undirected,
         )
 
     def frozen(self) -> LearnerView:

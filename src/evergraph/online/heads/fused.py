@@ -1,4 +1,4 @@
-"""Closed-form heads on several views of a node, mixed as held-back nodes tell."""
+"""Closed-form heads on several views of a node, mixed as nodes tell that are left out in turn."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class FusedHead(OnlineHead):
         self.mixture_ = torch.zeros(0, dtype=torch.float64)  # a
         self._weights: list[Tensor] = []  # a_v V_v
         self._held = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
-        self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors held back, φ
+        self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors weighed, φ
         self._settled = True
 
     def default_topology(self) -> TopologyEncoder:
@@ -260,7 +260,7 @@ class FusedHead(OnlineHead):
         self._settled = True
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
-        """Return φ of those held back; rows that are as they were are not computed again."""
+        """Return φ of those weighed; rows that are as they were are not computed again."""
         vectors = self._whole(vectors)
         known, features = self._seen
         if known.shape != vectors.shape:

@@ -82,7 +82,7 @@ function measured(status) {
 function showStatus(status) {
   const tiles = [
     ["Nodes", whole(status.nodes), `${whole(status.labelled)} with a label`],
-    ["Edges", whole(status.edges), "as entries of the adjacency"],
+    ["Edges", whole(status.undirected ? status.edges / 2 : status.edges), status.undirected ? "running both ways" : "running one way"],
     ["Classes", whole(status.classes), status.names.length ? `newest: ${short(status.names.at(-1))}` : "none yet"],
     measured(status),
     ["Memory", bytes(status.memory), "graph, embeddings, head"],
