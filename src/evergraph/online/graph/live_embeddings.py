@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.corrections import Moved
+from evergraph.online.graph.corrections import DRIFT, Moved
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_array import GrowingArray
@@ -193,7 +193,10 @@ class LiveEmbeddings:
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self._smoother, num_features)
+            # Rounding is bounded by a row's largest value: beside a column of millions, where rows
+            # are not brought to one length, it would be all there is of a small one.
+            drift = DRIFT if scaling == "unit" else 0.0
+            self._source = HopStates(topology, self._smoother, num_features, drift=drift)
 
     @property
     def dims(self) -> int:
