@@ -160,7 +160,7 @@ class BalancedSolution:
         """
         means, share = self.problem.means, self.problem.share
         rows, counts = torch.arange(len(labels)), counts[labels].double()
-        scores = features @ self.weights
+        scores: Tensor = features @ self.weights
         own = scores[rows, labels]
         reach = torch.linalg.solve_triangular(self.factor, features.t(), upper=False)
         pull = reach.square().sum(0)  # φᵀ(A + λI)⁻¹φ
@@ -175,7 +175,7 @@ class BalancedSolution:
         eye = torch.eye(2, dtype=inner.dtype)
         taken = inner[:, :1] @ torch.linalg.solve(eye + change @ inner, change)  # [n, 1, 2]
         by_node, by_mean = taken[:, 0].t()[:, :, None]
-        found = scores - by_node * scores - by_mean * said
+        found: Tensor = scores - by_node * scores - by_mean * said
         without = more[:, None] * inner[:, 1] - less[:, None] * inner[:, 0]  # Uᵀ(A + λI)⁻¹μ'_c
         found[rows, labels] = without[:, 0] - (taken[:, 0] * without).sum(1)
         return found

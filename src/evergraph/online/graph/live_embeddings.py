@@ -160,6 +160,7 @@ class LiveEmbeddings:
         num_features: how wide a node's features are.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         scheme: how Â is normalised, see ``LiveSmoother``; whole graphs are encoded symmetrically.
+        drift: how much of a row's largest value rounding may come to, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -179,6 +180,7 @@ class LiveEmbeddings:
         num_features: int,
         scaling: Scaling = "unit",
         scheme: Normalisation = "symmetric",
+        drift: float = DRIFT,
     ) -> None:
         check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
@@ -193,9 +195,6 @@ class LiveEmbeddings:
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            # Rounding is bounded by a row's largest value: beside a column of millions, where rows
-            # are not brought to one length, it would be all there is of a small one.
-            drift = DRIFT if scaling == "unit" else 0.0
             self._source = HopStates(topology, self._smoother, num_features, drift=drift)
 
     @property

@@ -255,8 +255,10 @@ class FusedHead(OnlineHead):
             allowed=(self.statistics_[0].counts_ > 0)[None],
             near=self.mixture_ if len(self.mixture_) else None,
         )
-        pairs = zip(heads, self.mixture_, strict=True)
-        self._weights = [(head * share).float().contiguous() for head, share in pairs]
+        self._weights = [
+            (head * share).float().contiguous()
+            for head, share in zip(heads, self.mixture_, strict=True)
+        ]
         self._settled = True
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
