@@ -19,6 +19,7 @@ from evergraph.methods.analytic import LADDER
 from evergraph.methods.balanced_ridge import (
     TOLERANCE,
     BalancedProblem,
+    BalancedSolution,
     balanced_moments,
     balanced_ridge,
     choose_regularisation,
@@ -268,3 +269,29 @@ def test_narrow_problems_of_many_classes_are_not_refined(monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "NARROW_PER_CLASS", of_class)
         balanced_ridge(wide_statistics(0), 0.1)
     assert tried == [torch.float64, torch.float64, torch.float32]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 999), classes=st.integers(1, 4), width=st.integers(1, 6))
+def test_a_node_left_out_is_one_that_was_never_counted(seed: int, classes: int, width: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(20, width, generator=generator, dtype=torch.float64)
+    labels = torch.randint(classes, (20,), generator=generator)
+    labels[: 2 * classes] = torch.arange(2 * classes) % classes
+    whole = ClassStatistics(width, precise=True)
+    whole.grow(classes + 1)  # one has no node
+    whole.add(rows, labels, torch.ones(20))
+    solution = BalancedSolution.of(whole, 0.01)
+    torch.testing.assert_close(solution.weights, balanced_ridge(whole, 0.01))
+    share, ridge = solution.problem.share, 0.01 * solution.problem.diagonal().mean()
+    for node, found in enumerate(solution.left_out(rows, labels, whole.counts_)):
+        others = torch.arange(20) != node
+        matrix = share * rows[others].t() @ rows[others] + ridge * torch.eye(width)
+        means = torch.zeros(width, classes + 1, dtype=torch.float64)
+        for label in range(classes):
+            members = rows[others & (labels == label)]
+            means[:, label] = members.mean(0)
+            excess = 1 - share * len(members)
+            matrix += excess * torch.outer(means[:, label], means[:, label])
+        expected = rows[node] @ torch.linalg.solve(matrix, means)
+        torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from evergraph.core.errors import (
     ConfigurationError,
@@ -381,3 +381,31 @@ def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> No
     for other in ({"seed": 4}, {"head": {"name": "replay"}}):
         with pytest.raises(ConfigurationError):
             LearnerFolder.of(tmp_path / "f", other)
+
+
+def test_fit_says_what_to_call():
+    with pytest.raises(ConfigurationError, match=r"has no fit: call partial_fit\(nodes"):
+        ContinualNodeClassifier().fit(["a"], [[1.0]], ["x"])
+
+
+def test_an_id_that_is_not_there_names_the_one_that_was_meant():
+    hetero = HeteroData()
+    hetero["customer"].x, hetero["customer"].y = torch.eye(2), torch.tensor([0, 1])
+    hetero["shop"].num_nodes = 1
+    hetero["customer", "visits", "shop"].edge_index = torch.tensor([[0, 1], [0, 0]])
+    model = ContinualNodeClassifier(width=16).partial_fit(hetero)
+    for ask in (model.predict, lambda ids: model.explain(ids[0])):
+        with pytest.raises(UnknownNodeError, match="did you mean 'customer/1'"):
+            ask([1])
+        with pytest.raises(UnknownNodeError, match="'customer/0' or 'shop/0'"):
+            ask([0])
+    model = ContinualNodeClassifier(width=16).partial_fit([1, 2], torch.eye(2), ["x", "y"])
+    with pytest.raises(UnknownNodeError, match=r"node '1' is not in the graph: did you mean 1\?"):
+        model.predict(["1"])
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_status_says_whether_edges_are_counted_both_ways(undirected):
+    model = ContinualNodeClassifier(width=16, undirected=undirected)
+    model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"], [("a", "b")])
+    assert (model.status().edges, model.status().undirected) == (1 + undirected, undirected)

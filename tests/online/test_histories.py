@@ -106,8 +106,8 @@ HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
 
 @pytest.fixture(params=HEADS)
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
-    """Makes learners; of so few nodes one of two of a class is held back."""
-    monkeypatch.setattr(held_back, "SHARE", 2)
+    """Makes learners; classes of two nodes have a say in how views are mixed."""
+    monkeypatch.setattr(held_back, "LEAST", 2)
     monkeypatch.setattr(solving, "SMALL", 0)  # so few would be solved for at once
     monkeypatch.setattr(solving, "SHARE", 10.0)
     return lambda history, tolerance=0.0, patience=1: OnlineLearner(

@@ -101,11 +101,11 @@ def test_of_those_held_back_the_first_of_every_class_are_weighed_first():
     held.extend(range(96))
     classes = torch.arange(96) % 2
     held.change(torch.arange(96), torch.full((96,), -1), classes)
-    assert len(held.nodes) == 6
-    assert held.first(6).equal(held.nodes)
+    assert len(held.nodes) == 96
+    assert held.first(96).equal(held.nodes)
     four = held.first(4)
     assert classes[four].tolist() == [0, 0, 1, 1]
-    firsts = [held.nodes[:3], held.nodes[3:]]
+    firsts = [held.nodes[:48], held.nodes[48:]]
     assert four.tolist() == [*firsts[0][:2].tolist(), *firsts[1][:2].tolist()]
     assert set(held.first(3).tolist()) < set(four.tolist())
 
@@ -113,5 +113,5 @@ def test_of_those_held_back_the_first_of_every_class_are_weighed_first():
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
     monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 300)
     learner = OnlineLearner(head=FusedHead(width=WIDTH, codes=4))
-    learner.apply(nodes("first", [k % 20 for k in range(640)]))  # 40 are held back
+    learner.apply(nodes("first", [k % 20 for k in range(640)]))
     assert len(learner.head._held[1]) == 300 // (20 * 3)  # type: ignore[attr-defined]

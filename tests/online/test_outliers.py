@@ -101,6 +101,28 @@ def test_what_is_counted_anew_is_the_same_when_restored_in_between():
     assert all(states[0][name].equal(states[1][name]) for name in states[0])
 
 
+@given(power=st.integers(0, 6), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=10)
+def test_a_column_that_was_large_is_as_exact_as_one_that_never_was(power, seed):
+    """Beside one that stays large: what is left of it is no rounding of what it was."""
+    learner, fresh, begin = made("labels"), made("labels"), first("labels", seed)
+    far = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) * 10.0**power
+    two = {"nodes": ["far", "out"], "labels": [None, None]}
+    edges = [(node, place) for node in two["nodes"] for place in range(6)]
+    hub = [(0, place) for place in range(6, NODES)]  # so many that it is not summed anew
+    learner.apply(begin)
+    learner.apply(Delta(edges=hub))
+    learner.apply(Delta(**two, features=far, edges=edges))
+    far[1] = torch.tensor([0.0, 1.0, 0.0])
+    learner.apply(Delta(updated=["out"], updated_features=far[1:]))
+    fresh.apply(begin)
+    fresh.apply(Delta(**two, features=far, edges=hub + edges))
+    ids = [*range(NODES), "far", "out"]
+    one, other = (each.frozen().embed(ids) for each in (learner, fresh))
+    assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert_same(learner, fresh, list(range(NODES)))
+
+
 def test_sums_of_ordinary_nodes_are_not_counted_anew():
     learner = OnlineLearner(head=AnalyticHead(width=32))
     learner.apply(first("analytic", 2))

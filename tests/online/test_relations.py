@@ -20,8 +20,9 @@ from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta, NodeId
+from evergraph.online.explanation import explain
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 from evergraph.topology.relation_hops import RelationHops
@@ -241,14 +242,66 @@ def test_a_head_that_does_not_look_refuses_them() -> None:
         learner.apply(FIRST)
 
 
-def test_an_explanation_adds_up() -> None:
-    learner = learner_of()
-    learner.apply(FIRST)
-    why = learner.explain("c")
+def drawn_delta(seed: int, *, related: bool, weighted: bool) -> Delta:
+    generator = torch.Generator().manual_seed(seed)
+    count = 50
+    ends = torch.randint(count, (2, 120), generator=generator)
+    ends = ends[:, ends[0] != ends[1]]
+    kinds = torch.randint(3, (ends.shape[1],), generator=generator).tolist()
+    types = torch.randint(4, (count,), generator=generator).tolist()
+    weights = torch.rand(ends.shape[1], generator=generator).add(0.1).tolist()
+    return Delta(
+        nodes=range(count),
+        features=torch.randn(count, WIDTH, generator=generator),
+        labels=["xyz"[place % 3] if place % 5 else None for place in range(count)],
+        edges=ends.t().tolist(),
+        relations=[("cites", "writes", "knows")[kind] for kind in kinds] if related else (),
+        types=[None if kind == 3 else TYPES[kind] for kind in types] if related else (),
+        weights=weights if weighted else (),
+    )
+
+
+EXPLAINING = ("analytic", "auto")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(EXPLAINING),
+    seed=st.integers(0, 999),
+    undirected=st.booleans(),
+    weighted=st.booleans(),
+    node=st.integers(0, 49),
+    limit=st.sampled_from([0, 3, 50]),
+)
+def test_what_nodes_say_adds_up_to_the_score(
+    name: str, seed: int, undirected: bool, weighted: bool, node: int, limit: int
+) -> None:
+    head = heads.make(name, width=32)
+    learner = OnlineLearner(head=head, undirected=undirected)
+    learner.apply(drawn_delta(seed, related=head.takes_relations, weighted=weighted))
+    why = learner.explain(node, top=3, limit=limit)
     assert why.voices is not None
-    total = [sum(part) for part in zip(*(v.says for v in why.voices), strict=True)]
-    sums = [a + b + c for a, b, c in zip(total, why.others or (0.0,) * 2, why.rest, strict=True)]
-    assert sums == pytest.approx(list(why.scores), abs=1e-4)
+    sums = torch.tensor([voice.says for voice in why.voices]).sum(0) + torch.tensor(why.others)
+    torch.testing.assert_close(sums, torch.tensor(why.scores), atol=2e-4, rtol=1e-4)
+    assert max(map(abs, why.rest)) < 2e-4
+
+
+def test_every_head_that_explains_is_held_to_it() -> None:
+    ours = [s for s in Scorer.__subclasses__() if s.__module__.startswith("evergraph.")]
+    explain_themselves = {s.__module__ for s in ours if "slopes" in vars(s)}
+    assert explain_themselves == {heads.resolve(name).__module__ for name in EXPLAINING}
+
+
+def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta() -> None:
+    learner = learner_of(undirected=False)
+    learner.apply(FIRST)
+    before = learner.explain("c")
+    assert before.voices is not None
+    assert {voice.node for voice in before.voices} == {"a", "b", "c"}  # c is nobody's target
+    with learner.frozen().pinned(["c"]) as pinned:
+        learner.apply(Delta(updated=("a",), updated_features=5 * torch.ones(1, 3)))
+        learner.apply(Delta(edges=(("b", "c"),), relations=("reviews",), forgotten=("a",)))
+        assert explain(pinned, "c", top=3, limit=20) == before
 
 
 def test_tables_bring_relations_and_types(tmp_path: Path) -> None:

@@ -349,7 +349,7 @@ def _ingest(
         if status.get("metric", "accuracy") != "accuracy":
             known |= {name: status[name] for name in ("metric", "accuracy")}
     if deltas.scheme is not None and not isinstance(columns, Scheme):
-        say_few(nodes, len(deltas.nodes), deltas.scheme)
+        say_few(tables[0], len(deltas.nodes), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
     return (
         counts

@@ -114,6 +114,79 @@ def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor
     return weights
 
 
+@dataclass(frozen=True, eq=False)
+class BalancedSolution:
+    """V of ``balanced_ridge`` with what tells how it would be without any one of its nodes.
+
+    Attributes:
+        problem: A and the class means.
+        factor: L, the Cholesky factor of A + λ I.  float64 [m, m]
+        weights: V.  float64 [m, classes]
+    """
+
+    problem: BalancedProblem
+    factor: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics, regularisation: float) -> BalancedSolution:
+        """Solve with a factor in float64."""
+        problem = BalancedProblem.of(statistics)
+        scale = _scale(problem)
+        while (factor := _factor(problem, regularisation * scale, torch.float64)) is None:
+            regularisation = max(10 * regularisation, 1e-7)
+        return cls(problem, factor, _substituted(factor, problem.means))
+
+    def left_out(self, features: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        """Return what V would say of counted nodes, each left out of V by itself.
+
+        With φ of class c gone, n_c of them left before, and everything else as it was, A changes
+        by what lies in the span of φ and μ_c, and so do the right sides:
+
+            μ'_c = (n_c μ_c - φ) / (n_c - 1),  A' = A - a φφᵀ - b_c μ_c μ_cᵀ + (b_c + a) μ'_c μ'_cᵀ
+
+        With U = [φ, μ_c] that is A' = A + U S Uᵀ, solved by Woodbury's identity from φᵀ(A + λI)⁻¹φ
+        and scores. Only a and λ are taken to stay, which change by a share of 1 / n.
+
+        features: φ, float64 [n, m]; labels: of classes with two nodes or more, int64 [n]; counts:
+        n_c, int64 [classes]; -> float64 [n, classes]
+
+        >>> statistics = ClassStatistics(1, precise=True)
+        >>> rows, labels = torch.ones(4, 1).double(), torch.tensor([0, 0, 1, 1])
+        >>> statistics.add(rows, labels, torch.ones(4))
+        >>> solution = BalancedSolution.of(statistics, 0.01)
+        >>> solution.left_out(rows[:1], labels[:1], statistics.counts_)  # as all are alike
+        tensor([[0.4950, 0.4950]], dtype=torch.float64)
+        """
+        means, share = self.problem.means, self.problem.share
+        rows, counts = torch.arange(len(labels)), counts[labels].double()
+        scores: Tensor = features @ self.weights
+        own = scores[rows, labels]
+        reach = torch.linalg.solve_triangular(self.factor, features.t(), upper=False)
+        pull = reach.square().sum(0)  # φᵀ(A + λI)⁻¹φ
+        met, places = labels.unique(return_inverse=True)
+        said = (means[:, met].t() @ self.weights)[places]  # μ_cᵀV.  [n, classes]
+        less, more = 1 / (counts - 1), counts / (counts - 1)  # μ'_c = more μ_c - less φ
+        now = self.problem.excess[labels] + share
+        change = _pairs(
+            now * less**2 - share, -now * less * more, now * more**2 - self.problem.excess[labels]
+        )  # S
+        inner = _pairs(pull, own, said[rows, labels])  # Uᵀ(A + λI)⁻¹U
+        eye = torch.eye(2, dtype=inner.dtype)
+        taken = inner[:, :1] @ torch.linalg.solve(eye + change @ inner, change)  # [n, 1, 2]
+        by_node, by_mean = taken[:, 0].t()[:, :, None]
+        found: Tensor = scores - by_node * scores - by_mean * said
+        without = more[:, None] * inner[:, 1] - less[:, None] * inner[:, 0]  # Uᵀ(A + λI)⁻¹μ'_c
+        found[rows, labels] = without[:, 0] - (taken[:, 0] * without).sum(1)
+        return found
+
+
+def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
+    """Return symmetric matrices.  [n] each -> [n, 2, 2]"""
+    rows = torch.stack([first, across], -1), torch.stack([across, second], -1)
+    return torch.stack(rows, -2)
+
+
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
     """Return (A + λ I)⁻¹ M for any A, λ = ``regularisation`` x the mean of its diagonal.
 
@@ -125,13 +198,7 @@ def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
 
 
 def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> Tensor:
-    # What was counted out may leave a little below 0.
-    scale = float(problem.diagonal().abs().mean()) or 1.0
-    if not math.isfinite(scale):  # no regularisation would ever be enough
-        raise DataError(
-            f"embeddings must be finite and small enough to be squared, not {scale} on average: "
-            "use scaling='unit'"
-        )
+    scale = _scale(problem)
     while True:
         found = _refined(problem, means, regularisation * scale)
         if found is None:
@@ -139,6 +206,18 @@ def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> T
         if found is not None:
             return found
         regularisation = max(10 * regularisation, 1e-7)
+
+
+def _scale(problem: BalancedProblem) -> float:
+    """Return the mean of A's diagonal, which λ is a share of."""
+    # What was counted out may leave a little below 0.
+    scale = float(problem.diagonal().abs().mean()) or 1.0
+    if not math.isfinite(scale):  # no regularisation would ever be enough
+        raise DataError(
+            f"embeddings must be finite and small enough to be squared, not {scale} on average: "
+            "use scaling='unit'"
+        )
+    return scale
 
 
 def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
@@ -159,8 +238,13 @@ def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | 
 def _exact(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
     """Return V by a factor in float64; None if rounding has left the matrix indefinite."""
     factor = _factor(problem, ridge, torch.float64)
-    if factor is None or means.shape[1] <= CLASSES:
-        return None if factor is None else torch.cholesky_solve(means, factor)
+    return None if factor is None else _substituted(factor, means)
+
+
+def _substituted(factor: Tensor, means: Tensor) -> Tensor:
+    """Return (L Lᵀ)⁻¹ M, some classes at a time."""
+    if means.shape[1] <= CLASSES:
+        return torch.cholesky_solve(means, factor)
     found = torch.empty_like(means)
     for part, into in zip(means.split(CLASSES, 1), found.split(CLASSES, 1), strict=True):
         into.copy_(torch.cholesky_solve(part, factor))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -230,6 +230,13 @@ class ContinualNodeClassifier(Part, Closing):
             patience=self.patience,
             memory_limit=self.memory_limit,
             scratch=self.scratch,
+        )
+
+    def fit(self, *given: Any, **named: Any) -> NoReturn:
+        """Raise: a model that grows has no fit that would begin again; see ``partial_fit``."""
+        raise ConfigurationError(
+            "ContinualNodeClassifier has no fit: call partial_fit(nodes, features, labels, edges), "
+            "which adds to what is known; a new ContinualNodeClassifier begins again"
         )
 
     def partial_fit(

@@ -11,10 +11,9 @@ from torch import Tensor
 from evergraph.core.component import ShownRecord
 from evergraph.core.predictions import likeliest
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.live_codes import LiveCodes
+from evergraph.online.graph.live_relations import PARTS, FrozenRelations
 from evergraph.online.pinned import Pinned
-from evergraph.online.published import Published
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Voice:
         node: its id.
         label: its class, if known.
         weight: w_u, how much of its features flows into the embedding before it is scaled; summed
-            over hops where these are kept apart.
+            over hops where these are kept apart. What comes along relations is not in it.
         says: what it adds to the score of each class asked for.
         by_label: how much of that it adds by its label; nothing where the head sees no labels.
     """
@@ -47,7 +46,10 @@ class Explanation(ShownRecord):
 
     Where hops are kept apart, each is such a sum with slopes and a length of its own, and so are
     the class codes near and far that ``auto`` sees: Σ_u n_u c_u / ‖...‖ with c_u the code of u's
-    label. What u adds by its features in all hops and by its label is added up.
+    label. So is what comes along relations, Σ_u f_u ⊙ x_u / ‖...‖ over one and over two of them,
+    where f_u adds up the ways from u (see ``FrozenRelations.flows``), and class codes along them.
+    The node's own type is said by the node itself. What u adds by its features and type in all of
+    these, and by its label, is added up.
 
     Attributes:
         node: its id.
@@ -58,7 +60,7 @@ class Explanation(ShownRecord):
         voices: the nodes that add most to any of these scores, loudest first; None where f_topo is
             not linear or the head has no slopes.
         others: what all other nodes add.
-        rest: what no node adds.
+        rest: what no node adds: rounding.
     """
 
     node: NodeId
@@ -108,7 +110,7 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
         scores=_numbers(scores[best]),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
-    flows = None if slopes is None else _flows(published, int(pinned.positions[0]))
+    flows = None if slopes is None else _flows(pinned, vectors[0])
     if slopes is None or flows is None:
         return plain
     heard = _heard(flows, slopes[best])
@@ -146,6 +148,7 @@ class _Flow:
     rows: Tensor
     unit: bool
     of_labels: bool = False
+    weighs: bool = True  # whether its weights are those of features in the embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,17 +159,18 @@ class _Heard:
     by_label: Tensor  # [n, classes]
 
 
-def _flows(published: Published, node: int) -> list[_Flow] | None:
-    """Return the parts of a node's vector in order, or None where one is no such sum."""
+def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
+    """Return the parts of the pinned node's vector in order, or None where one is no such sum."""
+    published, node = pinned.published, int(pinned.positions[0])
     graph, embeddings = published.graph, published.embeddings
     hops = embeddings.flows(graph, published.smoother, node)
     if hops is None:
         return None
     unit = embeddings.scaling == "unit"
     flows = [_Flow(nodes, weights, published.features(nodes), unit) for nodes, weights in hops]
-    related = published.relation_dims
+    related = published.relations
     if related is not None:
-        flows.append(_untold(related))
+        flows += _related(related, node, vector[pinned.page.dims :])
     if published.codes is not None:
         smoother, shown = published.codes
         coded = LiveCodes.flows(graph, smoother, node)
@@ -174,13 +178,24 @@ def _flows(published: Published, node: int) -> list[_Flow] | None:
             rows = torch.from_numpy(shown.of(nodes.numpy()))
             flows.append(_Flow(nodes, weights, rows, True, True))
         if related is not None:
-            flows.append(_untold(flows[-1].rows.shape[1]))
+            nodes, factors = related.flows(node, hops=1, width=flows[-1].rows.shape[1])
+            rows = factors * torch.from_numpy(shown.of(nodes.numpy()))
+            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, True, True))
     return flows
 
 
-def _untold(width: int) -> _Flow:
-    """Return a part whose nodes are not told one by one: what it says is in the rest."""
-    return _Flow(no_nodes(), torch.zeros(0), torch.zeros(0, width), False)
+def _related(relations: FrozenRelations, node: int, vector: Tensor) -> list[_Flow]:
+    """Return the node's type, and what comes to it along one relation and along two.
+
+    vector: what stands beside its embedding
+    """
+    width = relations.sent.array.array.shape[1]
+    flows = [_Flow(torch.tensor([node]), torch.ones(1), vector[None, :width], False, weighs=False)]
+    for hops in range(1, PARTS):
+        nodes, factors = relations.flows(node, hops=hops, width=width)
+        rows = factors * torch.from_numpy(relations.sent.of(nodes.numpy()))
+        flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, True, weighs=False))
+    return flows
 
 
 def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:
@@ -196,7 +211,7 @@ def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:
         says[rows] += spoken
         if flow.of_labels:
             by_label[rows] += spoken
-        else:
+        elif flow.weighs:
             weights[rows] += flow.weights
     return _Heard(nodes, weights, says, by_label)
 

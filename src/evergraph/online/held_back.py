@@ -1,4 +1,4 @@
-"""Labelled nodes that are not learned from, but tell which head is right."""
+"""Labelled nodes that tell which head is right."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 
-SHARE = 16  # of so many nodes of a class one is held back
-MOST = 64  # of a class
-FEW = 8  # of a class: one more or less changes what they say together
+LEAST = 16  # labelled nodes that a class must have to have a say
+MOST = 1024  # of a class; a head may look at fewer, see ``first``
+# Earlier versions did not learn from one of so many nodes of a class, and so many at most.
+FORMER_SHARE, FORMER_MOST = 16, 64
 
 
 def lot(node: NodeId) -> int:
@@ -30,42 +31,35 @@ def lot(node: NodeId) -> int:
 
 
 class HeldBack:
-    """Of each class with n labelled nodes the min(n // 16, 64) that are first by ``lot``.
+    """Of each class with 16 labelled nodes or more the 1,024 that are first by ``lot``.
 
-    Who is held back follows from the names of all labelled nodes and their classes, whatever the
-    order in which they came or went. A label that comes or goes moves few nodes between those that
-    are learned from and these.
+    All of them are learned from; what is asked about one is answered as if it alone were not. Who
+    is asked follows from the names of all labelled nodes and their classes, whatever the order in
+    which they came or went; where there are no more than a head looks at, it is all of them, and
+    names decide nothing.
 
     >>> held = HeldBack()
     >>> held.extend(range(32))
-    >>> came = held.change(torch.arange(32), torch.full((32,), -1), torch.zeros(32).long())
-    >>> len(came), bool(held.mask(came).all())
-    (2, True)
-    >>> went = held.change(torch.tensor([int(came[0])]), torch.tensor([0]), torch.tensor([-1]))
-    >>> int(held.mask(torch.arange(32)).sum())  # 31 // 16
-    1
+    >>> held.change(torch.arange(32), torch.full((32,), -1), torch.zeros(32).long())
+    True
+    >>> len(held.nodes), len(held.first(4))
+    (32, 4)
     """
 
     def __init__(self) -> None:
         self._lots = GrowingArray(dtype=np.int64)
-        self._held = GrowingArray(dtype=np.bool_)
         self._members: list[list[tuple[int, int]]] = []  # of each class: lot, position; in order
 
     @property
     def nbytes(self) -> int:
-        """How many bytes lots and marks take."""
-        return self._lots.nbytes + self._held.nbytes
+        """How many bytes lots take."""
+        return self._lots.nbytes
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Add nodes whose class is not known."""
         start = len(self._lots)
         self._lots.extend(len(ids))
-        self._held.extend(len(ids))
         self._lots.array[start:] = [lot(node) for node in ids]
-
-    def mask(self, nodes: Tensor) -> Tensor:
-        """Return which nodes are held back.  int64 [n] -> bool [n]"""
-        return self._held.tensor[nodes]
 
     @property
     def nodes(self) -> Tensor:
@@ -87,28 +81,26 @@ class HeldBack:
         chosen = np.sort(np.lexsort((nodes.numpy(), lots, np.array(ranks)))[:most])
         return nodes[torch.from_numpy(chosen)]
 
-    def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> Tensor:
-        """Follow labels that came, went or changed; return who is held back now or no longer.
+    def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
+        """Follow labels that came, went or changed; return whether a class has a say now or lost it
 
         nodes: each once, int64 [n]; before, after: classes, ``UNLABELLED`` for none, int64 [n]
         """
         self._members += [[] for _ in range(_most(before, after) + 1 - len(self._members))]
         left, joined = self._by_class(nodes, before), self._by_class(nodes, after)
-        old: set[int] = set()
-        new: set[int] = set()
+        other = False
         for label in left.keys() | joined.keys():
             members = self._members[label]
-            old.update(position for _, position in _first(members))
+            spoke = bool(_first(members))
             _replace(members, left.get(label, []), joined.get(label, []))
-            new.update(position for _, position in _first(members))
-        self._held.array[sorted(old - new)] = False
-        self._held.array[sorted(new - old)] = True
-        return torch.tensor(sorted(old ^ new), dtype=torch.int64)
+            other |= spoke != bool(_first(members))
+        return other
 
-    def few(self, labels: Tensor) -> bool:
-        """Return whether any of these classes has but few nodes held back.  int64 [n]"""
-        classes = set(labels[labels != UNLABELLED].tolist())
-        return any(len(self._members[label]) // SHARE < FEW for label in classes)
+    def formerly(self) -> Tensor:
+        """Return who was not learned from by an earlier version.  int64 [n], ascending"""
+        firsts = (ms[: min(len(ms) // FORMER_SHARE, FORMER_MOST)] for ms in self._members)
+        held = sorted(position for members in firsts for _, position in members)
+        return torch.tensor(held, dtype=torch.int64)
 
     def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, list[tuple[int, int]]]:
         found: dict[int, list[tuple[int, int]]] = {}
@@ -124,24 +116,22 @@ class HeldBack:
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
-        yield from (self._lots, self._held)
+        yield self._lots
 
     def state(self) -> dict[str, Tensor]:
-        """Return what labels do not tell."""
-        return {"lots": self._lots.state()}
+        """Return what labels do not tell, and that those held back were learned from."""
+        return {"lots": self._lots.state(), "learned": torch.tensor(True)}
 
     def restore(self, state: dict[str, Tensor], labels: Tensor) -> None:
         """Take back what ``state`` returned; labels: of all positions.  int64 [positions]"""
         self._lots.restore(state["lots"])
-        self._held = GrowingArray(dtype=np.bool_)
-        self._held.extend(len(labels))
         self._members = []
         known = (labels != UNLABELLED).nonzero().flatten()
         self.change(known, torch.full_like(known, UNLABELLED), labels[known])
 
 
 def _first(members: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return members[: min(len(members) // SHARE, MOST)]
+    return members[:MOST] if len(members) >= LEAST else []
 
 
 def _most(*labels: Tensor) -> int:
@@ -154,7 +144,7 @@ def _replace(
     """Take some out of an ordered list and put others in."""
     for one in left:
         del members[bisect_left(members, one)]
-    if len(joined) > SHARE:
+    if len(joined) > LEAST:
         members += joined
         members.sort()
     else:

@@ -149,15 +149,32 @@ class IdTable:
         """Return where a name stands, or raise if nobody has it."""
         found = self._positions.get(value)
         if found is None:
-            raise UnknownNodeError(f"node {value!r} is not in the graph")
+            raise self.unknown(value)
         return found
+
+    def unknown(self, value: NodeId) -> UnknownNodeError:
+        """Return the error that nobody has a name, with one that may have been meant.
+
+        >>> ids = IdTable()
+        >>> ids.add(["customer/0", "7"])
+        >>> ids.unknown(0), ids.unknown(7)  # doctest: +NORMALIZE_WHITESPACE
+        (UnknownNodeError("node 0 is not in the graph: did you mean 'customer/0'?"),
+         UnknownNodeError("node 7 is not in the graph: did you mean '7'?"))
+        """
+        some = (self._ids[place] for place in range(0, len(self._ids), len(self._ids) // 1024 + 1))
+        kinds = dict.fromkeys(name.rpartition("/")[0] for name in some if isinstance(name, str))
+        meant: list[NodeId] = [str(value), *(f"{kind}/{value}" for kind in kinds if kind)]
+        if isinstance(value, str) and value.isdecimal():
+            meant.append(int(value))
+        close = [repr(name) for name in meant if name != value and name in self][:3]
+        hint = f": did you mean {' or '.join(close)}?" if close else ""
+        return UnknownNodeError(f"node {value!r} is not in the graph{hint}")
 
     def positions(self, values: Column, *, new: Mapping[NodeId, int] = _NOTHING) -> Tensor:
         """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
         found = self.where(values, new)
         if len(found) and int(found.min()) < 0:
-            unknown = listed(values)[int(found.argmin())]
-            raise UnknownNodeError(f"node {unknown!r} is not in the graph")
+            raise self.unknown(listed(values)[int(found.argmin())])
         return found
 
     def where(self, values: Column, *others: Mapping[NodeId, int]) -> Tensor:

@@ -16,6 +16,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import ROWS
@@ -68,8 +69,8 @@ class Knowledge:
     ``Counted``), unless something is forgotten: then of all around it. Scores follow what was
     counted at once or a little later (see ``Solving``).
 
-    Heads that are weighed (``OnlineHead.holds_back``) do not learn from the nodes held back, and
-    their labels are in no class code.
+    Heads that are weighed (``OnlineHead.holds_back``) are asked about some of the nodes they have
+    learned, each left out in turn.
 
     Args:
         graph: the graph.
@@ -150,7 +151,7 @@ class Knowledge:
             labels=self.labels.frozen(),
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
-            relation_dims=None if self.relations is None else self.relations.dims,
+            relations=None if self.relations is None else self.relations.frozen(),
             classes=self.classes,
             kind=self.head.kind,
         )
@@ -224,19 +225,12 @@ class Knowledge:
     def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         if self.codes is not None:
             nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
-            moved = self.codes.update(self.graph, change, nodes, self._to_learn(nodes))
+            moved = self.codes.update(self.graph, change, nodes, self.labels.of(nodes))
             self._touched.append(moved.nodes)
 
     def _show(self) -> None:
         if self.head.needs_graph:
             self.head.see(*self.graph.to_graph())
-
-    def _to_learn(self, nodes: Tensor) -> Tensor:
-        """Return the classes of nodes as the head is to learn them: none of those held back."""
-        labels = self.labels.of(nodes)
-        if self.held is None:
-            return labels
-        return labels.masked_fill(self.held.mask(nodes), UNLABELLED)
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""
@@ -296,34 +290,30 @@ class Knowledge:
     def learn(self, nodes: Tensor, labels: Tensor) -> None:
         """Learn classes; a node that has another already is forgotten with that one first."""
         other = self.labels.of(nodes) != labels
-        relabelled = self._relabel(nodes[other], labels[other])
-        if len(relabelled):
-            self._recode(GraphChange(), relabelled)
+        nodes, labels = nodes[other], labels[other]
+        if len(nodes):
+            self._relabel(nodes, labels)
+            self._recode(GraphChange(), nodes.unique())
 
-    def _relabel(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        """Set classes; return whom the head is to learn with another class, or no longer."""
-        moved, before = nodes, self.labels.of(nodes)
+    def _relabel(self, nodes: Tensor, labels: Tensor) -> None:
+        """Set classes."""
+        before = self.labels.of(nodes)
         self._urgent |= bool((before != UNLABELLED).any())  # corrected, or taken back
         self.labels.put(nodes, labels)
         if self.held is not None:
-            swapped = self.held.change(nodes, before, labels)
-            moved = torch.cat([nodes, swapped])
-            # Each of a few held-back nodes of a class says much about the weights of views.
-            self._urgent |= self.held.few(self.labels.of(swapped))
-        self._touched.append(moved)
-        distinct: Tensor = moved.unique()
-        return distinct
+            self._urgent |= self.held.change(nodes, before, labels)
+        self._touched.append(nodes)
 
     def forget(self, nodes: Tensor) -> None:
         """Take nodes out of what was learned, and out of the graph."""
         self._forgotten = True
         self._touched.append(self.reached_by(nodes))  # even where nothing moves when they go
-        relabelled = self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
+        self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
         if self.relations is not None:
             self.relations.forget(nodes)
-        self._follow(self.graph.remove(nodes), relabelled)
+        self._follow(self.graph.remove(nodes), nodes.unique())
 
     def reached_by(self, nodes: Tensor) -> Tensor:
         """Return all whose vectors nodes may have a part in, themselves among them."""
@@ -339,7 +329,7 @@ class Knowledge:
         nodes = torch.cat([torch.empty(0, dtype=torch.int64), *self._touched]).unique()
         vectors = self.of(nodes)
         counted = self._teach(nodes, vectors)
-        self._solve(nodes, counted)
+        self._solve(counted)
         behind = self.head.lazy and self.solving.behind
         done = Settled(nodes, vectors, self._recomputed, counted, behind)
         self._begin_change()
@@ -347,7 +337,7 @@ class Knowledge:
 
     def _teach(self, nodes: Tensor, vectors: Tensor) -> int:
         """Have the head forget, move and learn; return how many nodes it has counted (again)."""
-        old, new = self._learned.of(nodes), self._to_learn(nodes)
+        old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
         self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
         self.counted.drop(nodes[gone])
@@ -387,18 +377,16 @@ class Knowledge:
             self.counted.mark(nodes[stay])
         return len(there)
 
-    def _solve(self, nodes: Tensor, counted: int) -> None:
+    def _solve(self, counted: int) -> None:
         """Bring the scores up to date, unless that can wait."""
         present = self._classes_there()
         urgent = self._urgent or self._forgotten or not present.equal(self._present)
         self._present = present
-        if self.held is not None:  # they are in no sum, but the weights of views rest on them
-            counted += bool(self.held.mask(nodes).any())
         known = int(self.labels.counts_.sum())
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
                 held = self.held.first(self.head.most_weighed)
-                self.head.weigh(self.of(held), self.labels.of(held))
+                self.head.weigh(self.counted.of(held), self.labels.of(held))
             self.head.settle()
 
     def _classes_there(self) -> Tensor:
@@ -445,7 +433,10 @@ class Knowledge:
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every = torch.arange(self.graph.num_nodes)
-        learned = self._to_learn(every)
+        learned, late = self.labels.every.clone(), no_nodes()
+        if self.held is not None and "held.learned" not in state:
+            late = self.held.formerly()
+            learned[late] = UNLABELLED
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):
@@ -459,6 +450,10 @@ class Knowledge:
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
         self._show()
+        if len(late):  # as if their labels came now
+            self._touched, self._urgent = [late], True
+            self._recode(GraphChange(), late)
+            self.settle()
 
     def _parts(self) -> dict[str, Any]:
         """Return what keeps a state of its own, by name."""

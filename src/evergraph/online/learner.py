@@ -30,6 +30,7 @@ from evergraph.online.delta_parts import check_lengths
 from evergraph.online.descriptions import described, made
 from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.graph.corrections import DRIFT
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
@@ -326,7 +327,14 @@ class OnlineLearner(Asked):
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
         """Make what depends on how wide features are, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        live = LiveEmbeddings(self.topology, num_features=num_features, scaling=self.scaling)
+        live = LiveEmbeddings(
+            self.topology,
+            num_features=num_features,
+            scaling=self.scaling,
+            # Beside a column of millions, where rows are not brought to one length, a share of the
+            # row's largest value would be all there is of a small one.
+            drift=DRIFT if self.scaling == "unit" else 0.0,
+        )
         generator = seeded(self.seed, "head")
         self.head.begin(
             live.dims,
@@ -452,6 +460,7 @@ class OnlineLearner(Asked):
             relations=self.head.takes_relations
             and (knowledge is None or knowledge.relations is not None),
             solved=self._solved,
+            undirected=self.undirected,
         )
 
     def frozen(self) -> LearnerView:

@@ -31,7 +31,7 @@ _ROWS = re.compile(
 )
 _POINTERS, _INDICES = re.compile(rf"{_LISTS}\.indptr"), re.compile(rf"{_LISTS}\.indices")
 _UNPLACED = re.compile(
-    rf"{_LISTS}\.weights|labels\.counts|ids\.bytes|relations\.(names|types)\..+"
+    rf"{_LISTS}\.weights|labels\.counts|held\.learned|ids\.bytes|relations\.(names|types)\..+"
     r"|(classes|solving|wear|prequential|alarms|head|counted)\..+"
 )
 

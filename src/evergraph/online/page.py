@@ -46,6 +46,7 @@ class Status(ShownRecord):
             first nodes on.
         solved: after how many deltas the scores in use were solved: fewer than ``seq`` while what
             was counted since waits for more.
+        undirected: whether edges run both ways, so that there are half as many as entries.
     """
 
     seq: int
@@ -61,6 +62,7 @@ class Status(ShownRecord):
     metric: str = "accuracy"
     relations: bool = False
     solved: int = 0
+    undirected: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from evergraph.online.delta import Label
 from evergraph.online.graph.former_rows import FrozenRows
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.identifiers import IdTable
 
@@ -30,7 +31,7 @@ class Published:
         labels: the number of the class of every position.
         codes: the adjacency of class codes, and which codes are shown; None where there are none.
         embeddings: tell how parts of an embedding are weighted; nothing of their state is read.
-        relation_dims: how wide is what comes along relations; None where there are none.
+        relations: who is joined by which, and what each node sends; None where there are none.
         classes: what they are called; names only come.
         kind: what nodes are said to be.
     """
@@ -40,7 +41,7 @@ class Published:
     labels: FrozenRows
     codes: tuple[FrozenSmoother, FrozenRows] | None
     embeddings: LiveEmbeddings
-    relation_dims: int | None
+    relations: FrozenRelations | None
     classes: IdTable
     kind: Kind
 

@@ -216,7 +216,7 @@ def _scores(learner: OnlineLearner) -> Iterator[str]:
     pairs: list[tuple[Tensor, Tensor]] = []
     if type(head) is AnalyticHead and head._settled:
         pairs = [(head.weights_, balanced_ridge(head.statistics_, head.regularisation))]
-    elif isinstance(head, FusedHead) and head._solved and len(head.mixture_):
+    elif isinstance(head, FusedHead) and head._settled and len(head.mixture_):
         solved = [balanced_ridge(each, head.regularisation) for each in head.statistics_]
         shares = zip(solved, head.mixture_, strict=True)
         pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]

@@ -13,7 +13,7 @@ class Solving:
     """Decides after every change whether scores are solved now or wait for more.
 
     They are solved at once where that cannot wait (``urgent``: a class is new or gone, a node was
-    forgotten, a label taken back, one of few held-back nodes of a class exchanged), where fewer
+    forgotten, a label taken back, a class has enough nodes for a say in the mixture), where fewer
     than ``SMALL`` labelled nodes are known, and where what was counted since they were last solved
     passes ``SHARE`` of these; and at the latest with the change number ``patience`` since then.
     Nothing else counts, least of all the time: the same changes are solved at the same points by

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.errors import DataError, UnknownNodeError
+from evergraph.core.errors import DataError
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.explanation import Explanation, explain
@@ -235,7 +235,7 @@ class LearnerView:
             page = self._page
             for node in ids:
                 if node not in self._ids:
-                    raise UnknownNodeError(f"node {node!r} is not in the graph")
+                    raise self._ids.unknown(node)
             positions = self._ids.positions(ids)
             copied = self._copied
             rows = None if copied is None else FrozenRows(copied, self._former.now, len(copied))

@@ -136,3 +136,16 @@ def test_only_the_latest_that_are_over_are_kept():
     log.set(1, seq=1000, on=True)
     assert len(log.entries) == MOST + 1
     assert log.entries[0].seq == 20
+
+
+@pytest.mark.parametrize("batch", [50, 200, 256])
+def test_a_dump_that_is_sorted_by_class_makes_classes_fade(batch: int) -> None:
+    """Each once the next has begun; accuracy has no steady past to fall from."""
+    watch, known = Watch("class"), 0
+    for seq, labels in enumerate(torch.arange(5).repeat_interleave(200).split(batch), 1):
+        right = int((labels < known).sum())
+        known = int(labels.max()) + 1
+        watch.see(seq, labels, answers=(len(labels), right), known=known)
+    alarms = watch.alarms("abcde")
+    assert {alarm.kind for alarm in alarms} == {"fading"}
+    assert {alarm.about for alarm in alarms} >= {"a", "b", "c"}

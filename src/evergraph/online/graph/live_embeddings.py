@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.corrections import Moved
+from evergraph.online.graph.corrections import DRIFT, Moved
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_array import GrowingArray
@@ -160,6 +160,7 @@ class LiveEmbeddings:
         num_features: how wide a node's features are.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         scheme: how Â is normalised, see ``LiveSmoother``; whole graphs are encoded symmetrically.
+        drift: how much of a row's largest value rounding may come to, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -179,6 +180,7 @@ class LiveEmbeddings:
         num_features: int,
         scaling: Scaling = "unit",
         scheme: Normalisation = "symmetric",
+        drift: float = DRIFT,
     ) -> None:
         check_integer("num_features", num_features, least=1)
         check_choice("scaling", scaling, ("unit", "none"))
@@ -193,7 +195,7 @@ class LiveEmbeddings:
         self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self._smoother, num_features)
+            self._source = HopStates(topology, self._smoother, num_features, drift=drift)
 
     @property
     def dims(self) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph.former_rows import FormerRows, FrozenRows
+from evergraph.online.graph.frozen_graph import FrozenLists
 from evergraph.online.graph.graph_change import Entries, no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
@@ -61,6 +64,7 @@ class LiveRelations:
         self._signs: dict[tuple[int, str], Tensor] = {}
         self._typed = GrowingArray(dtype=np.int64)
         self._sent = GrowingArray(width)  # X
+        self._former = FormerRows()  # of X
         self._near = GrowingArray(width)  # B₁X, not scaled
         self._vectors = GrowingArray(self.dims)
         self._matrix = self._drawn()
@@ -105,6 +109,7 @@ class LiveRelations:
 
     def _send(self, nodes: Tensor, features: Tensor) -> None:
         rows = features if self._matrix is None else block_product(features, self._matrix)
+        self._former.note(nodes.numpy(), self._sent.array[nodes.numpy()])
         self._sent.tensor[nodes] = unit_rows(rows.contiguous()) + self._codes(nodes)
         self._other = torch.cat([self._other, nodes])
 
@@ -197,6 +202,7 @@ class LiveRelations:
                 self._touch(other.delete(near, np.repeat(gone, np.diff(indptr))))
             for part in pair:
                 part.clear(gone)
+        self._former.note(gone, self._sent.array[gone])
         for array in (self._sent, self._near, self._vectors):
             array.array[gone] = 0
         self._typed.array[gone] = UNTYPED
@@ -255,6 +261,11 @@ class LiveRelations:
             self._signs[key] = kind_signs([kind], hop=hop, width=width)[0]
         return self._signs[key]
 
+    def frozen(self) -> FrozenRelations:
+        """Return relations and what is sent along them now, for who reads while they change."""
+        kinds = {kind: FrozenLists(ls.shared(), ls.former.now) for kind, ls in self._kinds()}
+        return FrozenRelations(kinds, FrozenRows(self._sent, self._former.now, len(self._sent)))
+
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._vectors.tensor[nodes]
@@ -298,11 +309,68 @@ class LiveRelations:
         self._vectors.restore(state["vectors"])
 
 
+@dataclass(frozen=True, eq=False)
+class FrozenRelations:
+    """Who is joined by which relation, and what each node sends, as they were.
+
+    Attributes:
+        kinds: whom each row gathers from, by kind.
+        sent: X, one row a position.
+    """
+
+    kinds: Mapping[str, FrozenLists]
+    sent: FrozenRows
+
+    def flows(self, node: int, *, hops: int, width: int) -> tuple[Tensor, Tensor]:
+        """Return positions u and what values are multiplied by in B₁V or B₂B₁V, column by column.
+
+        (B V)_v = Σ_u f_u ⊙ V_u, where f_u adds up the ways from u to v: on each the signs of its
+        kinds times its shares in the means. One row goes through the graph, starting at the node.
+
+        -> int64 [nodes], float64 [nodes, width]
+
+        >>> live = LiveRelations(num_features=2, width=2)
+        >>> live.extend(torch.eye(2), [])
+        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
+        >>> nodes, factors = live.frozen().flows(0, hops=1, width=2)
+        >>> nodes, factors.abs()
+        (tensor([1]), tensor([[1., 1.]], dtype=torch.float64))
+        """
+        nodes, factors = torch.tensor([node]), torch.ones(1, width, dtype=torch.float64)
+        for hop in range(hops, 0, -1):
+            nodes, factors = self._gathered(nodes, factors, hop)
+        return nodes, factors
+
+    def _gathered(self, nodes: Tensor, factors: Tensor, hop: int) -> tuple[Tensor, Tensor]:
+        listed = {kind: lists.rows(nodes.numpy()) for kind, lists in self.kinds.items()}
+        met = [columns for _, columns, _ in listed.values()]
+        near = np.unique(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
+        found = factors.new_zeros(len(near), factors.shape[1])
+        for kind, (indptr, columns, weights) in listed.items():
+            if not len(columns):
+                continue
+            owners, shares = _shares(indptr, weights)
+            places = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
+            ways = torch.sparse_coo_tensor(
+                places,
+                torch.from_numpy(shares),
+                (len(near), len(nodes)),
+                check_invariants=False,  # said, or torch warns that nobody has said
+            )
+            found += ways @ (factors * kind_signs([kind], hop=hop, width=factors.shape[1]))
+        return torch.from_numpy(near), found
+
+
+def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:
+    """Return which row each entry is in, and its share of the row.  int64, float64 [entries]"""
+    owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    weights = weights.astype(np.float64)
+    return owners, weights / np.bincount(owners, weights=weights)[owners]
+
+
 def _means(lists: NeighbourLists, rows: Array, values: Tensor) -> Tensor:
     """Return the mean of values over the columns of some rows, none empty.  -> [rows, any]"""
     indptr, columns = lists.rows(rows)
-    weights = lists.weights(rows).astype(np.float64)
-    owners = np.repeat(np.arange(len(rows)), np.diff(indptr))
-    shares = (weights / np.bincount(owners, weights=weights)[owners]).astype(np.float32)
+    shares = _shares(indptr, lists.weights(rows))[1].astype(np.float32)
     starts, near, weighed = map(torch.from_numpy, (indptr, columns, shares))
     return ordered_product(starts, near, weighed, values)

@@ -69,7 +69,7 @@ class OnlineHead(ABC):
         exact_forgetting: whether after ``forget`` nothing of a node is left.
         needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
             before it is asked and before it settles.
-        holds_back: whether some labelled nodes are kept from it to be weighed by, see ``weigh``.
+        holds_back: whether it weighs what it has learned by nodes left out in turn, see ``weigh``.
         lazy: whether ``settle`` may come deltas after what it is for; ``state`` then keeps what is
             to be settled. Others settle with every delta.
     """
@@ -163,7 +163,7 @@ class OnlineHead(ABC):
 
     @property
     def most_weighed(self) -> int:
-        """How many of those held back it looks at."""
+        """How many nodes it leaves out in turn."""
         return 0
 
     def sizes(self) -> Tensor | None:
@@ -177,7 +177,7 @@ class OnlineHead(ABC):
         """Empty the sums; nothing else changes."""
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
-        """Look at the nodes held back, as they are now, right before it settles.
+        """Look at learned nodes, as they were counted, right before it settles.
 
         vectors: float32 [n, dims]; labels: int64 [n]
         """

@@ -1,4 +1,4 @@
-"""Closed-form heads on several views of a node, mixed as held-back nodes tell."""
+"""Closed-form heads on several views of a node, mixed as nodes tell that are left out in turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.memory import ClassStatistics
-from evergraph.methods.balanced_ridge import balanced_ridge
+from evergraph.methods.balanced_ridge import BalancedSolution
 from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
@@ -24,29 +24,31 @@ from evergraph.online.heads.view_parts import (
     default_views,
     hops_in,
 )
-from evergraph.online.held_back import SHARE
+from evergraph.online.held_back import LEAST
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.relation_hops import WIDTH
 from evergraph.topology.views import View, parse_views
 from evergraph.training.learner import part_of
 
 RELATION_DIMS = PARTS * WIDTH
-# Scores of held-back nodes, one a class and view, that the weights of views are fitted to: a few
-# thousand nodes tell three weights, and with many classes more would need more than there is.
+# Nodes that the weights of views are fitted to, and their scores, one a class and view: a thousand
+# nodes tell three weights, and with very many classes these would need more than there is.
+NODES = 1 << 10
 WEIGHED = 1 << 23
 VIEWS = 3  # unless others are given
 
 
 @heads.register
 class FusedHead(OnlineHead):
-    """Ridge regression on every view of a node, scores mixed with weights fitted on held-back ones.
+    """Ridge regression on every view of a node, scores mixed with weights fitted on nodes left out.
 
     The live form of method ``auto``: s = Σ_v a_v V_vᵀφ_v with V_v = (A_v + λI)⁻¹ M_v from sums over
-    all labelled nodes but those held back (see ``AnalyticHead``), and a fitted on these by
-    class-balanced log-loss (see ``fused_weights``). A view may have class codes: the labels of
-    nodes nearby, those held back excepted (see ``LiveCodes``).
+    all labelled nodes (see ``AnalyticHead``), and a fitted by class-balanced log-loss (see
+    ``fused_weights``) to what V_v would say of a thousand of these, each left out by itself (see
+    ``BalancedSolution``). A view may have class codes: the labels of nodes nearby, never a node's
+    own (see ``LiveCodes``).
 
-    Sums know no order, and V and a are functions of these and of the nodes held back: after any
+    Sums know no order, and V and a are functions of these and of the nodes asked about: after any
     deltas the head is that of a learner which was given what is left at once.
 
     Args:
@@ -90,11 +92,10 @@ class FusedHead(OnlineHead):
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.statistics_: list[ClassStatistics] = []
         self.mixture_ = torch.zeros(0, dtype=torch.float64)  # a
-        self._heads: list[Tensor] = []  # V in float64; none before it settles
         self._weights: list[Tensor] = []  # a_v V_v
         self._held = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
-        self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors held back, φ
-        self._solved = self._settled = True
+        self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors weighed, φ
+        self._settled = True
 
     def default_topology(self) -> TopologyEncoder:
         """Return a node's own features beside those two hops away, each of unit length."""
@@ -158,7 +159,7 @@ class FusedHead(OnlineHead):
 
     def grow(self, classes: int) -> None:
         """Make room for classes."""
-        self._solved &= classes <= self.num_classes
+        self._settled &= classes <= self.num_classes
         for statistics in self.statistics_:
             statistics.grow(classes)
 
@@ -177,14 +178,14 @@ class FusedHead(OnlineHead):
             projected = self._parts.projected(vectors[rows])
             for view, statistics in zip(self.parsed, self.statistics_, strict=True):
                 _count(statistics, self._parts.features(view, projected), labels[rows], sign)
-        self._solved &= not len(labels)
+        self._settled &= not len(labels)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are, where views differ."""
         before, after = self._whole(before), self._whole(after)
         for rows in self._parts.blocks(len(labels)):
             self._move(before[rows], after[rows], labels[rows])
-        self._solved &= not len(labels)
+        self._settled &= not len(labels)
 
     def _move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         parts = self._parts
@@ -222,50 +223,46 @@ class FusedHead(OnlineHead):
         """Empty the sums."""
         for statistics in self.statistics_:
             statistics.clear()
-        self._solved = False
+        self._settled = False
 
     @property
     def most_weighed(self) -> int:
-        """So many that what all heads say of them has at most ``WEIGHED`` values."""
-        return max(WEIGHED // (max(self.num_classes, 1) * len(self.parsed)), 1)
+        """``NODES``, or so many that what all views say of them has at most ``WEIGHED`` values."""
+        return max(min(NODES, WEIGHED // (max(self.num_classes, 1) * len(self.parsed))), 1)
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:
-        """Look at the nodes held back."""
+        """Look at learned nodes, as they were counted, that are to be left out in turn."""
         self._held = vectors, labels
-        self._settled = False
 
     def settle(self) -> None:
         """Solve for every V, then for a."""
-        if self._solved and self._settled:
+        if self._settled:
             return
-        if not self._solved or not self._heads:
-            self._solved = False  # until all of them are there
-            self._heads.clear()  # each is as large as what is kept for good: none is held twice
-            for statistics in self.statistics_:
-                self._heads.append(balanced_ridge(statistics, self.regularisation))
-        self.mixture_ = self._mixture()
-        pairs = zip(self._heads, self.mixture_, strict=True)
-        self._weights = [(head * share).float().contiguous() for head, share in pairs]
-        self._solved = self._settled = True
-
-    def _mixture(self) -> Tensor:
         vectors, labels = self._held
-        allowed = (self.statistics_[0].counts_ > 0)[None]
-        near = self.mixture_ if len(self.mixture_) else None
-        return fused_weights(self._said(vectors), labels, allowed=allowed, near=near)
-
-    def _said(self, vectors: Tensor) -> Tensor:
-        """Return what every head says of those held back.  -> float64 [n, classes, views]"""
-        shape = len(vectors), self.num_classes, len(self.parsed)
-        found = torch.empty(shape, dtype=torch.float64)
-        pairs = zip(self._held_features(vectors), self._heads, strict=True)
-        for view, (features, head) in enumerate(pairs):
-            for rows in row_blocks(len(vectors), self.num_classes):
-                found[rows, :, view] = features[rows].double() @ head
-        return found
+        found = torch.empty(len(labels), self.num_classes, len(self.parsed), dtype=torch.float64)
+        heads = []
+        pairs = zip(self.statistics_, self._held_features(vectors), strict=True)
+        for view, (statistics, features) in enumerate(pairs):
+            solution = BalancedSolution.of(statistics, self.regularisation)
+            heads.append(solution.weights)
+            for rows in row_blocks(len(labels), self.num_classes):
+                found[rows, :, view] = solution.left_out(
+                    features[rows].double(), labels[rows], statistics.counts_
+                )
+        self.mixture_ = fused_weights(
+            found,
+            labels,
+            allowed=(self.statistics_[0].counts_ > 0)[None],
+            near=self.mixture_ if len(self.mixture_) else None,
+        )
+        self._weights = [
+            (head * share).float().contiguous()
+            for head, share in zip(heads, self.mixture_, strict=True)
+        ]
+        self._settled = True
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
-        """Return φ of those held back; rows that are as they were are not computed again."""
+        """Return φ of those weighed; rows that are as they were are not computed again."""
         vectors = self._whole(vectors)
         known, features = self._seen
         if known.shape != vectors.shape:
@@ -287,13 +284,14 @@ class FusedHead(OnlineHead):
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return what sums, V and a_v V_v take, copies, and what is made of a block of nodes."""
         views = max(len(self.parsed), VIEWS)
-        kept = views * (8 + 8 + 4 + 4)
-        held = views * (4 + 4) + 3 * 8  # a_v V_v of readers; of a view sums, means and V
-        held += 0 if self._heads else 8 * views  # after a restart these are made first
+        kept = views * (8 + 4 + 4)
+        # a_v V_v of readers and V; of a view sums, means, and what they say of each other
+        held = views * (4 + 4 + 8) + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
         block = min(counted * self.width, BLOCK_VALUES)
-        weighed = min(nodes // SHARE * classes * views, WEIGHED)
-        return rows + 5 * 8 * block + 2 * 8 * weighed + 8 * self.codes * new
+        alone = max(classes - nodes // LEAST, 0)  # at least so many are of classes without a say
+        weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
+        return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
 
     @property
     def nbytes(self) -> int:
@@ -303,7 +301,7 @@ class FusedHead(OnlineHead):
 
     def state(self) -> dict[str, Tensor]:
         """Return the seed of φ, the sums, a, a_v V_v and whether V is that of the sums."""
-        kept = {"seed": self.seed, "mixture": self.mixture_, "solved": torch.tensor(self._solved)}
+        kept = {"seed": self.seed, "mixture": self.mixture_, "solved": torch.tensor(self._settled)}
         for place, statistics in enumerate(self.statistics_):
             for name, value in statistics.state().items():
                 kept[f"view_{place}.{name}"] = value
@@ -318,8 +316,8 @@ class FusedHead(OnlineHead):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
             statistics.restore(part)
-        self._heads, self._seen = [], (torch.zeros(0, 0), [])  # made when they are needed
-        self._solved, self._settled = bool(state.get("solved", True)), True
+        self._seen = torch.zeros(0, 0), []  # made when they are needed
+        self._settled = bool(state.get("solved", True))
 
 
 def _count(statistics: ClassStatistics, features: Tensor, labels: Tensor, sign: int) -> None:

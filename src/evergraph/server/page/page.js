@@ -82,7 +82,7 @@ function measured(status) {
 function showStatus(status) {
   const tiles = [
     ["Nodes", whole(status.nodes), `${whole(status.labelled)} with a label`],
-    ["Edges", whole(status.edges), "as entries of the adjacency"],
+    ["Edges", whole(status.undirected ? status.edges / 2 : status.edges), status.undirected ? "running both ways" : "running one way"],
     ["Classes", whole(status.classes), status.names.length ? `newest: ${short(status.names.at(-1))}` : "none yet"],
     measured(status),
     ["Memory", bytes(status.memory), "graph, embeddings, head"],
@@ -396,7 +396,9 @@ function showWhy(found, hues) {
 
 function voices(found, hues) {
   const most = Math.max(...found.voices.map(v => Math.abs(v.says[0])), 1e-9);
-  const lines = found.voices.slice(0, 8).map(voice => ({
+  const shown = found.voices.slice(0, 8);
+  const others = found.others[0] + found.voices.slice(8).reduce((sum, voice) => sum + voice.says[0], 0);
+  const lines = shown.map(voice => ({
     name: voice.id, share: Math.abs(voice.says[0]) / most, text: signed(voice.says[0]), hue: hues(voice.label),
     open: () => lookUp(voice.id, isInteger(voice.id)),
     title: `${voice.id}: ${voice.label === null ? "no label" : voice.label}`,
@@ -414,7 +416,7 @@ function voices(found, hues) {
     bars(groups.map(g => ({ name: g.name, share: Math.abs(g.value) / loudest, text: signed(g.value), hue: hues(g.label) }))),
     element("h3", {}, "The nodes that say most"),
     bars(lines),
-    element("p", { class: "soft" }, `Points of its score of ${found.scores[0].toFixed(2)}; all other nodes add ${signed(found.others[0])}. A hollow bar speaks against it. These sums are exact.`),
+    element("p", { class: "soft" }, `Points of its score of ${found.scores[0].toFixed(2)}; all other nodes add ${signed(others)}. A hollow bar speaks against it. Together they make up the whole score.`),
   ];
 }
 
