@@ -90,7 +90,7 @@ def tiled_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
     large = inputs.dim() == 2 and len(row_tiles(len(inputs), weight.numel())) > 1
     if not large or inputs.device.type != "cpu":
         return linear(inputs, weight, bias)
-    images: Tensor = _Tiled.apply(inputs, weight, bias)
+    images: Tensor = _Tiled.apply(inputs, weight, bias)  # type: ignore[no-untyped-call]
     return images
 
 
