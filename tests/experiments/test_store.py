@@ -289,7 +289,7 @@ def test_memory_is_not_told_where_nobody_knows_it(
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["peak_rss_bytes"] is None
     monkeypatch.setitem(sys.modules, "psutil", None)
-    assert facts.machine("cpu").keys() == {"cpus"}
+    assert facts.machine("cpu").keys() == {"cpus", "threads"}
 
 
 def test_a_seed_counts_once() -> None:

@@ -42,6 +42,18 @@ def test_a_tiled_product_is_the_product_with_any_number_of_threads(
     torch.testing.assert_close(found[0].double(), exact, rtol=1e-5, atol=1e-4)
 
 
+def test_a_long_sum_is_made_by_one_thread_wherever_it_is_made() -> None:
+    draw = torch.Generator().manual_seed(0)
+    left, right = torch.randn(256, 1548, generator=draw), torch.randn(1548, 767, generator=draw)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_ranges, "TILE_ROWS", 128)
+        found = []
+        for threads in (1, 2):
+            with exactly_threads(threads):
+                found.append(tiled_product(left, right))
+    assert torch.equal(*found)
+
+
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(10, 40), inputs=sizes, outputs=sizes, bias=st.booleans())
 def test_gradients_of_a_tiled_map_are_right(n: int, inputs: int, outputs: int, bias: bool) -> None:

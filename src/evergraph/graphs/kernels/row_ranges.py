@@ -62,6 +62,7 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
     left, failed = iter(parts), []
 
     def take() -> None:
+        torch.get_num_threads()  # until it is asked, BLAS in a new thread has all of them
         try:
             for part in left:  # each is taken once: a step of this iterator is one of Python's own
                 work(part)
