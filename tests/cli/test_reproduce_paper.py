@@ -59,7 +59,6 @@ def test_fetched_checked_learned_and_set_beside_the_paper(
     out, err = call(*command)
     for name in miniatures.FILES:
         assert f"{name}: 96 nodes" in out
-        assert f"{name}: 1 run of 2 tasks; on processors about" in err
         with (tmp_path / f"out/quick/paper/table3-{name}.csv").open() as file:
             rows = list(csv.reader(file))
         assert [row[0] for row in rows[1:]] == ["PDGNNs-TEM"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 import torch
 
+from evergraph.core import device
 from evergraph.core.device import choose_device, peak_rss_bytes
 from evergraph.core.errors import DeviceError, UnknownNameError
 from evergraph.core.seeding import exponential, seeded
@@ -99,6 +101,7 @@ def test_peak_memory_is_told_without_the_module_that_windows_lacks(
     class Told:
         peak_wset = 12_345
 
+    monkeypatch.setattr(device, "STATUS", Path("nowhere"))
     monkeypatch.setitem(sys.modules, "resource", None)
     assert peak_rss_bytes() == 0  # psutil knows a peak on Windows alone
     monkeypatch.setattr(psutil.Process, "memory_info", lambda self: Told)

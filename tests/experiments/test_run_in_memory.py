@@ -153,3 +153,33 @@ def test_what_nobody_can_keep_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         eg.run(small_graph, method, keep=keep, device="cpu", progress=False)
+
+
+@pytest.fixture
+def named_folder(tmp_path: Path) -> Path:
+    """Tables of two groups of people whose classes have names; 'zoo' sorts behind 'art'."""
+    folder = tmp_path / "people"
+    folder.mkdir()
+    names = ["zoo" if i % 2 else "art" for i in range(40)]
+    rows = [f"n{i},{name},{i % 2}.{i},{i % 3}" for i, name in enumerate(names)]
+    (folder / "nodes.csv").write_text("\n".join(["id,label,f,g", *rows]) + "\n")
+    pairs = [f"n{i},n{i + 2}" for i in range(38)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]) + "\n")
+    return folder
+
+
+def test_labels_that_were_texts_come_back_as_texts(named_folder: Path, tmp_path: Path) -> None:
+    graph = eg.load(named_folder)
+    assert graph.class_names == ("art", "zoo")
+    result = eg.run(graph, "analytic", device="cpu", progress=False, classes_per_task=2)
+    predicted = result.learner.predict(graph)  # type: ignore[union-attr]
+    assert predicted.tolist() == ["zoo" if i % 2 else "art" for i in range(40)]
+    assert result.learner.classes == ["art", "zoo"]  # type: ignore[union-attr]
+    result.learner.save(tmp_path / "model.eg")  # type: ignore[union-attr]
+    again = eg.load_learner(tmp_path / "model.eg")
+    assert again.predict(graph).tolist() == predicted.tolist()
+    imported = tmp_path / "imported"
+    eg.import_graph(named_folder / "edges.csv", named_folder / "nodes.csv", imported)
+    assert eg.load(imported).class_names == ("art", "zoo")
+    model = eg.ContinualNodeClassifier(width=64).partial_fit(graph)
+    assert set(model.classes_) == {"art", "zoo"}

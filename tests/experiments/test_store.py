@@ -284,6 +284,7 @@ def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
 def test_memory_is_not_told_where_nobody_knows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("evergraph.core.device.STATUS", Path("nowhere"))
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
     run(small(), out=tmp_path / "out")
     result = json.loads((tmp_path / "out" / "result.json").read_text())

@@ -26,7 +26,7 @@ def test_a_learner_that_has_seen_nothing_keeps_nothing() -> None:
     assert asdict(OnlineLearner().status()) == {
         "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
         "predicted": 0, "accuracy": None, "exact_forgetting": True, "metric": "accuracy",
-        "relations": True, "solved": 0,
+        "relations": True, "solved": 0, "undirected": True,
     }  # fmt: skip
 
 

@@ -116,6 +116,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     if graph.targets is not None:
         return _facts_of_targets(dataset, graph, both_ways.num_edges)
     sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
+    called = graph.class_names or map(str, range(len(sizes)))
     return {
         "dataset": dataset,
         "nodes": graph.num_nodes,
@@ -129,5 +130,5 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "homophily_as_listed": round(homophily(graph), 4),
         "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # maybe none
         "classes_per_task": classes_per_task,
-        "class_sizes": {str(label): size for label, size in enumerate(sizes.tolist())},
+        "class_sizes": dict(zip(called, sizes.tolist(), strict=True)),
     }

@@ -332,7 +332,7 @@ def _ingest(
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
         deltas = intake.prepared(deltas, learner, counts)
-        if deltas.features is not None:
+        if deltas.features is not None and deltas.nodes:  # an empty table settles nothing
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):

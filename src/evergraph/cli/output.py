@@ -125,7 +125,7 @@ def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
     """Return which columns stand side by side, the first ones in every part.
 
     >>> _parts([4, 6, 6, 6], 1, 24), _parts([4, 6, 6, 6], 1, 40)
-    ([[0, 1, 2], [0, 3]], [[0, 1, 2, 3]])
+    ([[0, 1], [0, 2], [0, 3]], [[0, 1, 2, 3]])
     """
     first = list(range(keys))
     parts = [[*first]]

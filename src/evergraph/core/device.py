@@ -12,6 +12,7 @@ import torch
 from evergraph.core.errors import DeviceError, UnknownNameError
 
 DEVICES = ("auto", "cpu", "cuda")
+STATUS = Path("/proc/self/status")  # of Linux
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -47,15 +48,20 @@ def denormals_flushed() -> Iterator[None]:
 
 def peak_rss_bytes() -> int:
     """Return the largest resident size this process has had so far; 0 where nobody tells."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage would count the process that this one was started from
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
+    if STATUS.exists():  # getrusage would count the process that this one was started from
+        line = next(x for x in STATUS.read_text().splitlines() if x.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     try:
         import resource
     except ImportError:  # Windows
-        import psutil
-
-        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
+        return _peak_by_psutil()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def _peak_by_psutil() -> int:
+    try:
+        import psutil
+    except ImportError:
+        return 0
+    return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows's alone

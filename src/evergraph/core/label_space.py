@@ -30,7 +30,8 @@ class LabelSpace:
 
     Where nodes have several labels or numbers, ``kind`` says which; these targets, called
     ``names``, are then counted as the classes are, all of them from the first task on, and none
-    excludes another.
+    excludes another. Of classes ``names`` are what the dataset's labels stand for, by number, where
+    they were texts.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
@@ -67,6 +68,17 @@ class LabelSpace:
         [0, 1, 2]
         """
         return list(self.labels) or list(range(self.num_classes))
+
+    @property
+    def called(self) -> list[int] | list[str]:
+        """What people call the classes, in order of arrival: their names, or their labels.
+
+        >>> LabelSpace("class-il", (2,), labels=(1, 0), names=("art", "music")).called
+        ['music', 'art']
+        """
+        if self.kind == "class" and self.names:
+            return [self.names[label] for label in self.classes]
+        return self.classes
 
     def grown(self, new_classes: int, labels: Sequence[int] = ()) -> LabelSpace:
         """Return the space after one more task; labels: of its new classes, if these have some."""

@@ -157,6 +157,7 @@ def read_graph_folder(path: Path) -> Graph:
     graph, about = open_graph_folder(path), read_facts(path)["about"]
     if (columns := about.get("columns")) is not None:
         graph = replace(graph, columns=_scheme(columns))
+    graph = replace(graph, class_names=tuple(about.get("class_names", ())))
     loud = about.get("loud")
     if loud is not None:
         say(path, loud)

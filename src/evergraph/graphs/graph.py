@@ -59,6 +59,7 @@ class Graph(Shown):
         types: optional, what kind of thing each node is.
         targets: several labels a node, or numbers, in place of one class; ``labels`` are then all
             ``UNLABELLED``.
+        class_names: what the labels stand for, by number, where they were texts; else empty.
         columns: how the columns of its table were read, a ``Scheme``, by which ``load`` and a
             learner read later tables alike; None where features came as an array.
 
@@ -83,6 +84,7 @@ class Graph(Shown):
     types: NodeTypes | None = None
     targets: Targets | None = None
     columns: Any = field(default=None, repr=False)
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         nodes = self.num_nodes
@@ -128,7 +130,7 @@ class Graph(Shown):
         return facts | {"classes": self.num_classes}
 
     def _repr_table(self) -> dict[str, object]:
-        return self._repr_facts() | self.more_facts()
+        return self._repr_facts() | self.more_facts(self.class_names or None)
 
     def more_facts(self, classes: Sequence[str] | None = None) -> dict[str, object]:
         """Return what a notebook shows beside sizes: classes, times, names of relations and types.
@@ -249,11 +251,12 @@ class Graph(Shown):
             types=None if self.types is None else self.types.each(lambda numbers: numbers[nodes]),
             targets=None if self.targets is None else self.targets.take(nodes),
             columns=self.columns,
+            class_names=self.class_names,
         )
 
     def with_labels(self, labels: Tensor) -> Graph:
         """Return the same graph with other labels."""
-        return replace(self, labels=labels, bare=None)
+        return replace(self, labels=labels, bare=None, class_names=())
 
     def with_features(self, features: Tensor) -> Graph:
         """Return the same graph with other features."""
@@ -299,6 +302,7 @@ class Graph(Shown):
             types=_each(self.types, lambda array: array.to(device)),
             targets=None if self.targets is None else self.targets.to(device),
             columns=self.columns,
+            class_names=self.class_names,
         )
 
     def in_memory(self) -> Graph:
@@ -319,6 +323,7 @@ class Graph(Shown):
             relations=_each(self.relations, in_memory),
             types=_each(self.types, in_memory),
             columns=self.columns,
+            class_names=self.class_names,
         )
 
     def to_undirected(self) -> Graph:

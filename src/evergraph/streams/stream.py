@@ -163,7 +163,7 @@ class GraphStream(Shown):
         self.unlabelled: Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
-        self._label_space = LabelSpace(setting)
+        self._label_space = LabelSpace(setting, names=whole.class_names)
         if whole.targets is not None:
             timed = whole.time is not None
             by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)

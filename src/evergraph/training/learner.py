@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evergraph.core.component import Part
@@ -147,16 +149,17 @@ class Learner(Part, ABC):
         """Yield the trainable parts by name."""
 
     @property
-    def classes(self) -> list[int]:
+    def classes(self) -> list[int] | list[str]:
         """The dataset's label of every class learned so far, in order of arrival."""
-        return self._check_learned().classes
+        return self._check_learned().called
 
     def predict(
         self, graph: Graph | Data, nodes: Tensor | None = None, tasks: Tensor | None = None
-    ) -> Tensor:
-        """Return the dataset's label of each node's most likely class.  -> int64 [nodes]
+    ) -> Tensor | NDArray[np.str_]:
+        """Return the dataset's label of each node's most likely class.  -> [nodes]
 
-        Of several labels: 1 for each that is more likely than not; of numbers: these.
+        A tensor of integers; where the dataset had texts for labels, a NumPy array of these. Of
+        several labels: 1 for each that is more likely than not; of numbers: these.
         -> [nodes, targets]
 
         graph: also as PyG's ``Data``, which needs no ``y``. nodes: all of the graph unless given.
@@ -167,7 +170,10 @@ class Learner(Part, ABC):
         if kind != "class":
             values = target_values(scores, kind).cpu()
             return (values > THRESHOLD).long() if kind == "labels" else values
-        return torch.tensor(self.classes)[scores.argmax(dim=1).cpu()]
+        found = scores.argmax(dim=1).cpu()
+        called = self.classes
+        named = isinstance(called[0], str)
+        return np.array(called)[found.numpy()] if named else torch.tensor(called)[found]
 
     def predict_proba(
         self, graph: Graph | Data, nodes: Tensor | None = None, tasks: Tensor | None = None

@@ -57,10 +57,10 @@ def save_learner(
 
 
 def _space(label_space: LabelSpace) -> dict[str, Any]:
-    """Return a label space; of classes as earlier versions read it."""
+    """Return a label space; of classes without names as earlier versions read it."""
     kept = asdict(label_space)
-    of_targets = () if label_space.kind != "class" else ("kind", "names")
-    return {name: value for name, value in kept.items() if name not in of_targets}
+    unsaid = () if label_space.names or label_space.kind != "class" else ("kind", "names")
+    return {name: value for name, value in kept.items() if name not in unsaid}
 
 
 def description(part: Part) -> dict[str, Any]:

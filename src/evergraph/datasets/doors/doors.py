@@ -7,6 +7,7 @@ edges of pandas, Polars and Arrow.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError
@@ -65,7 +66,9 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     for recognised, door, taken in doors:
         if recognised(source):
             _check(source, options, taken)
-            return door(source, undirected=undirected, **options)
+            named = door(source, undirected=undirected, **options)
+            called = tuple(named.classes or ())
+            return replace(named, graph=replace(named.graph, class_names=called))
     raise ConfigurationError(f"a graph must be {KINDS}, not {type(source).__name__}")
 
 
@@ -105,7 +108,8 @@ def _check(source: Any, options: dict[str, Any], taken: tuple[str, ...]) -> None
 
 
 def _from_graph(source: Graph, *, undirected: bool) -> NamedGraph:
-    return NamedGraph(source.to_undirected() if undirected else source)
+    graph = source.to_undirected() if undirected else source
+    return NamedGraph(graph, classes=graph.class_names or None)
 
 
 def _from_pyg(source: Any, *, undirected: bool) -> NamedGraph:

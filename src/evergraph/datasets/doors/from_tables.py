@@ -13,9 +13,8 @@ from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.named import NamedGraph
 from evergraph.datasets.doors.recognising import is_a
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_columns import column, ids, is_text, plainly_typed
+from evergraph.datasets.files.table_columns import ids, plainly_typed
 from evergraph.datasets.files.table_folder import ENDS, check_columns, graph_of_tables
-from evergraph.datasets.files.table_labels import label_values
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,7 +56,7 @@ def from_tables(
     paths = NODES, EDGES
     graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
     graph = graph.to_undirected() if undirected else graph
-    return NamedGraph(graph, names, _classes(table))
+    return NamedGraph(graph, names, list(graph.class_names) or None)
 
 
 def arrow_table(table: Any) -> pyarrow.Table:
@@ -75,13 +74,3 @@ def arrow_table(table: Any) -> pyarrow.Table:
         said = str(error).splitlines()[0]
         raise DataError(f"cannot be read as a table ({said})") from None
     return plainly_typed(found)
-
-
-def _classes(table: pyarrow.Table) -> list[str] | None:
-    """Return what classes are called, in the order of their numbers; None where they have none."""
-    if "label" not in table.column_names:
-        return None
-    labels = label_values(column(table, "label"), guess=False)
-    if not is_text(labels.type):
-        return None
-    return sorted(name for name in labels.unique().to_pylist() if name is not None)

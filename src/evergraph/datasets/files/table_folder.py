@@ -120,7 +120,7 @@ def graph_of_tables(
     names = [name for name in feature_names(nodes.column_names) if name not in left_out]
     say_index(nodes_path, nodes.column_names)
     with naming(nodes_path):
-        classes = None if targeted else _classes(nodes, nodes_path)
+        classes, called = (None, ()) if targeted else _classes(nodes, nodes_path)
         read = node_features(nodes_path, nodes, names, columns or Columns(), labels=classes)
         graph = assemble(
             nodes_path,
@@ -136,14 +136,15 @@ def graph_of_tables(
     if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
         graph = filled_from_neighbours(graph, read.scheme, read.gaps)
     say_edges_unread(edges_path, edges.column_names, known=(RELATION,))
-    return replace(graph.with_relations(related).with_types(types), columns=read.scheme)
+    graph = graph.with_relations(related).with_types(types)
+    return replace(graph, columns=read.scheme, class_names=called)
 
 
-def _classes(nodes: pyarrow.Table, path: Path) -> Tensor:
+def _classes(nodes: pyarrow.Table, path: Path) -> tuple[Tensor, tuple[str, ...]]:
     if "label" in nodes.column_names:
         return labels(nodes, path)
     say_unlabelled(path, nodes.column_names)
-    return torch.full((nodes.num_rows,), UNLABELLED)
+    return torch.full((nodes.num_rows,), UNLABELLED), ()
 
 
 @dataclass(frozen=True, eq=False)

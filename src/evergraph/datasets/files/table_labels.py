@@ -25,15 +25,15 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 
 
-def labels(table: pyarrow.Table, path: Path) -> Tensor:
-    """Return the class of each node; names are numbered in sorted order.  int64 [nodes]
+def labels(table: pyarrow.Table, path: Path) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the class of each node, and the names of classes: numbered in sorted order.
 
-    path: of the table, for what is said of labels that are missing.
+    path: of the table, for what is said of labels that are missing.  -> int64 [nodes], names
     """
     values = column(table, "label")
-    found = numbered(label_values(values, guess=path.suffix == ".csv"))
+    found = label_values(values, guess=path.suffix == ".csv")
     say_missing(path, spelled_missing(values))
-    return found
+    return numbered(found), class_names(found)
 
 
 def label_values(
@@ -102,13 +102,22 @@ def _from_zero_on(values: pyarrow.Array, before: int, rows: NDArray[Any] | None)
     return pc.if_else(pc.equal(values, UNLABELLED), pa.scalar(None, pa.int64()), values)
 
 
+def class_names(values: pyarrow.Array) -> tuple[str, ...]:
+    """Return the names of the classes, by number, of labels as ``label_values`` has them."""
+    import pyarrow.compute as pc
+
+    if not is_text(values.type):
+        return ()
+    return tuple(sorted({name for name in pc.unique(values).to_pylist() if name is not None}))
+
+
 def numbered(values: pyarrow.Array) -> Tensor:
     """Return the classes of labels as ``label_values`` has them.  int64 [rows]"""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if is_text(values.type):
-        names = sorted({name for name in pc.unique(values).to_pylist() if name is not None})
+        names = class_names(values)
         values = pc.index_in(values, value_set=pa.array(names, type=values.type)).cast(pa.int64())
     return torch.from_numpy(values.fill_null(UNLABELLED).to_numpy().copy())
 

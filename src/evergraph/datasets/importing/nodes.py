@@ -30,6 +30,7 @@ from evergraph.datasets.files.table_folder import (
     texts_of,
 )
 from evergraph.datasets.files.table_labels import (
+    class_names,
     label_values,
     numbered,
     say_missing,
@@ -121,6 +122,7 @@ def import_nodes(
         nodes=codes.length,
         features=rows.width,
         classes=count,
+        class_names=[] if roles.targets else list(class_names(classes.values())),
         loud=loud_column(rows.peaks, rows.names),
         columns=rows.told(),
         targets=targets,
@@ -308,20 +310,20 @@ class _Classes:
             places.append(self._codes[label])
         return np.array(places, np.int64)[order]
 
-    def classes(self) -> NDArray[np.int64]:
-        """Return the class of each number that was given."""
+    def values(self) -> pyarrow.Array:
+        """Return every label that was met, by the number that was given for it."""
         import pyarrow as pa
 
         values = pa.array(list(self._codes), self._kind)
         if self.guess:
             values = label_values(values, guess=True, rows=np.array(self._rows, np.int64))
-        return numbered(values).numpy()
+        return values
 
 
 def _number_classes(path: Path, classes: _Classes) -> int:
     """Put classes in the place of the numbers that stood for them; return how many there are."""
     mapped = map_array(path, writable=True)
-    table = torch.from_numpy(classes.classes())
+    table = numbered(classes.values())
     for start in range(0, len(mapped), _BLOCK):
         mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
     check_labels(mapped)

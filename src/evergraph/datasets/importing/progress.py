@@ -110,7 +110,7 @@ class NodesRead:
     loud: what is to be said of a feature column that drowns the others, if there is one;
     columns: the scheme by which they were read, as JSON; None where they are plain numbers;
     targets: their kind and names, where there are some in place of classes; types: names of the
-    types of nodes, where they have any.
+    types of nodes, where they have any; class_names: by number, where labels were texts.
     """
 
     nodes: int
@@ -120,6 +120,7 @@ class NodesRead:
     columns: dict[str, Any] | None = None
     targets: dict[str, Any] | None = None
     types: list[str] | None = None
+    class_names: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,8 @@ class ImportStages:
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
             about["columns"] = found.columns
+        if found.class_names:
+            about["class_names"] = found.class_names
         named = {"targets": found.targets, "types": found.types, "relations": edges.relations}
         checksum = self.writer.finish(undirected=inputs.undirected, about=about, named=named)
         (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone

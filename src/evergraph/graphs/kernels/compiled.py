@@ -36,6 +36,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 def unsigned(array: Tensor) -> npt.NDArray[Any]:
     """Return integers as unsigned ones: an index that cannot be negative needs no check.
 
+    >>> import torch
     >>> unsigned(torch.tensor([1, 2])).dtype, unsigned(torch.tensor([1, 2]).int()).dtype
     (dtype('uint64'), dtype('uint32'))
     """
