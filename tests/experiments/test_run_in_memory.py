@@ -10,6 +10,7 @@ import torch
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
+from evergraph.datasets.importing.importing import import_graph
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import Observer
 from evergraph.experiments.settings import configured
@@ -179,7 +180,7 @@ def test_labels_that_were_texts_come_back_as_texts(named_folder: Path, tmp_path:
     again = eg.load_learner(tmp_path / "model.eg")
     assert again.predict(graph).tolist() == predicted.tolist()
     imported = tmp_path / "imported"
-    eg.import_graph(named_folder / "edges.csv", named_folder / "nodes.csv", imported)
+    import_graph(named_folder / "edges.csv", named_folder / "nodes.csv", imported)
     assert eg.load(imported).class_names == ("art", "zoo")
     model = eg.ContinualNodeClassifier(width=64).partial_fit(graph)
     assert set(model.classes_) == {"art", "zoo"}
