@@ -172,7 +172,7 @@ ALARMS = [
 ]  # fmt: skip
 REPLICAS = [
     {"role": "writer", "pid": 11, "seq": 1200, "lag": 0, "seconds": 0.0, "alive": True},
-    {"role": "replica", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
+    {"role": "reader", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
 ]
 
 

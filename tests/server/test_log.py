@@ -117,10 +117,10 @@ def test_text_stays_on_one_line_and_names_the_request() -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "sent %r\nfake", ("a\nb",), None)
     context = REQUEST_ID.set("id-1")
     try:
-        told = TextLines("replica 2").format(record)
+        told = TextLines().format(record)
     finally:
         REQUEST_ID.reset(context)
-    assert told.endswith(" INFO x [id-1]: replica 2: sent 'a\\nb'\\nfake")
+    assert told.endswith(" INFO x [id-1]: sent 'a\\nb'\\nfake")
     assert told[10] == "T"
     assert told[19] == "."
     assert told[23] == "Z"

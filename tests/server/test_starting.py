@@ -24,7 +24,6 @@ from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.replaying import Replaying
 from evergraph.server.app import create_app
-from evergraph.server.leader import Leader
 from evergraph.server.listening import bind
 from evergraph.server.notifying import Notifier
 from evergraph.server.payloads import DeltaBody
@@ -161,24 +160,6 @@ def test_a_learner_that_takes_no_changes_is_not_ready(
     assert client.get("/healthz").status_code == 200
     monkeypatch.undo()
     assert client.get("/readyz").status_code == 200
-
-
-def test_a_follower_is_ready_once_it_has_caught_up(tmp_path: Path, learner: Any) -> None:
-    from fastapi.testclient import TestClient
-
-    leader = Leader("http://127.0.0.1:9")
-    folder = LearnerFolder.open(tmp_path / "own", make=learner)
-    app = create_app(folder, leader=leader)
-    client = TestClient(app, base_url="http://127.0.0.1:8000")  # nobody follows: no lifespan
-    told = {"status": "recovering", "done": 0, "of": 7, "seconds_left": None}
-    leader.seq = 7
-    assert (client.get("/readyz").status_code, client.get("/readyz").json()) == (503, told)
-    leader.note(3)
-    assert client.get("/readyz").status_code == 503
-    leader.note(7)
-    leader.seq = 9  # from now on it may be behind for a moment
-    assert client.get("/readyz").json() == {"status": "ready"}
-    folder.close()
 
 
 def test_a_process_answers_while_it_recovers_and_stops_at_once(

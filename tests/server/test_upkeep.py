@@ -11,16 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from evergraph.cli.app import app
+from evergraph.core.errors import ConfigurationError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.restore import restore
 from evergraph.server.app import create_app
-from evergraph.server.backing_up import backup_service
-from evergraph.server.http import RefusedError
-from evergraph.server.leader import Leader
+from evergraph.server.client import Client
 from evergraph.server.limits import Limits
 from evergraph.server.payloads import DeltaBody
 from evergraph.server.tokens import Tokens
-from evergraph.server.upkeep import CompactBody, _check
 
 
 def test_now_leaves_nothing_of_what_was_forgotten(client: Any, caplog: Any) -> None:
@@ -83,6 +81,9 @@ def test_only_who_may_write_may_compact(serve: Any) -> None:
     for token in ("r" * 20, "f" * 20):
         headers = {"Authorization": f"Bearer {token}"}
         assert service.post("/v1/compact", json={}, headers=headers).status_code == 403
+    asked = {token: {"Authorization": f"Bearer {token * 20}"} for token in "rf"}
+    assert service.get("/v1/backup", headers=asked["r"]).status_code == 403
+    assert service.get("/v1/backup", headers=asked["f"]).content[257:262] == b"ustar"
 
 
 @pytest.mark.parametrize("snapshots", [0, 1, 3])
@@ -96,38 +97,23 @@ def test_a_service_is_backed_up_from_afar(
                 folder.compact()
             row = {"nodes": [f"n{number}"], "features": [[0.1, number]], "key": f"k{number}"}
             folder.submit(DeltaBody(**row).delta())
-        leader = Leader(live(create_app(folder, limits=Limits())))
-        told = backup_service(leader, tmp_path / "copy.tar")
+        client = Client(live(create_app(folder, limits=Limits())))
+        told = client.backup(tmp_path / "copy.tar")
         assert (told.seq, told.snapshot) == (5, snapshots)
         restore(tmp_path / "copy.tar", tmp_path / "made")
+        assert client.backup(tmp_path / "copy").seq == 5
+        with pytest.raises(ConfigurationError, match="is there already"):
+            client.backup(tmp_path / "copy")
         with LearnerFolder.open(tmp_path / "made", make=learner) as made:
             state, own = made.learner.state(), folder.learner.state()
             assert all(state[name].equal(value) for name, value in own.items())
             assert made.submit(DeltaBody(**row).delta()).seq == 5
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.tar", "learner", "made"]
-
-
-def test_a_backup_from_afar_begins_anew_where_the_journal_was_dropped(
-    live: Any, learner: Any, first: Any, tmp_path: Path
-) -> None:
-    with LearnerFolder.open(tmp_path / "learner", make=learner) as folder:
-        folder.submit(DeltaBody(**first).delta())
-        folder.compact()
-        leader = Leader(live(create_app(folder, limits=Limits())))
-        fetch, fetched = leader.snapshot, []
-
-        def slow(into: Path) -> Any:
-            found = fetch(into)
-            for number in range(3 if not fetched else 0):
-                row = {"nodes": [f"n{number}"], "features": [[0.1, number]]}
-                folder.submit(DeltaBody(**row).delta())
-                folder.compact()
-            fetched.append(into)
-            return found
-
-        leader.snapshot = slow  # type: ignore[method-assign]
-        assert backup_service(leader, tmp_path / "copy").seq == 4
-        assert len(fetched) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "copy",
+        "copy.tar",
+        "learner",
+        "made",
+    ]
 
 
 def test_commands_reach_a_service(live: Any, learner: Any, first: Any, tmp_path: Path) -> None:
@@ -140,9 +126,3 @@ def test_commands_reach_a_service(live: Any, learner: Any, first: Any, tmp_path:
         words = ["backup", url, str(tmp_path / "copy"), "--json"]
         done = CliRunner().invoke(app, words, catch_exceptions=False)
         assert json.loads(done.stdout)["seq"] == 1
-
-
-def test_names_are_replaced_where_they_came_from() -> None:
-    """A follower that renamed classes by itself would no longer be the same as its leader."""
-    with pytest.raises(RefusedError, match="service that this one follows"):
-        _check(CompactBody(now=True, names=True), follows=True)

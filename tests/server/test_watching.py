@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from evergraph import __version__
 from evergraph.online.folder.status import FolderStatus
-from evergraph.server.board import Process
+from evergraph.server.schema import Process
 from evergraph.server.tokens import Tokens
 from evergraph.server.watching import folder_gauges, process_gauges
 from evergraph.server.writer import Writer
@@ -138,6 +138,6 @@ def test_a_folder_as_it_is_told() -> None:
 
 def test_a_process_that_has_ended_is_left_out() -> None:
     here = Process("writer", os.getpid(), 1, 0, 0.0, True)
-    gone = Process("replica", 0, 0, 1, 0.0, False)
+    gone = Process("reader", 0, 0, 1, 0.0, False)
     _, told = process_gauges([here, gone])["process_resident_memory_bytes"]
     assert [*told] == ['process="0",role="writer"']

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from evergraph.server.tokens import CurrentTokens, Scope, Tokens
 
 MOST = 10_000  # callers remembered at once
-CALLER = "x-evergraph-caller"  # whom a replica passes a request on for
 
 
 class Buckets:
@@ -96,10 +95,7 @@ class Guard:
 
     def admit(self, request: Request, needed: Scope) -> None:
         """Raise unless a caller may do what it asks for."""
-        # Only a replica on this machine comes without an address, through a socket file: it says
-        # whom it speaks for.
-        client = request.client
-        address = client.host if client is not None else request.headers.get(CALLER, "?")
+        address = "?" if request.client is None else request.client.host
         if self._tokens is None:
             self._slow_down(address)
             self._check_host(request)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from evergraph.server.accepting import Server
     from evergraph.server.gate import Network
     from evergraph.server.limits import Limits
-    from evergraph.server.replicas import Replicas
     from evergraph.server.tls import Tls
 
 GRACE = 30  # seconds that requests have to finish in once a stop is asked for
@@ -47,40 +46,20 @@ def check_address(host: str, *, has_tokens: bool) -> None:
         )
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket at an address, or raise where it is taken; port 0 takes a free one.
-
-    shared: other processes of this service may bind to it as well, and connections are spread over
-    them.
-    """
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket at an address, or raise where it is taken; port 0 takes a free one."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio sends small answers at once only where the protocol is named; else they may wait
         # 40 ms for the other side's acknowledgement.
         bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"host and port must be free to listen on, not {host}:{port} ({error})"
         ) from error
     return bound
-
-
-def check_replicas(host: str, port: int) -> None:
-    """Raise where replicas cannot share a port, or where somebody else listens there.
-
-    Sockets that may be shared are shared with anybody of this user, so another service would take
-    half of the connections and nobody would notice.
-    """
-    if not sys.platform.startswith("linux"):
-        raise ConfigurationError(
-            f"replicas must be 0 on this system ({sys.platform}): only Linux spreads connections "
-            "over processes that listen at one port"
-        )
-    bind(host, port).close()
 
 
 def networks(proxies: Sequence[str]) -> list[Network]:
@@ -116,8 +95,6 @@ def listen(
     bound: socket.socket,
     *,
     threads: int = 1,
-    others: Replicas | None = None,
-    name: str | None = None,
     limits: Limits | None = None,
     tls: Tls | None = None,
     proxies: Sequence[str] = (),
@@ -129,8 +106,7 @@ def listen(
     the learner's folder. A second signal ends what is still waiting: it is refused, not half done.
 
     threads: of torch, for one computation: the others are left to answer requests, and one that
-    is starting sets them itself; others: processes that pass requests on to this one, and stop with
-    it; name: of a process that does not write, for the log; limits: how many connections there may
+    is starting sets them itself; limits: how many connections there may
     be, and how quiet; tls: the certificate to serve with; proxies: addresses and networks whose
     word for who asks is believed; reload: called in a thread on SIGHUP.
     """
@@ -151,11 +127,11 @@ def listen(
         if isinstance(app, Starting):
             app.attend(server, _url(bound, tls))  # it says itself when it is there
         else:
-            log.info("%s %s", f"{name} answers at" if name else "listening on", _url(bound, tls))
-        _tell(server, app, others)
+            log.info("listening on %s", _url(bound, tls))
+        _tell(server, app)
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, lambda *_: server.hang_up())
-        server.run(sockets=[bound] if others is None else [bound, others.socket])
+        server.run(sockets=[bound])
     except KeyboardInterrupt:
         pass
     finally:
@@ -163,7 +139,7 @@ def listen(
         signal.signal(signal.SIGTERM, before)
         sys.setswitchinterval(interval)
         bound.close()
-    if name is None and getattr(app, "failed", None) is None:
+    if getattr(app, "failed", None) is None:
         log.info("stopped: everything acknowledged is on the disk")
 
 
@@ -197,14 +173,12 @@ def server_for(
     return Server(config, limits=limits, tls=tls, proxies=networks(proxies), reload=reload)
 
 
-def _tell(server: uvicorn.Server, app: FastAPI | Starting, others: Replicas | None) -> None:
-    """Have others told to stop as soon as a server is, and those that wait for deltas as well."""
+def _tell(server: uvicorn.Server, app: FastAPI | Starting) -> None:
+    """Have those that wait for deltas told to stop as soon as a server is."""
     stop = server.handle_exit
 
     def told(sig: int, frame: FrameType | None) -> None:
         app.state.stopping.set()
-        if others is not None:
-            others.stop()
         stop(sig, frame)
 
     server.handle_exit = told  # type: ignore[method-assign]

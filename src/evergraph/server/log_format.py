@@ -18,18 +18,11 @@ from evergraph.server.request_ids import REQUEST_ID
 class TextLines(logging.Formatter):
     """A line of text: time (UTC), level, logger, the request's id in brackets, and the message.
 
-    Args:
-        process: what comes before the message, where several processes write one log.
-
     >>> record = logging.LogRecord("evergraph.x", 20, "", 0, "delta %d", (7,), None)
     >>> record.created, record.msecs = 0.0, 0.0
     >>> TextLines().format(record)
     '1970-01-01T00:00:00.000Z INFO evergraph.x: delta 7'
     """
-
-    def __init__(self, process: str = "") -> None:
-        super().__init__()
-        self._process = f"{process}: " if process else ""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return all of it but the trace of an exception."""
@@ -37,7 +30,7 @@ class TextLines(logging.Formatter):
         told = record.message.replace("\r", "\\r").replace("\n", "\\n")  # one line, whoever sent it
         asked = f" [{name}]" if name else ""
         head = f"{moment(record)} {record.levelname} {record.name}{asked}"
-        return f"{head}: {self._process}{told}"
+        return f"{head}: {told}"
 
 
 class JsonLines(logging.Formatter):
@@ -50,10 +43,6 @@ class JsonLines(logging.Formatter):
     ('1970-01-01T00:00:00.000Z', 'change seq=7', {'seq': 7})
     """
 
-    def __init__(self, process: str = "") -> None:
-        super().__init__()
-        self._process = process
-
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         told: dict[str, Any] = {
@@ -62,11 +51,11 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        found = {"process": self._process, "request_id": REQUEST_ID.get()}
-        told |= {name: value for name, value in found.items() if value}
-        for name in ("event", "facts"):
-            if hasattr(record, name):
-                told[name] = getattr(record, name)
+        if name := REQUEST_ID.get():
+            told["request_id"] = name
+        for part in ("event", "facts"):
+            if hasattr(record, part):
+                told[part] = getattr(record, part)
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -115,14 +104,11 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 
 @contextmanager
-def written_log(form: str, *, process: str = "") -> Iterator[None]:
-    """Have the log of this process written to stderr in one of the formats, to the end of a with.
-
-    process: what stands before every line, where several processes write one log.
-    """
+def written_log(form: str) -> Iterator[None]:
+    """Have the log written to stderr in one of the formats, to the end of a with."""
     check_choice("log format", form, FORMATS)
     handler = AsideHandler(sys.stderr)
-    handler.setFormatter(FORMATS[form](process))
+    handler.setFormatter(FORMATS[form]())
     handler.addFilter(Sparing())
     root, ours = logging.getLogger(), logging.getLogger("evergraph")
     before = root.handlers[:], root.level, ours.level

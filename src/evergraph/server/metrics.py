@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evergraph.server.headers import HEADERS
@@ -53,37 +51,6 @@ class Metrics:
         self._seconds[route] += seconds  # type: ignore[assignment]
         bound = next((bound for bound in BOUNDS if seconds <= bound), float("inf"))
         self._within[route, bound] += 1
-
-    def save(self, path: Path) -> None:
-        """Write all counts to a file, for another process."""
-        counts = {
-            "requests": [[*key, n] for key, n in dict(self._requests).items()],
-            "within": [[*key, n] for key, n in dict(self._within).items()],
-            "seconds": dict(self._seconds),
-        }
-        aside = path.with_name(f"{path.name}.aside")
-        aside.write_text(json.dumps(counts), "utf-8")
-        aside.rename(path)
-
-    @classmethod
-    def load(cls, path: Path) -> Metrics:
-        """Return what ``save`` wrote; nothing where it has not."""
-        metrics = cls()
-        if path.exists():
-            counts = json.loads(path.read_text("utf-8"))
-            metrics._requests.update({(r, s): n for r, s, n in counts["requests"]})
-            metrics._within.update({(r, float(b)): n for r, b, n in counts["within"]})
-            metrics._seconds.update(counts["seconds"])
-        return metrics
-
-    def plus(self, others: Sequence[Metrics]) -> Metrics:
-        """Return the counts of several processes together."""
-        total = Metrics()
-        for one in (self, *others):
-            total._requests += one._requests
-            total._within += one._within
-            total._seconds += one._seconds
-        return total
 
     def text(self, gauges: Gauges) -> str:
         """Return all counts, and gauges: a name to what it means and its value, or several."""
@@ -189,23 +156,22 @@ class Observed:
         try:
             await self.app(scope, receive, sending)
         finally:
-            # A route's pattern, not its path: there are as many paths as nodes. What a replica
-            # passes on, through a socket file, it counts itself.
-            if scope.get("client") is not None:
-                route = getattr(scope.get("route"), "path", "other")
-                seconds = time.perf_counter() - began
-                self._metrics.observe(route, status, seconds)
-                if self._access_log:
-                    _note_access(scope, status, seconds)
+            # A route's pattern, not its path: there are as many paths as nodes.
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - began
+            self._metrics.observe(route, status, seconds)
+            if self._access_log:
+                _note_access(scope, status, seconds)
 
 
 def _note_access(scope: Scope, status: int, seconds: float) -> None:
+    address = (scope.get("client") or "?")[0]
     facts = {
         "method": scope["method"],
         "path": scope["path"],
         "status": status,
         "seconds": round(seconds, 6),
-        "address": scope["client"][0],
+        "address": address,
     }
-    told = f"{scope['method']} {scope['path']!r} {status} {seconds:.4f} s {scope['client'][0]}"
+    told = f"{scope['method']} {scope['path']!r} {status} {seconds:.4f} s {address}"
     access.info("%s", told, extra={"event": "request", "facts": facts})

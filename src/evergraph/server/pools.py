@@ -83,6 +83,7 @@ class Pools:
         lookups: of nodes and their surroundings; one at a time, for the writer's sake.
         suggestions: which look at the whole graph.
         facts: status, history, keys, ids.
+        backups: one at a time, and as long as it takes.
     """
 
     bodies: Pool
@@ -91,6 +92,7 @@ class Pools:
     lookups: Pool
     suggestions: Pool
     facts: Pool
+    backups: Pool
 
     @classmethod
     def of(cls, seconds: float) -> Pools:
@@ -106,10 +108,11 @@ class Pools:
             lookups=pool("look-ups", 1, 64),
             suggestions=pool("suggestions", 1, 8),
             facts=pool("requests for facts", 2, 64),
+            backups=Pool("backups", threads=1, places=2, seconds=3600.0),
         )
 
     def close(self) -> None:
         """Begin nothing more."""
         every = (self.bodies, self.large_bodies, self.predictions)
-        for pool in (*every, self.lookups, self.suggestions, self.facts):
+        for pool in (*every, self.lookups, self.suggestions, self.facts, self.backups):
             pool.close()

@@ -12,7 +12,6 @@ from evergraph.server.paths import without_paths
 from evergraph.server.schema import MEANINGS, ErrorReply
 
 if TYPE_CHECKING:
-    from evergraph.server.leader import Leader
     from evergraph.server.service import Service
 
 
@@ -32,26 +31,18 @@ class NotReadyReply(BaseModel):
     why: str | None = Field(None, description="Why the learner takes no changes.")
 
 
-def readiness(service: Service, leader: Leader | None = None) -> dict[str, Any]:
+def readiness(service: Service) -> dict[str, Any]:
     """Return ``{"status": "ready"}``, or what there is instead and why."""
     if service.stopping.is_set():
         return {"status": "stopping"}
-    if leader is not None and not leader.caught_up:
-        done = service.folder.seq
-        return {
-            "status": "recovering",
-            "done": done,
-            "of": max(leader.seq, done),
-            "seconds_left": None,
-        }
-    # A replica answers from what it has read; whether more comes is for the writer to say.
+    # Who only reads answers from what it has read; whether more comes is for the writer to say.
     stopped = None if service.folder.readonly else service.folder.status().stopped
     if stopped is not None:
         return {"status": "stopped", "why": without_paths(stopped, service.folder.path)}
     return {"status": "ready"}
 
 
-def readiness_routes(service: Service, leader: Leader | None = None) -> APIRouter:
+def readiness_routes(service: Service) -> APIRouter:
     """Return the route that a load balancer asks."""
     router = APIRouter(tags=["ask"])
     described: dict[int | str, dict[str, Any]] = {
@@ -63,7 +54,7 @@ def readiness_routes(service: Service, leader: Leader | None = None) -> APIRoute
     @router.get("/readyz", responses=described)
     async def readyz() -> JSONResponse:
         """Tell whether the service is to be sent requests: caught up, and taking changes."""
-        told = readiness(service, leader)
+        told = readiness(service)
         if told["status"] == "ready":
             return JSONResponse(told)
         return JSONResponse(told, 503, headers={"Retry-After": "2"})

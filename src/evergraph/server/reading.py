@@ -37,7 +37,6 @@ from evergraph.server.schema import (
 if TYPE_CHECKING:
     from evergraph.server.guard import Guard
     from evergraph.server.metrics import Metrics
-    from evergraph.server.place import Place
     from evergraph.server.pools import Pool
     from evergraph.server.service import Service
     from evergraph.server.watching import Watching
@@ -52,12 +51,11 @@ def reading_routes(
     service: Service,
     guard: Guard,
     metrics: Metrics,
-    place: Place | None = None,
     watching: Watching | None = None,
 ) -> APIRouter:
     """Return the routes for callers that may read, and those that anyone may call.
 
-    metrics: of this process; place: which of several it is; watching: numbers for an operator.
+    metrics: what was answered; watching: numbers for an operator.
     """
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
@@ -173,9 +171,8 @@ def reading_routes(
         """Tell counts and times in Prometheus' text format."""
 
         def text() -> str:
-            counted = metrics if place is None else metrics.plus(place.others())
             gauges = service.gauges() if watching is None else service.gauges() | watching.gauges()
-            return counted.text(gauges) + service.alarm_counts()
+            return metrics.text(gauges) + service.alarm_counts()
 
         return PlainTextResponse(await service.pools.facts.run(text), media_type=KIND)
 

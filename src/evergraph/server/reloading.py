@@ -12,8 +12,6 @@ from evergraph.core.errors import EvergraphError
 from evergraph.server.tokens import CurrentTokens, read_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from evergraph.server.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -27,13 +25,11 @@ class Reloading:
         token_file: who may read and write.
         tokens: those in use.
         tls: the certificate in use.
-        then: called afterwards, with the tokens as they are listed: tells other processes.
     """
 
     token_file: Path | None = None
     tokens: CurrentTokens | None = None
     tls: Tls | None = None
-    then: list[Callable[[list[tuple[str, str]] | None], None]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def __call__(self) -> None:
@@ -44,11 +40,6 @@ class Reloading:
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
-            listed = (
-                None if self.tokens is None else [(str(s), t) for s, t in self.tokens.now.listed]
-            )
-            for tell in self.then:
-                tell(listed)
             log.info("reloaded %s" if said else "there is nothing to reload%s", " and ".join(said))
 
     def _read(self) -> list[str]:

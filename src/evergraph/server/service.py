@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,9 +16,9 @@ import anyio
 from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
-from evergraph.server.board import Process
 from evergraph.server.bodies import Question
 from evergraph.server.http import RefusedError
 from evergraph.server.many_answers import ManyAnswers
@@ -27,7 +28,15 @@ from evergraph.server.paths import without_paths
 from evergraph.server.pools import Pools
 from evergraph.server.predicting import Together, as_json
 from evergraph.server.rows import with_rows
-from evergraph.server.schema import MOST_NAMES, OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
+from evergraph.server.schema import (
+    MOST_NAMES,
+    OF_THE_FOLDER,
+    Alarms,
+    Process,
+    Suggestions,
+    node_reply,
+    told,
+)
 from evergraph.server.writer import Writer
 
 if TYPE_CHECKING:
@@ -38,10 +47,8 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.online.view import Answer, History
-    from evergraph.server.leader import Leader
     from evergraph.server.limits import Limits
     from evergraph.server.metrics import Gauges
-    from evergraph.server.place import Place
 
 T = TypeVar("T")
 SMALL = 1 << 14  # bytes of a question that is read on the event loop
@@ -65,7 +72,7 @@ GAUGES = {
 }
 OF_PROCESSES = {
     "seq": "Deltas that a process answers from.",
-    "lag": "Deltas that it is behind whom it follows.",
+    "lag": "Replication lag in deltas.",
     "seconds": "For how long it has been behind.",
     "alive": "1 if it answers.",
 }
@@ -75,24 +82,14 @@ class Service:
     """Changes go through one thread and the journal; predictions read the last whole delta.
 
     Args:
-        folder: open for writing; closed with the service.
+        folder: open for writing, or to read; closed with the service.
         limits: how much one request may ask for.
-        place: which of several processes this is; None where it is the only one.
-        leader: the service somewhere else that it follows; None where it is sent changes.
     """
 
-    def __init__(
-        self,
-        folder: LearnerFolder,
-        limits: Limits,
-        *,
-        place: Place | None = None,
-        leader: Leader | None = None,
-    ) -> None:
+    def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
-        self._place = place
-        self._leader = leader
+        self._followed = time.monotonic()  # when it last knew all that was written
         self.turn()
         folder.on_renewed = self.turn  # the view of a learner that failed is not gone on with
         self._writer = Writer(places=limits.queue)
@@ -151,6 +148,7 @@ class Service:
         return self._writer.join(self._submit_many, (delta, scheme))
 
     async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
+        self.check_writes()
         future = wait()
         try:
             with anyio.fail_after(self.limits.seconds):
@@ -209,10 +207,21 @@ class Service:
         return upserted
 
     def turn(self) -> None:
-        """Answer from what the folder knows now, and tell other processes how far that is."""
+        """Answer from what the folder knows now."""
         self._view = self.folder.learner.frozen()  # shared from the first node on
-        if self._place is not None:
-            self._place.note(self.folder.seq)
+
+    def follow(self) -> None:
+        """Apply what the process that writes has written since; for a folder opened to read."""
+        if self.folder.refresh():
+            self.turn()
+        self._followed = time.monotonic()
+
+    def check_writes(self) -> None:
+        """Refuse what only the process that writes can do."""
+        if self.folder.readonly:
+            raise RefusedError(
+                403, "this process only reads: ask the one that writes to the folder"
+            )
 
     @property
     def oldest(self) -> float:
@@ -225,13 +234,13 @@ class Service:
         return self._writer.busy
 
     def processes(self) -> list[Process]:
-        """Return all that answer for this folder, the writer first."""
-        own = Process("writer", os.getpid(), self.folder.seq, 0, 0.0, True)
-        first, *others = [own] if self._place is None else self._place.processes()
-        if self._leader is not None:
-            lag, seconds = self._leader.behind(first.seq)
-            first = replace(first, role="follower", lag=lag, seconds=seconds)
-        return [first, *others]
+        """Return this process, and how far it is behind the one that writes."""
+        seq = self.folder.seq
+        if not self.folder.readonly:
+            return [Process("writer", os.getpid(), seq, 0, 0.0, True)]
+        lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - seq, 0)
+        seconds = round(time.monotonic() - self._followed, 3) if lag else 0.0
+        return [Process("reader", os.getpid(), seq, lag, seconds, True)]
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
@@ -376,6 +385,7 @@ class Service:
 
     def last_key(self, prefix: str) -> dict[str, Any]:
         """Return the key of the newest delta whose key begins so."""
+        self.check_writes()
         return {"key": self.folder.last_key(prefix)}
 
     def ids(self, start: int, limit: int) -> dict[str, Any]:
@@ -432,9 +442,9 @@ def _whole(text: str) -> int | None:
 
 
 def _labels(place: int, process: Mapping[str, Any]) -> str:
-    """Return what tells the processes apart: not their pids, since one that died is replaced.
+    """Return what tells processes apart: not their pids, since one that died is replaced.
 
-    >>> _labels(1, {"role": "replica"})
-    'process="1",role="replica"'
+    >>> _labels(0, {"role": "reader"})
+    'process="0",role="reader"'
     """
     return f'process="{place}",role="{process["role"]}"'

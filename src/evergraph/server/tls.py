@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError
@@ -27,20 +26,6 @@ class Tls:
         self.key = key
         self.password_file = password_file
         self.context = self.read()
-
-    @property
-    def files(self) -> list[str | None]:
-        """Where they are, for another process."""
-        password_file = None if self.password_file is None else str(self.password_file)
-        return [str(self.cert), str(self.key), password_file]
-
-    @classmethod
-    def of(cls, files: Sequence[str | None] | None) -> Tls | None:
-        """Read what ``files`` says, None where it says nothing."""
-        if files is None:
-            return None
-        cert, key, password_file = (None if name is None else Path(name) for name in files)
-        return tls_of(cert, key, password_file)
 
     def read(self) -> ssl.SSLContext:
         """Read the files again; raise one sentence where they do not fit."""

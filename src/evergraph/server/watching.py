@@ -16,9 +16,8 @@ from evergraph.server.readiness import readiness
 
 if TYPE_CHECKING:
     from evergraph.online.folder.status import FolderStatus
-    from evergraph.server.board import Process
-    from evergraph.server.leader import Leader
     from evergraph.server.metrics import Gauges
+    from evergraph.server.schema import Process
     from evergraph.server.service import Service
 
 OF_PROCESSES: dict[str, tuple[str, Callable[[Any], float]]] = {
@@ -39,12 +38,10 @@ class Watching:
 
     Args:
         service: which.
-        leader: whom it follows, if it does.
     """
 
-    def __init__(self, service: Service, leader: Leader | None = None) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._leader = leader
         self._began = time.time()
 
     def gauges(self) -> Gauges:
@@ -68,7 +65,7 @@ class Watching:
         return told | process_gauges(service.processes())
 
     def _ready(self) -> bool:
-        return bool(readiness(self._service, self._leader)["status"] == "ready")
+        return bool(readiness(self._service)["status"] == "ready")
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> Gauges:
