@@ -16,8 +16,8 @@ import pytest
 from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.auth import read_tokens
 from evergraph.server.client import Client
-from evergraph.server.tokens import read_tokens
 
 NODES = "id,label,f,g\n" + "".join(
     f"n{i},{'' if i % 5 == 4 else 'xy'[i % 2]},{i % 2},{1 - i % 2}\n" for i in range(25)

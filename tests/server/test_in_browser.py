@@ -14,7 +14,7 @@ import torch
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.tokens import Tokens
+from evergraph.server.auth import Tokens
 
 CLASSES = ("biology", "<b>physics</b>", "history", "law", 5)
 READ = "r" * 20

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ResourceError
 from evergraph.online.bounds import Bounds
+from evergraph.server.auth import Tokens
 from evergraph.server.http import ARROW
-from evergraph.server.tokens import Tokens
 from waiting import until
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}

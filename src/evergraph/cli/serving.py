@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.folder.replaying import Progress
     from evergraph.server.app import Application
-    from evergraph.server.reloading import Reloading
+    from evergraph.server.running import Reload
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Serving:
 
     path: Path
     given: dict[str, Any]
-    reload: Reloading
+    reload: Reload
     opening: dict[str, Any]
     answering: dict[str, Any]
     listening: dict[str, Any]
@@ -50,8 +50,8 @@ class Serving:
 
     def run(self, bound: socket.socket) -> None:
         """Serve until told to stop; raise where there is nothing to serve."""
-        from evergraph.server.listening import listen
-        from evergraph.server.starting import Starting
+        from evergraph.server.running import listen
+        from evergraph.server.startup import Starting
 
         starting = Starting(self.application)
         listen(starting, bound, reload=self.reload, **self.listening)

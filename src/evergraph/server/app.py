@@ -15,26 +15,19 @@ from fastapi import Depends, FastAPI
 
 from evergraph.core.errors import EvergraphError
 from evergraph.core.versions import own_version
-from evergraph.server.guard import Guard
-from evergraph.server.holding import Holding
-from evergraph.server.http import answer_failures
+from evergraph.server.auth import Guard
+from evergraph.server.changes import change_routes, upkeep_routes
+from evergraph.server.http import answer_failures, only_known
 from evergraph.server.limits import Limits
-from evergraph.server.metrics import Metrics, Observed
-from evergraph.server.parameters import only_known
-from evergraph.server.predicting import Predicting
-from evergraph.server.readiness import readiness_routes
-from evergraph.server.reading import page_routes, reading_routes
+from evergraph.server.observability import Metrics, Observed, ServiceCollector
+from evergraph.server.routes import page_routes, reading_routes
 from evergraph.server.service import Service
-from evergraph.server.turns import Turns
-from evergraph.server.upkeep import upkeep_routes
-from evergraph.server.watching import Watching
-from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.server.tokens import CurrentTokens, Tokens
+    from evergraph.server.auth import CurrentTokens, Tokens
 
 PAUSE = 0.01  # seconds between two looks at the journal
 PATIENCE = 1.0  # seconds that a look has to end in
@@ -82,21 +75,21 @@ class JournalFollower(Thread):
 
 
 class Application(FastAPI):
-    """FastAPI behind what is answered before it, or passed on.
+    """FastAPI, observed from outside: what fails in it is counted and has an id as well.
 
     Attributes:
-        front: what requests come to first; at its end is FastAPI itself (``behind``).
+        observed: gives every request an id, and counts it.
     """
 
-    front: ASGIApp
+    observed: Observed
 
-    async def behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def unobserved(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as FastAPI does."""
         await super().__call__(scope, receive, send)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self.front(scope, receive, send)
+        await self.observed(scope, receive, send)
 
 
 def create_app(
@@ -121,7 +114,7 @@ def create_app(
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics(), Guard(tokens, limits)
     service = Service(folder, limits)
-    watching = Watching(service)
+    metrics.registry.register(ServiceCollector(service))
     following = JournalFollower(service) if folder.readonly else None
 
     @asynccontextmanager
@@ -146,14 +139,10 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.following, app.state.stopping = following, service.stopping
-    front: ASGIApp = Predicting(app.behind, service=service, guard=guard)
-    held = Holding(front, most=limits.held)
-    turns = Turns(held, most=limits.at_once)
-    app.front = Observed(turns, metrics=metrics, access_log=access_log)
-    app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics, watching))
+    app.observed = Observed(app.unobserved, metrics=metrics, access_log=access_log)
+    app.include_router(reading_routes(service, guard, metrics))
+    app.include_router(change_routes(service, guard))
     app.include_router(upkeep_routes(service, guard))
-    app.include_router(readiness_routes(service))
     app.include_router(page_routes())
     answer_failures(app, folder.path)
     return app

@@ -17,7 +17,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
-from evergraph.server.tls import believing
+from evergraph.server.secret_files import believing
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns import Encoder, Scheme

@@ -6,15 +6,17 @@ import asyncio
 import gc
 import json
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evergraph.server.headers import HEADERS
-from evergraph.server.notifying import Notifier
-from evergraph.server.request_ids import HEADER, request_id_of
+from evergraph.server.http import HEADERS
+from evergraph.server.observability import HEADER, request_id_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -23,12 +25,65 @@ if TYPE_CHECKING:
     from evergraph.online.folder.replaying import Replaying
     from evergraph.server.app import Application
 
-PATIENCE = 1.0  # seconds that a recovery has to end in once the service is to stop
+PATIENCE = 1.0  # seconds that a recovery has to end in once the service is to stop, and for a
+# service manager that has much to read
+SELDOM = 5.0  # seconds between two words to a service manager where no watchdog asks for more
 AGAIN = 2  # seconds after which a client may ask again
 EXTENSION = 60  # seconds for which a service manager is to wait for the next word
 RECOVERING = "the service is recovering what it knows from the disk: ask again later"
 log = logging.getLogger(__name__)
 Make = Callable[[Callable[["Replaying"], None]], "Application"]
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """Sends what is told to the socket of a service manager; to nobody where there is none.
+
+    Attributes:
+        address: of the socket; ``@`` begins one that has no file.
+        watchdog: seconds within which a process must say that it lives; None: it need not.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    >>> manager.bind(f"{folder.name}/notify")
+    >>> told = {"NOTIFY_SOCKET": f"{folder.name}/notify", "WATCHDOG_USEC": "3000000"}
+    >>> notifier = Notifier.of(told)
+    >>> notifier.tell(READY=1, STATUS="ready")
+    >>> manager.recv(100), notifier.pause
+    (b'READY=1\\nSTATUS=ready', 1.0)
+    >>> manager.close(), folder.cleanup()
+    (None, None)
+    """
+
+    address: str | None = None
+    watchdog: float | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
+        """Return the one that a service manager has asked for."""
+        for_us = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
+        interval = environment.get("WATCHDOG_USEC", "") if for_us else ""
+        watchdog = int(interval) / 1e6 if interval.isdigit() and int(interval) else None
+        return cls(environment.get("NOTIFY_SOCKET") or None, watchdog)
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two words: a third of what the watchdog allows."""
+        return SELDOM if self.watchdog is None else min(SELDOM, self.watchdog / 3)
+
+    def tell(self, **facts: object) -> None:
+        """Send some facts; that nobody listens is no reason to stop."""
+        if self.address is None:
+            return
+        address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
+        told = "\n".join(f"{name}={value}" for name, value in facts.items())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+                line.settimeout(PATIENCE)
+                line.sendto(told.encode(), address)
+        except OSError as error:
+            log.debug("the service manager does not listen: %s", error)
 
 
 def keep_what_is_loaded() -> None:

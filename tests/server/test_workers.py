@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.server.http import RefusedError
-from evergraph.server.pools import Pool
+from evergraph.server.workers import Pool
 
 
 def test_look_ups_that_take_long_hold_up_nobody(

@@ -15,10 +15,10 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.restore import restore
 from evergraph.server.app import create_app
+from evergraph.server.auth import Tokens
 from evergraph.server.client import Client
 from evergraph.server.limits import Limits
 from evergraph.server.payloads import DeltaBody
-from evergraph.server.tokens import Tokens
 
 
 def test_now_leaves_nothing_of_what_was_forgotten(client: Any, caplog: Any) -> None:

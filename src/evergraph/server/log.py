@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import logging.handlers
+import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Full, Queue
+from threading import Thread
+from typing import IO, Any, cast
 
 from evergraph.core.checks import check_choice
-from evergraph.server.log_writing import AsideHandler
-from evergraph.server.request_ids import REQUEST_ID
+from evergraph.server.http import REQUEST_ID
+
+MOST = 10_000  # lines that wait
+PATIENCE = 2.0  # seconds to write what waits, at the end
 
 
 class TextLines(logging.Formatter):
@@ -98,6 +104,76 @@ class Sparing(logging.Filter):
             left_out = f"({count - self.most} more like it were left out)"
             record.msg, record.args = f"{record.getMessage()} {left_out}", None
         return True
+
+
+class AsideHandler(logging.handlers.QueueHandler):
+    """Has lines written by a thread of its own: a pipe that nobody empties holds up no request.
+
+    A line is made here, where the request's id is known. Where more lines wait than there are
+    places, further ones are lost, and how many is said.
+
+    Args:
+        stream: where to.
+        places: how many lines may wait.
+    """
+
+    queue: Queue[Any]
+
+    def __init__(self, stream: IO[str], *, places: int = MOST) -> None:
+        super().__init__(Queue(places))
+        self._lost = 0
+        self._listener = logging.handlers.QueueListener(
+            self.queue, cast("logging.Handler", _Lines(stream, self._loss))
+        )
+        self._listener.start()
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Have a line wait for the thread; count it where there is no place."""
+        try:
+            self.queue.put_nowait(record)
+        except Full:
+            self._lost += 1
+
+    def _loss(self) -> str:
+        lost, self._lost = self._lost, 0
+        return f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+
+    def close(self) -> None:
+        """Write what waits, but do not wait for a reader that has gone to sleep."""
+        end = Thread(target=self._stop, daemon=True)
+        end.start()
+        end.join(PATIENCE)
+        super().close()
+
+    def _stop(self) -> None:
+        with suppress(Full):  # nobody reads: the thread ends with the process
+            self._listener.stop()
+
+
+class _Lines:
+    """What the thread writes with: no handler, whose lock the end of the process would wait for.
+
+    It writes past the stream's own buffer, for the same reason.
+    """
+
+    level = logging.NOTSET
+
+    def __init__(self, stream: IO[str], loss: Callable[[], str]) -> None:
+        self._stream = stream
+        self._loss = loss
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Write a line; what nobody reads any more is lost."""
+        text = f"{record.getMessage()}\n{self._loss()}"
+        try:
+            number = self._stream.fileno()
+        except OSError:  # a stream that is no file
+            self._stream.write(text)
+            return
+        left = text.encode("utf-8", "backslashreplace")
+        with suppress(OSError):
+            while left:
+                left = left[os.write(number, left) :]
 
 
 FORMATS = {"text": TextLines, "json": JsonLines}

@@ -24,10 +24,9 @@ from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.replaying import Replaying
 from evergraph.server.app import create_app
-from evergraph.server.listening import bind
-from evergraph.server.notifying import Notifier
 from evergraph.server.payloads import DeltaBody
-from evergraph.server.starting import Starting
+from evergraph.server.running import bind
+from evergraph.server.startup import Notifier, Starting
 
 # ``evergraph`` with deltas that take so many seconds to apply: so does a start that must.
 SLOW = """

@@ -1,4 +1,4 @@
-"""Routes that tell what the learner knows, and the page at ``/``."""
+"""Routes that tell what the learner knows and how the service does, and the page at ``/``."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON
-from evergraph.server.metrics import KIND
+from evergraph.server.http import JSON, as_json, media_type
+from evergraph.server.observability import KIND
 from evergraph.server.payloads import PredictionsBody
-from evergraph.server.predicting import as_json
+from evergraph.server.predictions import LeanRoute, after_in
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
     AlarmsReply,
     ClassesReply,
     ColumnsReply,
+    ErrorReply,
     HealthReply,
     HistoryReply,
     IdsReply,
@@ -35,11 +37,10 @@ from evergraph.server.schema import (
 )
 
 if TYPE_CHECKING:
-    from evergraph.server.guard import Guard
-    from evergraph.server.metrics import Metrics
-    from evergraph.server.pools import Pool
+    from evergraph.server.auth import Guard
+    from evergraph.server.observability import Metrics
     from evergraph.server.service import Service
-    from evergraph.server.watching import Watching
+    from evergraph.server.workers import Pool
 
 MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
@@ -47,15 +48,33 @@ MOST_NEIGHBOURS = 200  # what can still be drawn
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
 
 
-def reading_routes(
-    service: Service,
-    guard: Guard,
-    metrics: Metrics,
-    watching: Watching | None = None,
-) -> APIRouter:
+class ReadyReply(BaseModel):
+    """The service takes requests."""
+
+    status: str
+
+
+class NotReadyReply(BaseModel):
+    """Why the service is to be sent no requests now."""
+
+    status: str = Field(description="`recovering`, `stopped` or `stopping`.")
+    done: int | None = Field(None, description="How many deltas are known, of those to catch up.")
+    of: int | None = Field(None, description="How many there are.")
+    seconds_left: float | None = Field(None, description="Until it has caught up, if that is known")
+    why: str | None = Field(None, description="Why the learner takes no changes.")
+
+
+READINESS: dict[int | str, dict[str, Any]] = {
+    200: {"model": ReadyReply, "description": "Ready."},
+    400: {"model": ErrorReply, "description": MEANINGS[400]},
+    503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
+}
+
+
+def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
     """Return the routes for callers that may read, and those that anyone may call.
 
-    metrics: what was answered; watching: numbers for an operator.
+    metrics: what a monitor is told.
     """
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
@@ -65,15 +84,25 @@ def reading_routes(
 
     in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
 
-    @router.post(
+    async def predictions(request: Request, after: int = AFTER) -> Response:
+        """Predict the classes of nodes, from what was learned up to the last delta."""
+        guard.admit(request, "read")
+        media_type(request, JSON)
+        async with service.bodies.of(request) as body:
+            asked = await service.read_question(body)
+        if query := request.scope["query_string"]:
+            await service.wait_for(after_in(query))
+        return Response(await service.told(asked), media_type=JSON)
+
+    router.add_api_route(
         "/v1/predictions",
+        predictions,
+        methods=["POST"],
+        route_class_override=LeanRoute,
         openapi_extra=accepts(PredictionsBody),
         responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
         **may_read,
     )
-    async def predictions(after: int = AFTER) -> None:
-        """Predict the classes of nodes, from what was learned up to the last delta."""
-        raise AssertionError("Predicting answers before it comes to this")
 
     @router.get(
         "/v1/predictions/{node:path}",
@@ -166,15 +195,19 @@ def reading_routes(
         """Answer as long as the service lives."""
         return JSONResponse({"status": "ok"})
 
+    @router.get("/readyz", responses=READINESS)
+    async def readyz() -> JSONResponse:
+        """Tell whether the service is to be sent requests: caught up, and taking changes."""
+        told = service.readiness()
+        if told["status"] == "ready":
+            return JSONResponse(told)
+        return JSONResponse(told, 503, headers={"Retry-After": "2"})
+
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
 
-        def text() -> str:
-            gauges = service.gauges() if watching is None else service.gauges() | watching.gauges()
-            return metrics.text(gauges) + service.alarm_counts()
-
-        return PlainTextResponse(await service.pools.facts.run(text), media_type=KIND)
+        return PlainTextResponse(await service.pools.facts.run(metrics.text), media_type=KIND)
 
     return router
 

@@ -20,7 +20,7 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.server.listening import bind, check_address
+from evergraph.server.running import bind, check_address
 
 COMMAND = [sys.executable, "-m", "evergraph.cli.app", "serve"]
 

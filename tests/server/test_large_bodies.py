@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -20,19 +22,19 @@ from evergraph.online.delta import Delta
 from evergraph.server import bodies
 from evergraph.server.arrow import arrow_from_delta
 from evergraph.server.bodies import DELTAS, read_delta, read_question
-from evergraph.server.frames import Frame
 from evergraph.server.http import ARROW, JSON, status_of
-from evergraph.server.parsing import Parsing
+from evergraph.server.large_bodies import BodyParser
 from evergraph.server.payloads import DeltaBody, PredictionsBody
+from waiting import until
 
 MOST = 12
 BODY = 400_000
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[Parsing]:
+def elsewhere() -> Iterator[BodyParser]:
     """Reads every body in another process, of little memory."""
-    parsing = Parsing(most=MOST, body=BODY, seconds=60.0, large=0, memory=300_000_000)
+    parsing = BodyParser(most=MOST, body=BODY, seconds=60.0, large=0, memory=300_000_000)
     yield parsing
     parsing.close()
 
@@ -48,7 +50,7 @@ def outcome(read: Any, *given: Any, **more: Any) -> Any:
     return delta_to_bytes(found.delta), [dict(row) for row in found.rows]
 
 
-def same(elsewhere: Parsing, body: bytes, model: str = "delta", kind: str = JSON) -> Any:
+def same(elsewhere: BodyParser, body: bytes, model: str = "delta", kind: str = JSON) -> Any:
     """Check that a body says the same in both processes, and return what it says."""
     here = outcome(read_delta, body, model=model, kind=kind, most=MOST)
     assert outcome(elsewhere.delta, body, model=model, kind=kind) == here
@@ -78,7 +80,7 @@ PARTS = {
 )
 @given(st.fixed_dictionaries({}, optional=PARTS), st.sampled_from(sorted(DELTAS)), st.booleans())
 def test_a_body_says_the_same_wherever_it_is_read(
-    elsewhere: Parsing, said: dict[str, Any], model: str, cut: bool
+    elsewhere: BodyParser, said: dict[str, Any], model: str, cut: bool
 ) -> None:
     body = json.dumps(said).encode()
     same(elsewhere, body[:-1] if cut else body, model)
@@ -96,12 +98,12 @@ def test_a_body_says_the_same_wherever_it_is_read(
         json.dumps({"ids": list(range(MOST + 1))}).encode(),
     ],
 )
-def test_a_question_is_the_same_wherever_it_is_read(elsewhere: Parsing, body: bytes) -> None:
+def test_a_question_is_the_same_wherever_it_is_read(elsewhere: BodyParser, body: bytes) -> None:
     here = outcome(read_question, body, most=MOST)
     assert outcome(elsewhere.question, body) == here
 
 
-def test_tables_are_the_same_wherever_they_are_read(elsewhere: Parsing) -> None:
+def test_tables_are_the_same_wherever_they_are_read(elsewhere: BodyParser) -> None:
     delta = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
     assert same(elsewhere, arrow_from_delta(delta), kind=ARROW)[0] == delta_to_bytes(delta)
     assert same(elsewhere, b"no table", kind=ARROW)[0] == 422
@@ -118,17 +120,18 @@ def test_of_many_mistakes_one_is_found() -> None:
 
 
 def test_large_bodies_are_not_read_here(
-    serve: Any, elsewhere: Parsing, monkeypatch: pytest.MonkeyPatch
+    serve: Any, elsewhere: BodyParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: TestClient = serve()
     asked: list[int] = []
 
-    def ask(_: Parsing, facts: dict[str, Any], body: bytes) -> Frame:
-        asked.append(len(body))
-        return elsewhere._asked(facts, body)
+    said = elsewhere._said
 
-    monkeypatch.setattr(elsewhere, "_asked", elsewhere._asked)  # as it was before the next line
-    monkeypatch.setattr(Parsing, "_asked", ask)
+    def ask(_: BodyParser, body: bytes, *given: str) -> list[bytes]:
+        asked.append(len(body))
+        return said(body, *given)
+
+    monkeypatch.setattr(BodyParser, "_said", ask)
     monkeypatch.setattr(bodies, "parse", lambda *_: pytest.fail("it is read here"))
     monkeypatch.setattr(bodies, "quick_delta", lambda *_, **__: pytest.fail("it is read here"))
     wrong = json.dumps({"nodes": [1.5] * 80_000}).encode()
@@ -141,33 +144,30 @@ def test_large_bodies_are_not_read_here(
 
 
 def test_one_that_takes_too_long_is_ended() -> None:
-    slow = Parsing(most=MOST, body=BODY, seconds=0.05, large=0)
+    slow = BodyParser(most=MOST, body=BODY, seconds=0.05, large=0)
     assert outcome(slow.question, b"{}") == (503, "reading the body took longer than 0.05 s")
-    assert slow._process is None
+    assert slow._pool is None
     slow.close()
 
 
-def test_one_that_has_ended_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Frame({"every_class": False}, (b'["a"]',))
-    answers = [None, told]
-    parsing = Parsing(most=MOST, body=BODY, seconds=1.0, large=0)
-    parsing._ended = 0
-    monkeypatch.setattr(parsing, "_sent", lambda *_: answers.pop(0))
-    assert parsing.question(b"").ids == ["a"]
-    answers[:], parsing._ended = [None, told], -6  # not for want of work
-    assert outcome(parsing.question, b"")[0] == 413
+def test_one_that_was_killed_is_started_again(elsewhere: BodyParser) -> None:
+    assert elsewhere.question(b'{"ids": ["a"]}').ids == ["a"]
+    os.kill(elsewhere._pid, signal.SIGKILL)
+    assert outcome(elsewhere.question, b'{"ids": ["a"]}')[0] == 413  # as where memory is short
+    assert elsewhere.question(b'{"ids": ["a"]}').ids == ["a"]
 
 
-def test_a_body_that_takes_too_much_memory_is_refused(elsewhere: Parsing) -> None:
+def test_one_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = BodyParser(most=MOST, body=BODY, seconds=60.0, large=0, idle=0.1)
+    assert parser.question(b'{"ids": []}').ids == []
+    process = psutil.Process(parser._pid)
+    until(lambda: parser._pool is None)
+    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    parser.close()
+
+
+def test_a_body_that_takes_too_much_memory_is_refused(elsewhere: BodyParser) -> None:
     bomb = b'{"features": [' + b"[]," * 6_000_000 + b"[]]}"  # 56 bytes for each of three
     status, sentence = outcome(elsewhere.delta, bomb, model="delta")
     assert status == 413
     assert sentence.startswith("the body takes more than 300 MB of memory to be read")
-
-
-def test_its_end_is_not_in_the_way(elsewhere: Parsing) -> None:
-    found = threading.Thread(target=elsewhere.close)
-    found.start()
-    found.join(10)
-    assert not found.is_alive()
-    elsewhere._closed = False

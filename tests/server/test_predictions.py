@@ -14,9 +14,10 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.heads.fused import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
-from evergraph.server import predicting
-from evergraph.server.http import RefusedError
-from evergraph.server.predicting import Together, after_in, as_json
+from evergraph.server import http as http_module
+from evergraph.server import service as service_module
+from evergraph.server.http import RefusedError, as_json
+from evergraph.server.predictions import Together, after_in
 
 
 def asked_at_once(questions: Sequence[Sequence[Any]], calls: list[int], **options: Any) -> Any:
@@ -115,15 +116,55 @@ def test_one_node_by_its_address(lasting: TestClient) -> None:
 def test_json_is_the_same_without_orjson(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"seq": 1, "predictions": [{"id": "é", "probability": 1e-7}]}
     fast = as_json(value)
-    monkeypatch.setattr(predicting, "installed", lambda package: False)
-    predicting._dumps.cache_clear()
+    monkeypatch.setattr(http_module, "installed", lambda package: False)
+    http_module._dumps.cache_clear()
     try:
         assert json.loads(as_json(value)) == json.loads(fast) == value
     finally:
-        predicting._dumps.cache_clear()
+        http_module._dumps.cache_clear()
 
 
 @pytest.mark.parametrize("text", [b"after=", b"after=-1", b"after=1.5", b"after=9" + b"9" * 19])
 def test_what_is_no_seq_is_refused(text: bytes) -> None:
     with pytest.raises(RefusedError, match="after must be the seq of a delta"):
         after_in(text)
+
+
+def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> None:
+    client = serve(answers=100)
+    client.post("/v1/deltas", json=first)
+    few = {"ids": ["a"] * 50, "all": True}
+    assert client.post("/v1/predictions", json=few).status_code == 200
+    more = client.post("/v1/predictions", json={"ids": ["a"] * 51, "all": True})
+    assert (more.status_code, more.json()["error"]) == (
+        413,
+        "an answer must hold at most 100 probabilities, not 51 of 2 classes: ask for at most 50 "
+        "nodes at a time",
+    )
+    assert client.post("/v1/predictions", json={"ids": ["a"] * 51}).status_code == 200
+
+
+@pytest.mark.parametrize("all_", [True, False])
+def test_many_nodes_are_told_as_few_are(lasting: TestClient, all_: bool) -> None:
+    nodes = ["a", "b", "c", 1, 2, 3]
+    told = lasting.post("/v1/predictions", json={"ids": nodes * 50, "all": all_}).json()
+    few = lasting.post("/v1/predictions", json={"ids": nodes, "all": all_}).json()
+    assert told.keys() == few.keys()
+    assert [one["id"] for one in told["predictions"]] == nodes * 50
+    for one, other in zip(told["predictions"], few["predictions"], strict=False):
+        assert one["probability"] == pytest.approx(other["probability"], abs=1e-6)
+    unknown = lasting.post("/v1/predictions", json={"ids": [*nodes * 20, "nobody"], "all": all_})
+    assert (unknown.status_code, unknown.json()["error"]) == (
+        404,
+        "node 'nobody' is not in the graph",
+    )
+
+
+def test_a_status_names_some_classes(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/v1/status").json()["names"] == ["x", "y"]
+    monkeypatch.setattr(service_module, "MOST_NAMES", 1)
+    told = client.get("/v1/status").json()
+    assert (told["names"], told["classes"]) == (["y"], 2)
+    pages = [client.get(f"/v1/classes?start={start}&limit=1").json() for start in range(3)]
+    assert [page["classes"] for page in pages] == [["x"], ["y"], []]
+    assert [page["next"] for page in pages] == [1, None, None]
