@@ -28,13 +28,12 @@ from evergraph.server.payloads import DeltaBody, PredictionsBody
 from waiting import until
 
 MOST = 12
-BODY = 400_000
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[BodyParser]:
-    """Reads every body in another process, of little memory."""
-    parsing = BodyParser(most=MOST, body=BODY, seconds=60.0, large=0, memory=300_000_000)
+    """Reads every body in another process."""
+    parsing = BodyParser(most=MOST, seconds=60.0, large=0)
     yield parsing
     parsing.close()
 
@@ -144,7 +143,7 @@ def test_large_bodies_are_not_read_here(
 
 
 def test_one_that_takes_too_long_is_ended() -> None:
-    slow = BodyParser(most=MOST, body=BODY, seconds=0.05, large=0)
+    slow = BodyParser(most=MOST, seconds=0.05, large=0)
     assert outcome(slow.question, b"{}") == (503, "reading the body took longer than 0.05 s")
     assert slow._pool is None
     slow.close()
@@ -158,16 +157,9 @@ def test_one_that_was_killed_is_started_again(elsewhere: BodyParser) -> None:
 
 
 def test_one_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = BodyParser(most=MOST, body=BODY, seconds=60.0, large=0, idle=0.1)
+    parser = BodyParser(most=MOST, seconds=60.0, large=0, idle=0.1)
     assert parser.question(b'{"ids": []}').ids == []
     process = psutil.Process(parser._pid)
     until(lambda: parser._pool is None)
     until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
     parser.close()
-
-
-def test_a_body_that_takes_too_much_memory_is_refused(elsewhere: BodyParser) -> None:
-    bomb = b'{"features": [' + b"[]," * 6_000_000 + b"[]]}"  # 56 bytes for each of three
-    status, sentence = outcome(elsewhere.delta, bomb, model="delta")
-    assert status == 413
-    assert sentence.startswith("the body takes more than 300 MB of memory to be read")

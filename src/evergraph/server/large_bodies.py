@@ -2,7 +2,8 @@
 
 Parsers hold Python's global lock from the first byte to the last: 30 MB of JSON take it for half a
 second, and nothing else is answered meanwhile. The other process returns a delta as the journal
-writes it, which is read back quickly, or the sentence of the refusal.
+writes it, which is read back quickly, or the sentence of the refusal. What it takes for a byte of
+JSON is bounded: 24 bytes at most, for lists and objects that are empty.
 """
 
 from __future__ import annotations
@@ -16,26 +17,23 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, TimeoutError
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock, Thread, Timer
 from typing import Any, Literal
 
 from evergraph.core.errors import EvergraphError
 from evergraph.core.extras import installed
-from evergraph.core.sizes import shown
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.server.bodies import Question, ReadDelta, read_delta, read_question
 from evergraph.server.http import JSON, RefusedError, as_json, status_of
 
 LARGE = 1 << 18  # bytes from which on a body is read elsewhere
 IDLE = 60.0  # seconds after which the other process ends if nothing comes
-ROOM = 64  # bytes that reading a body may take for each byte that a body may have
 BLOCK = 1_000  # ids or rows that are written, and read, at once
 PAUSE = 0.0002  # seconds that others may run in, between two blocks of an answer
 NICE = 5  # whoever answers small questions goes first
 QUESTION = "question"
-# What became of a body: bytes of what it says, or status and sentence of a refusal, or no memory.
-Told = tuple[Literal["said"], list[bytes]] | tuple[Literal["refused"], int, str] | None
+# What became of a body: bytes of what it says, or status and sentence of a refusal.
+Told = tuple[Literal["said"], list[bytes]] | tuple[Literal["refused"], int, str]
 
 
 class BodyParser:
@@ -43,13 +41,11 @@ class BodyParser:
 
     Args:
         most: how many nodes a body may name.
-        body: bytes that a body may have.
         seconds: how long reading one may take.
         large: bytes from which on a body is read elsewhere.
         idle: seconds after which the other process ends if nothing comes.
-        memory: bytes that reading one may take; ``ROOM`` for each of ``body`` unless given.
 
-    >>> parser = BodyParser(most=9, body=1_000, seconds=5.0)
+    >>> parser = BodyParser(most=9, seconds=5.0)
     >>> parser.question(b'{"ids": ["a"]}')
     Question(ids=['a'], every_class=False)
     >>> parser.close()
@@ -59,14 +55,11 @@ class BodyParser:
         self,
         *,
         most: int,
-        body: int,
         seconds: float,
         large: int = LARGE,
         idle: float = IDLE,
-        memory: int | None = None,
     ) -> None:
         self.most = most
-        self.memory = ROOM * body if memory is None else memory
         self.seconds = seconds
         self.large = large
         self.idle = idle
@@ -98,12 +91,6 @@ class BodyParser:
             self._unused = Timer(self.idle, self._end)
             self._unused.daemon = True
             self._unused.start()
-        if told is None:
-            raise RefusedError(
-                413,
-                f"the body takes more than {shown(self.memory)} of memory to be read: send it in "
-                "parts",
-            )
         if told[0] == "refused":
             raise RefusedError(told[1], told[2])
         return told[1]
@@ -111,23 +98,21 @@ class BodyParser:
     def _asked(self, late: float, body: bytes, model: str, kind: str) -> Told:
         try:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(
-                    1, multiprocessing.get_context("spawn"), _begin, (self.memory,)
-                )
+                self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
                 begun = self._pool.submit(os.getpid)
                 self._pid = begun.result(max(late - time.monotonic(), 0.001))
             found = self._pool.submit(read_elsewhere, body, model, kind, self.most)
-            told = found.result(max(late - time.monotonic(), 0.001))
+            return found.result(max(late - time.monotonic(), 0.001))
         except TimeoutError:
             self._end(kill=True)
             raise RefusedError(
                 503, f"reading the body took longer than {self.seconds:g} s", retry_after=1
             ) from None
         except BrokenExecutor:  # it was killed, as a rule for want of memory
-            told = None
-        if told is None:
             self._end()
-        return told
+            raise RefusedError(
+                413, "the body takes more memory to be read than there is: send it in parts"
+            ) from None
 
     def close(self) -> None:
         """End the other process, whatever it is at."""
@@ -143,7 +128,7 @@ class BodyParser:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin(memory: int) -> None:
+def _begin() -> None:
     """Make ready the process that bodies are read in: it outlives nobody, and holds nobody up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the service, which ends this one
     Thread(target=_outlive_nobody, daemon=True).start()
@@ -151,12 +136,6 @@ def _begin(memory: int) -> None:
     for package in ("orjson", "pyarrow", "pyarrow.compute"):  # what is loaded is no body's
         if installed(package.split(".")[0]):
             importlib.import_module(package)
-    if Path("/proc/self/statm").exists():
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
 
 def _outlive_nobody() -> None:
@@ -167,7 +146,7 @@ def _outlive_nobody() -> None:
 
 
 def read_elsewhere(body: bytes, model: str, kind: str, most: int) -> Told:
-    """Return what a body says, as bytes, or why it is refused; None where memory does not do.
+    """Return what a body says, as bytes, or why it is refused.
 
     >>> read_elsewhere(b'{"ids": ["a"]}', QUESTION, JSON, 9)
     ('said', [b'', b'["a"]'])
@@ -180,8 +159,6 @@ def read_elsewhere(body: bytes, model: str, kind: str, most: int) -> Told:
         return "said", [delta_to_bytes(found.delta), *_blocks(found.rows)]
     except EvergraphError as error:
         return "refused", status_of(error), str(error)
-    except MemoryError:
-        return None
 
 
 def _blocks(values: Sequence[Any]) -> list[bytes]:

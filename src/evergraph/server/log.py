@@ -8,11 +8,11 @@ import logging.handlers
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import Full, Queue
 from threading import Thread
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from evergraph.core.checks import check_choice
 from evergraph.server.http import REQUEST_ID
@@ -121,11 +121,10 @@ class AsideHandler(logging.handlers.QueueHandler):
 
     def __init__(self, stream: IO[str], *, places: int = MOST) -> None:
         super().__init__(Queue(places))
+        self._stream = stream
         self._lost = 0
-        self._listener = logging.handlers.QueueListener(
-            self.queue, cast("logging.Handler", _Lines(stream, self._loss))
-        )
-        self._listener.start()
+        self._thread = Thread(target=self._write, name="evergraph-log", daemon=True)
+        self._thread.start()
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Have a line wait for the thread; count it where there is no place."""
@@ -134,46 +133,31 @@ class AsideHandler(logging.handlers.QueueHandler):
         except Full:
             self._lost += 1
 
-    def _loss(self) -> str:
-        lost, self._lost = self._lost, 0
-        return f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+    def _write(self) -> None:
+        # Not with a handler, whose lock the end of the process would wait for, and past the
+        # stream's own buffer, for the same reason.
+        while (record := self.queue.get()) is not None:
+            lost, self._lost = self._lost, 0
+            said = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+            with suppress(OSError, ValueError):  # nobody reads any more
+                self._put(f"{record.getMessage()}\n{said}")
 
-    def close(self) -> None:
-        """Write what waits, but do not wait for a reader that has gone to sleep."""
-        end = Thread(target=self._stop, daemon=True)
-        end.start()
-        end.join(PATIENCE)
-        super().close()
-
-    def _stop(self) -> None:
-        with suppress(Full):  # nobody reads: the thread ends with the process
-            self._listener.stop()
-
-
-class _Lines:
-    """What the thread writes with: no handler, whose lock the end of the process would wait for.
-
-    It writes past the stream's own buffer, for the same reason.
-    """
-
-    level = logging.NOTSET
-
-    def __init__(self, stream: IO[str], loss: Callable[[], str]) -> None:
-        self._stream = stream
-        self._loss = loss
-
-    def handle(self, record: logging.LogRecord) -> None:
-        """Write a line; what nobody reads any more is lost."""
-        text = f"{record.getMessage()}\n{self._loss()}"
+    def _put(self, text: str) -> None:
         try:
             number = self._stream.fileno()
         except OSError:  # a stream that is no file
             self._stream.write(text)
             return
         left = text.encode("utf-8", "backslashreplace")
-        with suppress(OSError):
-            while left:
-                left = left[os.write(number, left) :]
+        while left:
+            left = left[os.write(number, left) :]
+
+    def close(self) -> None:
+        """Write what waits, but do not wait for a reader that has gone to sleep."""
+        with suppress(Full):  # nobody reads: the thread ends with the process
+            self.queue.put_nowait(None)
+            self._thread.join(PATIENCE)
+        super().close()
 
 
 FORMATS = {"text": TextLines, "json": JsonLines}

@@ -66,7 +66,7 @@ class Service:
         self._writer = Writer(places=limits.queue)
         self.pools = Pools.of(limits.seconds)
         self.bodies = Bodies(limits)
-        self.parser = BodyParser(most=limits.nodes, body=limits.body, seconds=limits.seconds)
+        self.parser = BodyParser(most=limits.nodes, seconds=limits.seconds)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come
 
