@@ -110,7 +110,7 @@ def serve_command(
     Every acknowledged change is on disk. A page at / shows what the learner knows. Without a
     token file only this machine may read and write.
     """
-    for package in ("fastapi", "uvicorn"):
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
     from evergraph.server.auth import CurrentTokens, read_tokens
     from evergraph.server.limits import Limits

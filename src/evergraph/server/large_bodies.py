@@ -66,7 +66,7 @@ class BodyParser:
         self._pool: ProcessPoolExecutor | None = None
         self._pid = 0
         self._lock = Lock()
-        self._unused = Timer(0, self._end)
+        self._unused = Timer(0, self._end_unused)
 
     def delta(self, body: bytes, *, model: str, kind: str = JSON) -> ReadDelta:
         """Return what a body that changes something says; see ``read_delta``."""
@@ -88,7 +88,7 @@ class BodyParser:
         with self._lock:
             self._unused.cancel()
             told = self._asked(late, body, model, kind)
-            self._unused = Timer(self.idle, self._end)
+            self._unused = Timer(self.idle, self._end_unused)
             self._unused.daemon = True
             self._unused.start()
         if told[0] == "refused":
@@ -119,12 +119,17 @@ class BodyParser:
         self._unused.cancel()
         self._end(kill=True)
 
+    def _end_unused(self) -> None:
+        with self._lock:
+            self._end()
+
     def _end(self, *, kill: bool = False) -> None:
-        pool, self._pool = self._pool, None
+        pool, pid = self._pool, self._pid
+        self._pool, self._pid = None, 0
         if pool is not None:
-            if kill and self._pid:
+            if kill and pid:
                 with suppress(ProcessLookupError):
-                    os.kill(self._pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
             pool.shutdown(wait=False, cancel_futures=True)
 
 
