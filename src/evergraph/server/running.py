@@ -118,14 +118,13 @@ class Reload:
 
     def _read(self) -> list[str]:
         tokens = None if self.token_file is None else read_tokens(self.token_file)
-        said = []
         if self.tls is not None:
             self.tls.renew()
-            said.append("the certificate")
-        if tokens is not None and self.tokens is not None:  # last: a wrong certificate changes none
+        said = []
+        if tokens is not None and self.tokens is not None:  # a wrong certificate changes none
             self.tokens.now = tokens
             said.append(f"{len(tokens)} tokens")
-        return said
+        return said if self.tls is None else [*said, "the certificate"]
 
 
 def outlive_hang_ups() -> None:
