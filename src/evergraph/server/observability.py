@@ -61,7 +61,7 @@ _PROCESS = os.urandom(4).hex()  # ids of other processes, and of those before, a
 _number = count(1).__next__
 audited = logging.getLogger("evergraph.audit")
 access = logging.getLogger("evergraph.access")
-disable_created_metrics()  # when counting began is told by start_time_seconds
+disable_created_metrics()  # type: ignore[no-untyped-call]  # start_time_seconds tells it
 
 
 def request_id_of(scope: Scope) -> str:
