@@ -1,6 +1,8 @@
 """What others wait while one client does its worst, one attack after the other.
 
 python benchmarks/attacks.py [--quick] [--out benchmarks/results] [--threads N]
+
+Once at the service itself, and once at nginx in front of it where that is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.attackers import ATTACKS
 from benchmarks.measure import Options, Table, megabytes, ms, run
-from benchmarks.own_service import ATTACKER, VICTIM, OwnService
+from benchmarks.own_service import ATTACKER, VICTIM, OwnService, behind_nginx
 from benchmarks.service import FEATURES, deltas
 
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -100,7 +102,8 @@ class Siege:
         self.whole, self.folder = place / "whole", place / "learner"
         build(self.whole, size.nodes)
         shutil.copytree(self.whole, self.folder)
-        self.service = OwnService(self.folder, memory=MEMORY)
+        self.service = OwnService(self.folder, ("--proxy", "127.0.0.1"), memory=MEMORY)
+        self.port = self.service.port  # where clients ask: the service itself, or a proxy
         self.next = size.nodes  # number of the next new node
         self.ids = random.Random(0).sample(range(size.nodes), 100)
 
@@ -129,7 +132,7 @@ class Siege:
 
     def _client(self, script: str, *more: str) -> subprocess.Popen[str]:
         command = [sys.executable, str(Path(__file__).with_name(script)), "--port",
-                   str(self.service.port), "--nodes", str(self.size.nodes), "--seconds",
+                   str(self.port), "--nodes", str(self.size.nodes), "--seconds",
                    str(self.size.seconds), *more]  # fmt: skip
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -170,21 +173,29 @@ class Siege:
             return None
 
 
-def measure(size: Size, place: Path, names: Sequence[str]) -> list[Row]:
-    """Attack in all ways."""
+def measure(size: Size, place: Path, names: Sequence[str]) -> dict[str, list[Row]]:
+    """Attack in all ways, the service itself and nginx in front of it."""
     siege = Siege(place, size)
-    try:
+
+    def all_ways() -> list[Row]:
         return [
             siege.attack(name, restart=size.every_restart or name == names[-1]) for name in names
         ]
+
+    try:
+        found = {"the service itself": all_ways()}
+        if shutil.which("nginx"):
+            with behind_nginx(siege.service.port, place / "nginx") as siege.port:
+                found["behind nginx"] = all_ways()
+        return found
     finally:
         siege.service.end()
 
 
-def table(rows: Sequence[Row], size: Size) -> Table:
+def table(rows: Sequence[Row], size: Size, where: str = "the service itself") -> Table:
     """Return all figures."""
     return Table(
-        f"One client does its worst, {size.nodes:,} nodes known: asked: predictions p99 < "
+        f"One client does its worst, {where}, {size.nodes:,} nodes known: asked: predictions p99 < "
         f"{1e3 * ASKED['predictions']:.0f} ms, healthz < {1e3 * ASKED['healthz']:.0f} ms",
         ("attack", "held", "predictions p50 ms", "p99 ms", "max ms", "healthz p99 ms", "max ms",
          "the victim's failures", "what the attacker was told", "memory: before / most MB",
@@ -231,7 +242,8 @@ def tables(options: Options) -> list[Table]:
     logging.getLogger("evergraph").setLevel(logging.ERROR)  # alarms of classes that come in turn
     size = QUICK if options.quick else Size()
     with tempfile.TemporaryDirectory() as place:
-        return [table(measure(size, Path(place), tuple(ATTACKS)), size)]
+        found = measure(size, Path(place), tuple(ATTACKS))
+        return [table(rows, size, where) for where, rows in found.items()]
 
 
 if __name__ == "__main__":

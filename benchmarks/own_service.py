@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import psutil
 
 from evergraph.server.http import ARROW, JSON
 
+NGINX = Path(__file__).resolve().parents[1] / "deploy" / "nginx.conf"
 OPERATOR = "operator-token-000000000"  # of who looks after the service
 VICTIM = "victim-token-00000000000"
 ATTACKER = "attacker-token-000000000"
@@ -36,6 +37,32 @@ def write_tokens(path: Path) -> Path:
     path.write_text("".join(f"{right} {token}\n" for token, right in rights.items()))
     path.chmod(0o600)
     return path
+
+
+@contextlib.contextmanager
+def behind_nginx(port: int, place: Path) -> Iterator[int]:
+    """Have nginx listen in front of a service, as ``deploy/nginx.conf`` says; yield its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        front: int = free.getsockname()[1]
+    text = NGINX.read_text("utf-8").replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+    text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{front};")
+    text = re.sub(r"^ +ssl_certificate.*\n", "", text, flags=re.MULTILINE)
+    place.mkdir()
+    place.chmod(0o777)  # its workers are another user
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{kind}_temp_path {place}/{kind};\n" for kind in kinds)
+    made = place / "nginx.conf"
+    made.write_text(
+        f"daemon off;\npid {place}/pid;\nerror_log {place}/error.log;\n"
+        f"events {{ worker_connections 4096; }}\nhttp {{\naccess_log off;\n{paths}{text}}}\n"
+    )
+    process = subprocess.Popen(["nginx", "-p", str(place), "-c", str(made)])
+    time.sleep(0.5)
+    try:
+        yield front
+    finally:
+        process.terminate()
+        process.wait()
 
 
 class OwnService:

@@ -1,4 +1,4 @@
-"""How fast a service answers while it learns, without and with replicas, asked from one process.
+"""How fast a service answers while it learns, asked from one process.
 
 python benchmarks/service.py [--quick] [--out benchmarks/results] [--threads N]
 """
@@ -48,7 +48,6 @@ class Size:
     idle: float = 20.0
     loaded: float = 60.0
     rush: float = 15.0
-    replicas: Sequence[int] = (0, 2)
 
 
 QUICK = Size(nodes=2_000, idle=2.0, loaded=3.0, rush=2.0)
@@ -121,29 +120,17 @@ def teach(port: int, bodies: Iterator[bytes], until: Event, taken: list[float]) 
     connection.close()
 
 
-def look(port: int, until: Event, lags: list[tuple[int, float]]) -> None:
-    """Look how far replicas are behind, until told to stop."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    while not until.wait(0.02):
-        connection.request("GET", "/v1/status")
-        told = json.loads(connection.getresponse().read())["replicas"][1:]
-        lags += [(one["lag"], one["seconds"]) for one in told if one["alive"]]
-    connection.close()
-
-
 @contextmanager
-def serving(folder: Path, replicas: int) -> Iterator[tuple[int, psutil.Process]]:
+def serving(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     """Start ``evergraph serve`` and return its port and process, once all of it answers."""
     command = [sys.executable, "-m", "evergraph.cli.app", "serve", str(folder), "--port", "0",
-               "--rate", "1000000", "--replicas", str(replicas)]  # fmt: skip
+               "--rate", "1000000"]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        port, missing = 0, replicas + 1
         for line in process.stderr:
-            if found := re.search(r"(listening on|answers at) http://127\.0\.0\.1:(\d+)/", line):
-                port, missing = int(found[2]), missing - 1
-            if not missing:
+            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
+                port = int(found[1])
                 break
         else:
             raise RuntimeError("the service did not start")
@@ -163,31 +150,27 @@ def cpu_of(process: psutil.Process) -> float:
 class Row:
     """One stretch of time."""
 
-    replicas: int
     load: Load
     asked: dict[str, float]
     cpu: float  # of the service, seconds
     taken: Sequence[float]
-    lags: Sequence[tuple[int, float]]
     memory: tuple[int, int, int]  # after a tenth of the time, at most since then, at the end
 
 
 def stretch(
-    service: tuple[int, psutil.Process, int],
+    service: tuple[int, psutil.Process],
     load: Load,
     seconds: float,
     nodes: int,
     bodies: Iterator[bytes] | None = None,
 ) -> Row:
     """Ask, and teach if there is something to teach, for some time."""
-    port, process, replicas = service
+    port, process = service
     until = Event()
     taken: list[float] = []
-    lags: list[tuple[int, float]] = []
     threads = []
     if bodies is not None:
         threads = [Thread(target=teach, args=(port, bodies, until, taken))]
-        threads += [Thread(target=look, args=(port, until, lags))] if replicas else []
     for thread in threads:
         thread.start()
     before, memory = cpu_of(process), []
@@ -202,11 +185,11 @@ def stretch(
     assert asking.stdout is not None
     late = memory[len(memory) // 10 :]
     asked = json.loads(asking.stdout.read())
-    return Row(replicas, load, asked, cpu, taken, lags, (late[0], max(late), late[-1]))
+    return Row(load, asked, cpu, taken, (late[0], max(late), late[-1]))
 
 
 def measure(size: Size, folder: Path) -> list[Row]:
-    """Return what was seen without and with deltas coming in, without and with replicas."""
+    """Return what was seen without and with deltas coming in."""
     with LearnerFolder.open(folder, make=OnlineLearner) as opened:
         for delta in deltas(0, size.nodes, min(2_000, size.nodes)):
             opened.submit(delta)
@@ -214,20 +197,15 @@ def measure(size: Size, folder: Path) -> list[Row]:
     # Encoded beforehand: this process shares two cores with the service.
     count = int(size.loaded) + 8 * int(size.rush) + 50
     bodies = iter([arrow_from_delta(d) for d in deltas(size.nodes, NEW * count, NEW)])
-    rows = []
-    for replicas in size.replicas:
-        loaded = size.rush if replicas else size.loaded
-        with serving(folder, replicas) as (port, process):
-            service = (port, process, replicas)
-            stretch(service, PACED, min(5.0, size.idle), size.nodes)  # warming up
-            rows += [
-                stretch(service, PACED, size.idle, size.nodes),
-                stretch(service, PACED, loaded, size.nodes, bodies),
-                stretch(service, FAST, size.rush, size.nodes),
-                stretch(service, FAST, size.rush, size.nodes, bodies),
-                stretch(service, TENS, size.rush, size.nodes),
-            ]
-    return rows
+    with serving(folder) as service:
+        stretch(service, PACED, min(5.0, size.idle), size.nodes)  # warming up
+        return [
+            stretch(service, PACED, size.idle, size.nodes),
+            stretch(service, PACED, size.loaded, size.nodes, bodies),
+            stretch(service, FAST, size.rush, size.nodes),
+            stretch(service, FAST, size.rush, size.nodes, bodies),
+            stretch(service, TENS, size.rush, size.nodes),
+        ]
 
 
 PACED = Load(f"one node, {PACE:.0f} a second", pace=PACE, connections=2)
@@ -239,30 +217,27 @@ def table(rows: Sequence[Row], size: Size) -> Table:
     """Return all figures."""
 
     def quiet(row: Row) -> Row:
-        alike = (one for one in rows if (one.replicas, one.load) == (row.replicas, row.load))
-        return next(one for one in alike if not one.taken)
+        return next(one for one in rows if one.load == row.load and not one.taken)
 
     return Table(
         f"Predictions, {size.nodes:,} nodes known",
-        ("replicas", "asked for", "while", "p50 ms", "p95 ms", "p95 / idle", "answers a second",
+        ("asked for", "while", "p50 ms", "p95 ms", "p95 / idle", "answers a second",
          "CPU of the service, us an answer", "CPU of the client, us an answer", "delta ms",
-         "replicas behind at most", "memory of the writer: early / most / end", "not answered"),
+         "memory of the service: early / most / end", "not answered"),
         [_cells(row, quiet(row)) for row in rows],
         (f"deltas of {NEW} nodes with {EDGES} edges each, half of them labelled, as Arrow, one a "
          "second; every one is on the disk before it is answered.",
-         f"the paced stretch with deltas and no replicas lasts {size.loaded:.0f} s.",
+         f"the paced stretch with deltas lasts {size.loaded:.0f} s.",
          "the client is one process on the same machine, with raw sockets that are kept open; "
          "paced questions are timed from when they were due, on two connections, others come on "
          "eight.",
-         "CPU an answer is that of all processes of the service, learning and following included."),
+         "CPU an answer is that of all processes of the service, learning included."),
     )  # fmt: skip
 
 
 def _cells(row: Row, quiet: Row) -> list[str]:
     answers = row.asked["answers"]
-    lag, seconds = max(row.lags, default=(0, 0.0))[0], max((s for _, s in row.lags), default=0.0)
     return [
-        str(row.replicas),
         row.load.name,
         "a delta a second" if row.taken else "idle",
         ms(row.asked["p50"]),
@@ -272,7 +247,6 @@ def _cells(row: Row, quiet: Row) -> list[str]:
         f"{1e6 * row.cpu / answers:,.0f}",
         f"{1e6 * row.asked['cpu'] / answers:,.0f}",
         ms(float(np.median(row.taken))) if row.taken else "-",
-        f"{lag} deltas, {seconds:.2f} s" if row.lags else "-",
         " / ".join(megabytes(value) for value in row.memory),
         f"{row.asked['wrong']:.0f}",
     ]

@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
     service = importlib.import_module("benchmarks.service")
-    size = service.Size(nodes=200, idle=0.2, loaded=1.0, rush=0.3, replicas=(1,))
+    size = service.Size(nodes=200, idle=0.2, loaded=1.0, rush=0.3)
     rows = service.measure(size, tmp_path / "learner")
     assert len(rows) == 5
     assert all(row.asked["answers"] and row.cpu and not row.asked["wrong"] for row in rows)

@@ -68,12 +68,6 @@ def test_a_file_that_is_not_there_is_one_sentence(call: Call) -> None:
     assert err.startswith("error: nowhere.toml: cannot be read")
 
 
-def test_secrets_are_not_shown(call: Call) -> None:
-    out, _ = checked(call, 'follow = "http://me:secret@h:1"')
-    assert 'follow = "http://***@h:1"' in out
-    assert "secret" not in out
-
-
 def test_the_example_names_every_option_and_no_other() -> None:
     serve = _load("serve")
     text = EXAMPLE.read_text("utf-8")

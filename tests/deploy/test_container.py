@@ -162,7 +162,7 @@ def live() -> Any:
 
     import uvicorn
 
-    from evergraph.server.listening import bind
+    from evergraph.server.running import bind
 
     with ExitStack() as servers:
 

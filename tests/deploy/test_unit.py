@@ -129,8 +129,7 @@ def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
     import asyncio
 
     from evergraph.online.folder.replaying import Replaying
-    from evergraph.server.notifying import Notifier
-    from evergraph.server.starting import Starting
+    from evergraph.server.startup import Notifier, Starting
 
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(str(tmp_path / "notify"))

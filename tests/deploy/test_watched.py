@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
-from prometheus_text import read_metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OF_HISTOGRAM = ("_bucket", "_sum", "_count")
@@ -34,7 +34,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     full = replace(folder.status(), snapshot_time=0.0, snapshot_seconds=1.0)
     folder.status = lambda: full  # type: ignore[method-assign]
     with TestClient(create_app(folder), base_url="http://127.0.0.1") as client:
-        return set(read_metrics(client.get("/metrics").text))
+        told = text_string_to_metric_families(client.get("/metrics").text)
+        return {f"{one.name}_total" if one.type == "counter" else one.name for one in told}
 
 
 def asked(expression: str) -> set[str]:

@@ -19,9 +19,9 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
+from evergraph.server.auth import Tokens
 from evergraph.server.limits import Limits
-from evergraph.server.listening import bind
-from evergraph.server.tokens import Tokens
+from evergraph.server.running import bind
 
 HERE = "http://127.0.0.1:8000"
 # Two groups of three, one unlabelled node in each; "a" is joined to "c", 1 to 3.

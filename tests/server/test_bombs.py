@@ -23,7 +23,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-from evergraph.server.arrow_sizes import check_decoded
+from evergraph.server.arrow_stream import check_decoded
 from evergraph.server.http import ARROW, RefusedError
 
 LONG = "x" * 1025
@@ -56,7 +56,7 @@ import json, resource, sys
 from evergraph.core.errors import EvergraphError
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import status_of
-from evergraph.server.json_body import parse
+from evergraph.server.payloads import parse
 from evergraph.server.json_delta import quick_delta
 from evergraph.server.payloads import DeltaBody, PredictionsBody
 import psutil

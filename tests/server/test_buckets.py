@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evergraph.server import guard as module
-from evergraph.server.guard import Buckets
+from evergraph.server import auth as module
+from evergraph.server.auth import Buckets
 
 
 class Clock:

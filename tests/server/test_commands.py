@@ -18,8 +18,8 @@ from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.auth import read_tokens
 from evergraph.server.client import Client
-from evergraph.server.tokens import read_tokens
 
 NODES = "id,label,f,g\n" + "".join(
     f"n{i},{'' if i % 5 == 4 else 'xy'[i % 2]},{i % 2},{1 - i % 2}\n" for i in range(25)
@@ -154,9 +154,8 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("serve", "l", "--topology", "sgd"), "unknown topology 'sgd'"),
         (("serve", "l", "--set", "head.wide=3"), "has no parameter 'wide'"),
         (("serve", "l", "--rate", "0"), "rate must be a number"),
-        (("serve", "l", "--follow", "papers"), "follow must be the URL of a service, not 'papers'"),
-        (("serve", "l", "--follow", "http://127.0.0.1:9"), "no service answers"),
-        (("serve", "l", "--follow", "http://h", "--hops", "3"), "leave out topology"),
+        (("serve", "l", "--read-only", "--hops", "3"), "leave out topology"),
+        (("serve", "l", "--read-only"), "l holds no learner yet"),
         (("serve", "l", "--memory-limit", "1MB"), "memory_limit must be above the "),
         (("ingest", "l", *TABLES, "--memory-limit", "much"), "must be a size such as 4GB"),
         (("predict", "http://localhost:9", "nodes.csv", "--memory-limit", "1GB"), "is a service"),

@@ -14,7 +14,7 @@ import torch
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.tokens import Tokens
+from evergraph.server.auth import Tokens
 
 CLASSES = ("biology", "<b>physics</b>", "history", "law", 5)
 READ = "r" * 20
@@ -159,7 +159,7 @@ ALARMS = [
 ]  # fmt: skip
 REPLICAS = [
     {"role": "writer", "pid": 11, "seq": 1200, "lag": 0, "seconds": 0.0, "alive": True},
-    {"role": "replica", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
+    {"role": "reader", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
 ]
 
 

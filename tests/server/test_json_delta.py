@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from evergraph.core.errors import DataError
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import RefusedError
-from evergraph.server.json_body import parse
 from evergraph.server.json_delta import LONGEST_ID, quick_delta
-from evergraph.server.payloads import DeltaBody
+from evergraph.server.payloads import DeltaBody, parse
 
 pytest.importorskip("orjson")
 

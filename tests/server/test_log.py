@@ -17,9 +17,8 @@ from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.server.app import create_app
-from evergraph.server.log_format import JsonLines, Sparing, TextLines, written_log
-from evergraph.server.log_writing import AsideHandler
-from evergraph.server.request_ids import REQUEST_ID
+from evergraph.server.http import REQUEST_ID
+from evergraph.server.log import AsideHandler, JsonLines, Sparing, TextLines, written_log
 
 NAMED = {"X-Request-Id": "proxy-7"}
 
@@ -117,10 +116,10 @@ def test_text_stays_on_one_line_and_names_the_request() -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "sent %r\nfake", ("a\nb",), None)
     context = REQUEST_ID.set("id-1")
     try:
-        told = TextLines("replica 2").format(record)
+        told = TextLines().format(record)
     finally:
         REQUEST_ID.reset(context)
-    assert told.endswith(" INFO x [id-1]: replica 2: sent 'a\\nb'\\nfake")
+    assert told.endswith(" INFO x [id-1]: sent 'a\\nb'\\nfake")
     assert told[10] == "T"
     assert told[19] == "."
     assert told[23] == "Z"
@@ -146,20 +145,19 @@ def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:
     handler = AsideHandler(open(write, "w"), places=100)  # noqa: SIM115, PTH123
     began = time.monotonic()
     for number in range(2000):  # more than the pipe holds, and the queue
-        handler.emit(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))
+        handler.handle(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))
     assert time.monotonic() - began < 5
     told = b""
     while b"lines of the log were lost: nobody read them in time" not in told:
         told += os.read(read, 1 << 16)
     assert told.startswith(b"0 ..")
-    handler.flush()
     os.close(read)
 
 
 def test_a_process_ends_though_nobody_reads_its_log() -> None:
     code = (
         "import logging\n"
-        "from evergraph.server.log_format import written_log\n"
+        "from evergraph.server.log import written_log\n"
         "with written_log('text'):\n"
         "    for _ in range(5000):\n"
         "        logging.getLogger('evergraph.audit').info('x' * 100)\n"
@@ -178,11 +176,11 @@ def test_a_format_that_is_not_known_is_one_sentence() -> None:
 
 def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
     code = (
-        "from evergraph.server.log_format import written_log\n"
+        "from evergraph.server.log import written_log\n"
         "log = written_log('json'); log.__enter__()\n"
         "import socket, threading, uvicorn\n"
-        "from evergraph.server.listening import bind, listen\n"
-        "from evergraph.server.starting import Starting\n"
+        "from evergraph.server.running import bind, listen\n"
+        "from evergraph.server.startup import Starting\n"
         "bound = bind('127.0.0.1', 0); port = bound.getsockname()[1]\n"
         "async def fail(*_):\n"
         "    raise ValueError('on purpose')\n"

@@ -11,9 +11,9 @@ from hypothesis.errors import Unsatisfiable
 
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.auth import Tokens
 from evergraph.server.limits import Limits
 from evergraph.server.payloads import DeltaBody
-from evergraph.server.tokens import Tokens
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 from schemathesis.checks import not_a_server_error  # noqa: E402
@@ -42,8 +42,7 @@ ROUTES = {
     "/v1/keys": "GET",
     "/v1/nodes/{node}": "GET",
     "/v1/predictions/{node}": "GET",
-    "/v1/journal": "GET",
-    "/v1/snapshot": "GET",
+    "/v1/backup": "GET",
     "/healthz": "GET",
     "/readyz": "GET",
     "/metrics": "GET",

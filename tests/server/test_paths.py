@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import DataError, ResourceError, StoppedError
-from evergraph.server.paths import without_paths
+from evergraph.server.http import without_paths
 
 LABELS = {"labels": [["c", "x"]]}
 

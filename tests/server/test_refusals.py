@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ResourceError
 from evergraph.online.bounds import Bounds
+from evergraph.server.auth import Tokens
 from evergraph.server.http import ARROW
-from evergraph.server.tokens import Tokens
 from waiting import until
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}
@@ -406,7 +406,7 @@ def test_a_colon_in_a_text_is_no_key(client: TestClient) -> None:
         ("POST", "/v1/predictions", "aftr=1", "did you mean 'after'"),
         ("POST", "/v1/deltas", "key=a", "there is no parameter 'key' here: it takes none"),
         ("POST", "/v1/compact", "now=true", "it takes none"),
-        ("GET", "/v1/journal", "afer=0", "did you mean 'after'"),
+        ("GET", "/v1/backup", "full=1", "it takes none"),
         ("GET", "/v1/status", "verbose", "it takes none"),
         ("GET", "/metrics", "name=up", "it takes none"),
         ("GET", "/healthz", "full=1", "it takes none"),

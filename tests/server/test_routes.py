@@ -295,5 +295,5 @@ def test_an_alarm_is_told_and_logged_once(
     warned = [record.message for record in caplog.records if record.message.startswith("alarm")]
     assert warned == [f"alarm (accuracy): {alarm['message']}"]
     lines = client.get("/metrics").text.splitlines()
-    assert 'evergraph_alarm{kind="accuracy"} 1' in lines
-    assert 'evergraph_alarms_total{kind="accuracy"} 1' in lines
+    assert 'evergraph_alarm{kind="accuracy"} 1.0' in lines
+    assert 'evergraph_alarms_total{kind="accuracy"} 1.0' in lines

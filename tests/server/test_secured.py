@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import os
 import re
 import signal
 import socket
@@ -14,10 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,15 +26,12 @@ from evergraph.cli.app import app
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.server import replica
 from evergraph.server.app import create_app
+from evergraph.server.auth import CurrentTokens, read_tokens
 from evergraph.server.client import Client
 from evergraph.server.limits import Limits
-from evergraph.server.listening import bind, server_for
-from evergraph.server.reloading import Reloading
-from evergraph.server.replicas import _Child
-from evergraph.server.tls import Tls, tls_of
-from evergraph.server.tokens import CurrentTokens, read_tokens
+from evergraph.server.running import Reload, bind, server_for
+from evergraph.server.secret_files import Tls, tls_of
 from waiting import until
 
 READ, WRITE, OTHER = "r" * 20, "w" * 20, "o" * 20
@@ -127,18 +122,6 @@ def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: A
         CliRunner().invoke(app, ["backup", str(made), "x", "--ca", "c"], catch_exceptions=False)
 
 
-def test_silent_handshakes_are_counted_and_ended(tmp_path: Path) -> None:
-    tls = certificate(tmp_path)
-    with serving(tls, connections=4, per_address=4, header_seconds=0.5) as (port, server):
-        silent = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(12)]
-        assert Client(f"https://127.0.0.1:{port}", ca=tls.cert).status() == {"scheme": "https"}
-        for line in silent:
-            with suppress(ConnectionResetError):
-                assert line.recv(100) == b""
-            line.close()
-        until(lambda: server.gate._all.count == 0)
-
-
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -169,22 +152,19 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     path.write_text(f"read {READ}\n")
     path.chmod(0o600)
     tokens = CurrentTokens(read_tokens(path))
-    told: list[Any] = []
-    reload = Reloading(path, tokens, tls, [told.append])
+    reload = Reload(path, tokens, tls)
     path.write_text(f"read {OTHER}\n")
     kept, good = tls.context, tls.cert.read_text()
     tls.cert.write_text("nothing")
     with caplog.at_level(logging.INFO, logger="evergraph"):
         reload()
-        assert (tokens.scope_of(READ), tls.context, told) == ("read", kept, [])
+        assert (tokens.scope_of(READ), tls.context) == ("read", kept)
         assert "nothing was reloaded: " in caplog.text
         tls.cert.write_text(good)
         reload()
         assert (tokens.scope_of(READ), tokens.scope_of(OTHER)) == (None, "read")
-        assert told == [[("read", OTHER)]]
-        assert tls.context is not kept
         assert "reloaded 1 tokens and the certificate" in caplog.text
-        Reloading()()
+        Reload()()
         assert "there is nothing to reload" in caplog.text
 
 
@@ -199,29 +179,26 @@ def ask(port: int, ca: Path, token: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_process_and_its_replica_take_other_secrets_on_sighup(tmp_path: Path) -> None:
+def test_a_process_takes_other_secrets_on_sighup(tmp_path: Path) -> None:
     tls, path = certificate(tmp_path), tmp_path / "tokens"
     path.write_text(f"read {READ}\nwrite {WRITE}\n")
     path.chmod(0o600)
     arguments = [sys.executable, "-m", "evergraph.cli.app", "serve", str(tmp_path / "learner")]
-    arguments += ["--port", "0", "--set", "head.width=32", "--replicas", "1"]
+    arguments += ["--port", "0", "--set", "head.width=32"]
     arguments += ["--token-file", str(path), "--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         lines = iter(process.stderr)
         port = int(_found(lines, r"listening on https://127\.0\.0\.1:(\d+)/"))
-        second = int(_found(lines, r"replica 1: process (\d+) answers at https://"))
         assert {ask(port, tls.cert, READ) for _ in range(6)} == {200}
         body = {"nodes": ["a"], "features": [[1.0]], "labels": ["x"]}
-        for _ in range(6):  # some of them to the replica, which passes them on without TLS
-            line = Client(f"https://127.0.0.1:{port}", token=WRITE, ca=tls.cert)
-            assert line._ask("/v1/upsert", json.dumps(body).encode(), "application/json", {})["seq"]
+        line = Client(f"https://127.0.0.1:{port}", token=WRITE, ca=tls.cert)
+        assert line._ask("/v1/upsert", json.dumps(body).encode(), "application/json", {})["seq"]
         path.write_text(f"read {OTHER}\n")
         other = certificate(tmp_path, "other")
         other.cert.replace(tls.cert)
         other.key.replace(tls.key)
-        os.kill(second, signal.SIGHUP)  # is not meant for it
         process.send_signal(signal.SIGHUP)
         _found(lines, r"reloaded 1 tokens and (the) certificate")
         until(lambda: {ask(port, tls.cert, READ) for _ in range(8)} == {401})
@@ -239,31 +216,8 @@ def test_a_process_and_its_replica_take_other_secrets_on_sighup(tmp_path: Path) 
         process.stderr.close()
 
 
-def test_a_replica_is_told_by_the_process_that_started_it(tmp_path: Path) -> None:
-    tls = certificate(tmp_path)
-    secrets = replica._Secrets.of({"tokens": [["read", READ]], "tls": tls.files})
-    assert secrets.tokens is not None
-    assert secrets.tls is not None
-    read, write = os.pipe()
-    kept = secrets.tls.context
-    with os.fdopen(write, "wb") as pipe:
-        child = _Child(1)
-        child.process = SimpleNamespace(stdin=pipe)  # type: ignore[assignment]
-        child.tell(json.dumps({"tokens": [["write", OTHER]]}).encode())
-        child.tell(b"{}")
-    lines = replica._lines(read)
-    secrets.renew(json.loads(next(lines)))
-    assert list(lines) == [b"{}"]
-    os.close(read)
-    assert (secrets.tokens.scope_of(READ), secrets.tokens.scope_of(OTHER)) == (None, "write")
-    assert secrets.tls.context is not kept
-    tls.cert.write_text("nothing")
-    secrets.renew({"tokens": [["read", READ]]})
-    assert secrets.tokens.scope_of(READ) == "read"
-
-
 def test_a_process_that_is_starting_outlives_sighup(tmp_path: Path) -> None:
-    code = "import os, signal, time\nfrom evergraph.server.listening import outlive_hang_ups\n"
+    code = "import os, signal, time\nfrom evergraph.server.running import outlive_hang_ups\n"
     code += "outlive_hang_ups()\nos.kill(os.getpid(), signal.SIGHUP)\ntime.sleep(0.05)\nprint('on')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "on\n")

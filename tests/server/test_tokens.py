@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.server.tokens import Tokens, read_tokens
+from evergraph.server.auth import Tokens, read_tokens
 
 READ, WRITE = "r" * 20, "w" * 20
 

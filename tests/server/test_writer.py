@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from evergraph.server.http import RefusedError
-from evergraph.server.writer import Writer
+from evergraph.server.workers import Writer
 
 
 def test_calls_run_in_turn_and_a_full_queue_refuses() -> None:

@@ -30,8 +30,7 @@ def backup_command(
 ) -> None:
     """Copy a learner while it goes on learning; the copy is there whole, or not at all.
 
-    evergraph restore makes a folder of it again. What is fetched from a URL knows no keys of deltas
-    that its snapshot holds.
+    evergraph restore makes a folder of it again.
     """
     done = _done(source, to, token_file, ca)
     if as_json:
@@ -43,14 +42,10 @@ def backup_command(
 def _done(source: str, to: Path, token_file: Path | None, ca: Path | None) -> BackedUp:
     with spinner("loading torch"):
         from evergraph.online.folder.backup import backup
-        from evergraph.server.client import is_url
+        from evergraph.server.client import Client, is_url
     if is_url(source):
-        from evergraph.server.backing_up import backup_service
-        from evergraph.server.leader import Leader
-
-        leader = Leader(source, token_for(token_file, "follow"), ca=ca)
-        with StageProgress({"copy": "deltas"}) as progress:
-            return backup_service(leader, to, on_progress=progress.on_progress)
+        with spinner(f"fetching {source}"):
+            return Client(source, token=token_for(token_file, "follow"), ca=ca).backup(to)
     for option, given in (("--token-file", token_file), ("--ca", ca)):
         if given is not None:
             raise ConfigurationError(f"{option} is for a service, and {source} is a folder")

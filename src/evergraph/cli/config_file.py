@@ -7,7 +7,6 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
@@ -99,8 +98,8 @@ def shown(context: typer.Context) -> str:
 def _line(option: str, value: Any) -> str:
     """Return a line of TOML.
 
-    >>> _line("follow", "https://me:secret@leader:8000"), _line("scratch", None)
-    ('follow = "https://***@leader:8000"', '# scratch is not set')
+    >>> _line("host", "127.0.0.1"), _line("scratch", None)
+    ('host = "127.0.0.1"', '# scratch is not set')
     """
     if value is None:
         return f"# {option} is not set"
@@ -108,11 +107,4 @@ def _line(option: str, value: Any) -> str:
         return f"{option} = {json.dumps([*map(str, value)], ensure_ascii=False)}"
     if isinstance(value, (bool, int, float)):
         return f"{option} = {json.dumps(value)}"
-    return f"{option} = {json.dumps(_without_secret(str(value)), ensure_ascii=False)}"
-
-
-def _without_secret(text: str) -> str:
-    url = urlsplit(text)
-    if "@" not in url.netloc:
-        return text
-    return urlunsplit(url._replace(netloc=f"***@{url.netloc.rsplit('@', 1)[1]}"))
+    return f"{option} = {json.dumps(str(value), ensure_ascii=False)}"

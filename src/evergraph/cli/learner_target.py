@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import EdgesBeyond
-    from evergraph.server.tokens import Scope
+    from evergraph.server.auth import Scope
 
 
 class Target(Protocol):
@@ -205,7 +205,7 @@ def token_for(path: Path | None, scope: Scope) -> str | None:
     """Return the first token of a file that will do."""
     if path is None:
         return None
-    from evergraph.server.tokens import RIGHTS, read_tokens
+    from evergraph.server.auth import RIGHTS, read_tokens
 
     found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
     if not found:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.config_file import shown, use_file
-from evergraph.cli.learner_target import token_for
 from evergraph.cli.options import parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.plugin_option import PLUGINS
@@ -67,14 +64,10 @@ def serve_command(
     scratch: Path | None = typer.Option(
         None, help="Folder for what does not stay in memory (default: the system's temporary one)."
     ),
-    replicas: int = typer.Option(
-        0, help="Processes that answer beside the one that writes.", min=0, max=64
-    ),
-    follow: str | None = typer.Option(
-        None,
-        metavar="URL",
-        help="Keep up with the service there, and answer from a folder of one's own; the token "
-        "file lists one that may follow, if it asks for any (default: no service).",
+    read_only: bool = typer.Option(
+        False,
+        "--read-only",
+        help="Answer beside the process that writes to the folder, and follow what it writes.",
     ),
     log_format: str = typer.Option("text", help="Lines of the log: text or json."),
     access_log: bool = typer.Option(
@@ -90,7 +83,6 @@ def serve_command(
     check_config: bool = typer.Option(
         False, "--check-config", help="Say which options would be used, and stop."
     ),
-    ca: Path | None = CA,
     tls_cert: Path | None = typer.Option(
         None, help="PEM file of a certificate: the service is https (default: http)."
     ),
@@ -107,12 +99,7 @@ def serve_command(
         help="Address or network of a proxy, whose X-Forwarded-For is believed (default: none).",
     ),
     connections: int = typer.Option(1_000, help="Connections at once.", min=1),
-    connections_per_address: int = typer.Option(
-        200, help="Connections at once from one address.", min=1
-    ),
-    header_timeout: float = typer.Option(
-        10.0, help="Seconds for the head of a request, or for a client to read of its answer."
-    ),
+    header_timeout: float = typer.Option(10.0, help="Seconds for the head of a request."),
     idle_timeout: float = typer.Option(
         15.0, help="Seconds that a connection is kept for another request."
     ),
@@ -123,21 +110,19 @@ def serve_command(
     Every acknowledged change is on disk. A page at / shows what the learner knows. Without a
     token file only this machine may read and write.
     """
-    for package in ("fastapi", "uvicorn"):
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
+    from evergraph.server.auth import CurrentTokens, read_tokens
     from evergraph.server.limits import Limits
-    from evergraph.server.listening import (
+    from evergraph.server.log import FORMATS, written_log
+    from evergraph.server.running import (
+        Reload,
         bind,
         check_address,
-        check_replicas,
-        networks,
+        check_proxies,
         outlive_hang_ups,
     )
-    from evergraph.server.log_format import FORMATS, written_log
-    from evergraph.server.reloading import Reloading
-    from evergraph.server.replicas import Orders, Replicas
-    from evergraph.server.tls import tls_of
-    from evergraph.server.tokens import CurrentTokens, read_tokens
+    from evergraph.server.secret_files import tls_of
 
     outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
@@ -146,18 +131,18 @@ def serve_command(
     check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else CurrentTokens(read_tokens(token_file))
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
-    networks(proxies)
+    check_proxies(proxies)
     given = _given(topology, hops, head, parse_settings(settings))
-    _check_follow(follow, given)
-    if follow is not None:
-        token_for(token_file, "follow")  # refused before anything is begun
+    if read_only and given:
+        raise ConfigurationError(
+            f"with --read-only the learner is as it was made: leave out {next(iter(given))}"
+        )
     limits = Limits(
         body=parse_size(body_limit),
         rate=rate,
         burst=max(1, round(2 * rate)),
         seconds=timeout,
         connections=connections,
-        per_address=connections_per_address,
         header_seconds=header_timeout,
         idle_seconds=idle_timeout,
         held=parse_size(held_limit),
@@ -165,10 +150,8 @@ def serve_command(
     if check_config:
         say(shown(context))
         return
-    if replicas:
-        check_replicas(host, port)
-    bound = bind(host, port, shared=replicas > 0)
-    reload = Reloading(token_file=token_file, tokens=tokens, tls=tls)
+    bound = bind(host, port)
+    reload = Reload(token_file=token_file, tokens=tokens, tls=tls)
     serving = Serving(
         path,
         given,
@@ -185,47 +168,10 @@ def serve_command(
         listening={"limits": limits, "tls": tls, "proxies": proxies},
         plugins=plugins,
         threads=threads,
-        follow=follow,
-        ca=ca,
+        read_only=read_only,
     )
-    others = None
-    if replicas:
-        orders = Orders(
-            folder=str(path),
-            host=host,
-            port=bound.getsockname()[1],
-            limits=asdict(limits),
-            tokens=None if tokens is None else list(tokens.now.listed),
-            plugins=list(plugins),
-            threads=threads,
-            opening={
-                "memory_limit": memory_limit,
-                "scratch": None if scratch is None else str(scratch),
-                "threads": threads,
-            },
-            log_format=log_format,
-            access_log=access_log,
-            tls=None if tls is None else tls.files,
-            proxies=list(proxies),
-        )
-        others = Replicas(replicas, orders)
-        reload.then.append(others.renew)
     with written_log(log_format):
-        serving.run(bound, others)
-
-
-def _check_follow(url: str | None, given: dict[str, Any]) -> None:
-    """Raise unless a URL is given, and nothing that the service there decides."""
-    from evergraph.server.client import is_url
-
-    if url is None:
-        return
-    if not is_url(url):
-        raise ConfigurationError(f"follow must be the URL of a service, not {url!r}")
-    if given:
-        raise ConfigurationError(
-            f"with --follow the learner is made as that of {url}: leave out {next(iter(given))}"
-        )
+        serving.run(bound)
 
 
 def _given(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.learner_target import token_for
 from evergraph.cli.progress import spinner
 from evergraph.core.plugins import load_plugins
 
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.folder.replaying import Progress
     from evergraph.server.app import Application
-    from evergraph.server.leader import Leader
-    from evergraph.server.reloading import Reloading
-    from evergraph.server.replicas import Replicas
+    from evergraph.server.running import Reload
 
 
 @dataclass(frozen=True)
@@ -40,29 +35,26 @@ class Serving:
         listening: how connections are taken, see ``listen``.
         plugins: modules with parts of one's own.
         threads: of torch.
-        follow: URL of a service to keep up with; None: none.
-        ca: PEM file of the authority that signed that one's certificate.
+        read_only: whether the folder is read, and what another process writes to it followed.
     """
 
     path: Path
     given: dict[str, Any]
-    reload: Reloading
+    reload: Reload
     opening: dict[str, Any]
     answering: dict[str, Any]
     listening: dict[str, Any]
     plugins: list[str] = field(default_factory=list)
     threads: int = 1
-    follow: str | None = None
-    ca: Path | None = None
+    read_only: bool = False
 
-    def run(self, bound: socket.socket, others: Replicas | None = None) -> None:
+    def run(self, bound: socket.socket) -> None:
         """Serve until told to stop; raise where there is nothing to serve."""
-        from evergraph.server.listening import listen
-        from evergraph.server.starting import Starting
+        from evergraph.server.running import listen
+        from evergraph.server.startup import Starting
 
-        starting = Starting(partial(self.application, others))
-        with nullcontext() if others is None else closing(others):
-            listen(starting, bound, others=others, reload=self.reload, **self.listening)
+        starting = Starting(self.application)
+        listen(starting, bound, reload=self.reload, **self.listening)
         if starting.failed is not None:
             raise starting.failed
         if starting.abandoned:
@@ -73,10 +65,10 @@ class Serving:
         if starting.state.following is not None and starting.state.following.failed:
             raise typer.Exit(1)
 
-    def application(self, others: Replicas | None, progress: Progress) -> Application:
+    def application(self, progress: Progress) -> Application:
         """Open the folder, and return what answers from it; in a thread, while the service says so.
 
-        others: processes that answer beside this one; progress: told how far the recovery is.
+        progress: told how far the recovery is.
         """
         with spinner("loading torch"):
             import torch
@@ -85,36 +77,11 @@ class Serving:
 
             torch.set_num_threads(self.threads)
             load_plugins(self.plugins)
-        leader = self._leader()
-        folder = self._opened(leader, progress)
-        place = None
-        if others is not None:
-            others.start()
-            place = others.place
-        return create_app(folder, leader=leader, place=place, **self.answering)
+        return create_app(self._opened(progress), **self.answering)
 
-    def _leader(self) -> Leader | None:
-        from evergraph.server.leader import Leader
-
-        if self.follow is None:
-            return None
-        leader = Leader(self.follow, self._token(), ca=self.ca)
-
-        def ask_with_another_token(_: object) -> None:
-            leader.token = self._token()
-
-        self.reload.then.append(ask_with_another_token)
-        return leader
-
-    def _token(self) -> str | None:
-        return token_for(self.reload.token_file, "follow")
-
-    def _opened(self, leader: Leader | None, progress: Progress) -> LearnerFolder:
+    def _opened(self, progress: Progress) -> LearnerFolder:
         from evergraph.online.bounds import Bounds
         from evergraph.online.folder.learner_folder import LearnerFolder
-        from evergraph.server.leader import follower_folder
 
         opening = self.opening | {"progress": progress, "bounds": Bounds(*self.opening["bounds"])}
-        if leader is None:
-            return LearnerFolder.of(self.path, self.given, **opening)
-        return follower_folder(self.path, leader, **opening)
+        return LearnerFolder.of(self.path, self.given, readonly=self.read_only, **opening)

@@ -2,61 +2,94 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import anyio
 from fastapi import Depends, FastAPI
 
+from evergraph.core.errors import EvergraphError
 from evergraph.core.versions import own_version
-from evergraph.server.following import Following, JournalSteps
-from evergraph.server.guard import Guard
-from evergraph.server.handing_on import handing_on_routes
-from evergraph.server.holding import Holding
-from evergraph.server.http import answer_failures
-from evergraph.server.leader import Leader, LeaderSteps
+from evergraph.server.auth import Guard
+from evergraph.server.changes import change_routes, upkeep_routes
+from evergraph.server.http import answer_failures, only_known
 from evergraph.server.limits import Limits
-from evergraph.server.metrics import Metrics, Observed
-from evergraph.server.parameters import only_known
-from evergraph.server.passing import WRITERS, WRITES, Passing, Target
-from evergraph.server.predicting import Predicting
-from evergraph.server.readiness import readiness_routes
-from evergraph.server.reading import page_routes, reading_routes
+from evergraph.server.observability import Metrics, Observed, ServiceCollector
+from evergraph.server.routes import page_routes, reading_routes
 from evergraph.server.service import Service
-from evergraph.server.turns import Turns
-from evergraph.server.upkeep import upkeep_routes
-from evergraph.server.watching import Watching
-from evergraph.server.writing import writing_routes
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.server.place import Place
-    from evergraph.server.tokens import CurrentTokens, Tokens
+    from evergraph.server.auth import CurrentTokens, Tokens
 
+PAUSE = 0.01  # seconds between two looks at the journal
+PATIENCE = 1.0  # seconds that a look has to end in
+log = logging.getLogger(__name__)
 ABOUT = """A classifier for the nodes of a graph that grows.
 
 A request that is refused changes nothing, and is answered with `{"error": "one sentence"}`."""
 
 
-class Application(FastAPI):
-    """FastAPI behind what is answered before it, or passed on.
+class JournalFollower(Thread):
+    """Brings a service that only reads up to what another process writes, delta by delta.
 
-    Attributes:
-        front: what requests come to first; at its end is FastAPI itself (``behind``).
+    Where that fails the process is told to stop: whoever started it may start it again, with what
+    is on the disk by then.
+
+    Args:
+        service: of a folder that was opened to read.
     """
 
-    front: ASGIApp
+    def __init__(self, service: Service) -> None:
+        super().__init__(name="evergraph-follower", daemon=True)
+        self._service = service
+        self._closing = Event()
+        self.failed = False
 
-    async def behind(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def run(self) -> None:
+        """Look for deltas until it is closed; a look that finds none costs microseconds."""
+        while not self._closing.wait(PAUSE):
+            try:
+                self._service.follow()
+            except Exception as error:
+                if self._closing.is_set():  # the folder was closed under it
+                    return
+                unforeseen = None if isinstance(error, EvergraphError) else error
+                log.error("this process cannot follow any more: %s", error, exc_info=unforeseen)
+                self.failed = True
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    def close(self) -> None:
+        """Stop; what is being applied is waited for, but not long."""
+        self._closing.set()
+        if self.is_alive():
+            self.join(PATIENCE)
+
+
+class Application(FastAPI):
+    """FastAPI, observed from outside: what fails in it is counted and has an id as well.
+
+    Attributes:
+        observed: gives every request an id, and counts it.
+    """
+
+    observed: Observed
+
+    async def unobserved(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as FastAPI does."""
         await super().__call__(scope, receive, send)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self.front(scope, receive, send)
+        await self.observed(scope, receive, send)
 
 
 def create_app(
@@ -64,8 +97,6 @@ def create_app(
     *,
     tokens: Tokens | CurrentTokens | None = None,
     limits: Limits | None = None,
-    place: Place | None = None,
-    leader: Leader | None = None,
     access_log: bool = False,
 ) -> Application:
     """Return the service for a learner's folder.
@@ -74,18 +105,17 @@ def create_app(
     and the folder is closed.
 
     Args:
-        folder: open for writing; to read, if it is that of a replica.
+        folder: open for writing, or to read: then changes are refused, and what another process
+            writes is followed.
         tokens: who may read and write; None lets this machine do both.
         limits: how much one request may ask for.
-        place: which of several processes this is; None where it is the only one.
-        leader: the service somewhere else that the folder follows; changes are passed on to it.
         access_log: whether a line of the log is written for every request.
     """
     limits = Limits() if limits is None else limits
-    metrics, guard = Metrics() if place is None else place.counted(), Guard(tokens, limits)
-    service = Service(folder, limits, place=place, leader=leader)
-    watching = Watching(service, leader)
-    following = _following(service, place, leader, metrics)
+    metrics, guard = Metrics(), Guard(tokens, limits)
+    service = Service(folder, limits)
+    metrics.registry.register(ServiceCollector(service))
+    following = JournalFollower(service) if folder.readonly else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -109,30 +139,10 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.following, app.state.stopping = following, service.stopping
-    front: ASGIApp = Predicting(app.behind, service=service, guard=guard)
-    if folder.readonly and place is not None:
-        routes = {**WRITES, **WRITERS}
-        front = Passing(front, target=place.writer, routes=routes, guard=guard, limits=limits)
-    elif leader is not None:
-        target = Target(leader.url, leader.ca)
-        front = Passing(front, target=target, routes=WRITES, guard=guard, limits=limits)
-    held = Holding(front, most=limits.held)
-    turns = Turns(held, most=limits.at_once)
-    app.front = Observed(turns, metrics=metrics, access_log=access_log)
-    app.include_router(writing_routes(service, guard))
-    app.include_router(reading_routes(service, guard, metrics, place, watching))
-    app.include_router(handing_on_routes(service, guard))
-    app.include_router(upkeep_routes(service, guard, follows=leader is not None))
-    app.include_router(readiness_routes(service, leader))
+    app.observed = Observed(app.unobserved, metrics=metrics, access_log=access_log)
+    app.include_router(reading_routes(service, guard, metrics))
+    app.include_router(change_routes(service, guard))
+    app.include_router(upkeep_routes(service, guard))
     app.include_router(page_routes())
     answer_failures(app, folder.path)
     return app
-
-
-def _following(
-    service: Service, place: Place | None, leader: Leader | None, metrics: Metrics
-) -> Following | None:
-    """Return the thread that keeps a process up to date, None for one that is sent changes."""
-    if place is not None and service.folder.readonly:
-        return Following(JournalSteps(service, place, metrics))
-    return None if leader is None else Following(LeaderSteps(service, leader))

@@ -34,8 +34,7 @@ from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.delta_parts import LONGEST_ID
 from evergraph.online.edge_columns import Column, EdgeColumns, edge_columns, listed
-from evergraph.server.arrow_sizes import MOST_DECODED
-from evergraph.server.arrow_stream import tables_in
+from evergraph.server.arrow_stream import MOST_DECODED, tables_in
 from evergraph.server.http import RefusedError
 
 if TYPE_CHECKING:

@@ -11,9 +11,15 @@ from evergraph.online.delta_parts import check_weights
 from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import read_arrow
 from evergraph.server.http import ARROW, RefusedError
-from evergraph.server.json_body import parse
 from evergraph.server.json_delta import quick_delta
-from evergraph.server.payloads import DeltaBody, ForgetBody, LabelsBody, PredictionsBody, UpsertBody
+from evergraph.server.payloads import (
+    DeltaBody,
+    ForgetBody,
+    LabelsBody,
+    PredictionsBody,
+    UpsertBody,
+    parse,
+)
 
 DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
     "delta": DeltaBody,
@@ -21,7 +27,6 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
     "labels": LabelsBody,
     "forget": ForgetBody,
 }
-QUESTION = "question"
 
 
 @dataclass(frozen=True, eq=False)

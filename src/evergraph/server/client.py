@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPException
+from pathlib import Path
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -14,14 +17,13 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
-from evergraph.server.tls import believing
+from evergraph.server.secret_files import believing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
+    from evergraph.online.folder.backup import BackedUp
     from evergraph.online.upsert import EdgesBeyond
 
 TRIES = 8
@@ -104,7 +106,7 @@ class Client:
         """Return the predictions for nodes, in their order.
 
         after: the ``seq`` of a change that they must know; whoever has just made one, and asks a
-        service with replicas, reads what it wrote.
+        process that only reads, reads what it wrote.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
         answer = self._ask(path, json.dumps({"ids": list(ids)}).encode(), JSON, {})
@@ -153,6 +155,51 @@ class Client:
         """Have the folder compacted; see ``CompactBody``."""
         asked = {"now": now, "keys": keys, "names": names}
         return self._ask("/v1/compact", json.dumps(asked).encode(), JSON, {})
+
+    def backup(self, to: Path) -> BackedUp:
+        """Fetch a backup, made by the service as of one delta.
+
+        to: a new folder, whose contents are verified, or a new file that ends in .tar; there once
+        it is whole.
+        """
+        from evergraph.core.mapped import disk_is_enough
+        from evergraph.online.folder.archive import check_new, is_tar
+        from evergraph.online.folder.backup import BackedUp
+        from evergraph.online.folder.restore import restore
+
+        check_new(to)
+        with disk_is_enough(to):
+            to.absolute().parent.mkdir(parents=True, exist_ok=True)
+            aside = tempfile.TemporaryDirectory(
+                dir=to.absolute().parent, prefix=".evergraph-backup-"
+            )
+        with aside as name:
+            archive = Path(name) / "backup.tar"
+            said = self._fetch("/v1/backup", archive).split()
+            if not is_tar(to):
+                return restore(archive, to)
+            archive.rename(to)
+            return BackedUp(*(int(number) for number in said))
+
+    def _fetch(self, path: str, to: Path) -> str:
+        """Write an answer to a file; return what its header says of it."""
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        try:
+            with (
+                self._open(Request(self.url + path, headers=headers), timeout=3600) as answer,
+                to.open("wb") as file,
+            ):
+                shutil.copyfileobj(answer, file)
+                found = str(answer.headers["x-evergraph-backup"])
+                length = int(answer.headers["content-length"])
+        except HTTPError as error:
+            with error:
+                raise refusal_of(error.code, f"{self.url}: {sentence_in(error.read())}") from None
+        except (URLError, HTTPException, OSError) as error:
+            raise ResourceError(f"{self.url}: no service answers ({error})") from error
+        if to.stat().st_size != length:
+            raise ResourceError(f"{self.url}: the backup ended before it was whole")
+        return found
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return what is no longer as it was, and the latest of what was so."""

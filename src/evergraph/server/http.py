@@ -1,14 +1,21 @@
-"""A request's body and an answer's shape: media types, failures, time."""
+"""A request's body and an answer's shape: parameters, media types, failures, headers, time."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
+import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
 
 import anyio
 from fastapi.exceptions import RequestValidationError
@@ -29,20 +36,28 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
-from evergraph.server.paths import without_paths
-from evergraph.server.request_ids import REQUEST_ID
+from evergraph.core.extras import installed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi import FastAPI
-    from starlette.requests import Request
     from starlette.types import Message, Scope
 
     from evergraph.server.limits import Limits
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
+LONGEST = 40  # characters of a name that are told
+SMALL = 1 << 16  # bytes of a body that does not count: what connections read ahead in any case
+# The page loads its own two files and asks its own service, nothing else.
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+# Set for the time of a request, in its task and in the threads that work for it.
+REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 
 
 class RefusedError(EvergraphError):
@@ -154,26 +169,82 @@ def media_type(request: Request, *allowed: str) -> str:
     return said
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """Read a body, and stop reading where it is larger than allowed."""
-    parts = [part async for part in body_parts(request, limits)]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+class Bodies:
+    """Reads the bodies of requests: each within its limits, and all of them together.
+
+    Args:
+        limits: how large a body may be, how long it may take, and how much is held at once.
+
+    Attributes:
+        held: bytes of the bodies of requests that are not answered yet; small ones do not count,
+            since there are never more of them than connections.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.held = 0
+
+    def of(self, request: Request) -> _Body:
+        """Return the body of a request, for ``async with``: it is held until the end of that."""
+        return _Body(self, request)
+
+    def make_room(self, more: int) -> None:
+        """Refuse so many bytes where too many are held already."""
+        if more > 0 and self.held + more > self.limits.held:
+            raise RefusedError(
+                503,
+                f"bodies of {self.held} bytes are held already, and at most {self.limits.held} may "
+                "be: send it again later",
+                retry_after=1,
+            )
 
 
-async def body_parts(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """Yield a body as it comes, and stop where it is larger than allowed or too slow."""
-    declared_length(request, limits)
-    read, more, late = 0, True, time.monotonic() + limits.seconds
-    while more:
-        message = await _in_time(request, late - time.monotonic(), limits)
-        part, more = message.get("body", b""), message.get("more_body", False)
-        read += len(part)
-        if read > limits.body:
-            raise RefusedError(413, f"the body must have at most {limits.body} bytes")
-        yield part
+class _Body:
+    """The body of one request, counted as it comes."""
+
+    def __init__(self, bodies: Bodies, request: Request) -> None:
+        self._bodies = bodies
+        self._request = request
+        self._counted = 0
+
+    async def __aenter__(self) -> bytes:
+        try:
+            return await self._read()
+        except BaseException:
+            self._release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        self._bodies.held -= self._counted
+        self._counted = 0
+
+    async def _read(self) -> bytes:
+        """Read it, and stop where it is larger than allowed, too slow, or too much to hold."""
+        bodies, limits, request = self._bodies, self._bodies.limits, self._request
+        length = _declared_length(request, limits)
+        small = length <= SMALL and "transfer-encoding" not in request.headers
+        if not small:
+            bodies.make_room(length)
+        parts, read, late = [], 0, time.monotonic() + limits.seconds
+        more = True
+        while more:
+            message = await _in_time(request, late - time.monotonic(), limits)
+            part, more = message.get("body", b""), message.get("more_body", False)
+            read += len(part)
+            if read > limits.body:
+                raise RefusedError(413, f"the body must have at most {limits.body} bytes")
+            if not small:
+                bodies.make_room(len(part))
+                bodies.held += len(part)
+                self._counted += len(part)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def declared_length(request: Request, limits: Limits) -> int:
+def _declared_length(request: Request, limits: Limits) -> int:
     """Return how long a body is said to be, 0 where it is not; refuse one that is too long."""
     declared = request.headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
@@ -223,3 +294,89 @@ async def in_thread(call: Callable[[], T], seconds: float) -> T:
         raise RefusedError(
             503, f"the answer took longer than {seconds:g} s", retry_after=1
         ) from None
+
+
+# Begins where no word does, so that "and/or" and "1/2" are none.
+_ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s/:'\"()]+/)*([^\s/:'\"()]+)")
+
+
+def without_paths(error: Exception | str, folder: Path | None = None) -> str:
+    """Return what an error says, with files named as within the learner's folder.
+
+    What is said of the machine has no other absolute path either. Other sentences may hold ids,
+    which can look like paths and stay as they are.
+
+    >>> without_paths("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
+    'journal.sqlite: the disk is full'
+    """
+    text = str(error)
+    if folder is not None:
+        for base in {folder, folder.absolute(), folder.resolve()}:
+            if base.is_absolute():
+                text = text.replace(f"{base}/", "").replace(str(base), base.name)
+    if isinstance(error, str | StoppedError | ResourceError):
+        text = _ABSOLUTE.sub(r"\1", text)
+    return text
+
+
+async def only_known(request: Request) -> None:
+    """Refuse a request with a parameter that its route does not take, or with one that comes twice.
+
+    Which it takes is what the service's own description says.
+    """
+    query = request.scope["query_string"]
+    if query:
+        check_parameters(query, _known(request))
+
+
+def check_parameters(query: bytes, known: Sequence[str]) -> None:
+    """Raise unless a query names known parameters only, each once.
+
+    >>> check_parameters(b"start=3", ["start", "limit"])
+    >>> check_parameters(b"limt=3", ["start", "limit"])
+    Traceback (most recent call last):
+    evergraph.server.http.RefusedError: there is no parameter 'limt' here: did you mean 'limit'
+    """
+    named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
+    for place, name in enumerate(named):
+        if name not in known:
+            hint = _hint(name, known)
+            raise RefusedError(400, f"there is no parameter {name[:LONGEST]!r} here: {hint}")
+        if name in named[:place]:
+            raise RefusedError(400, f"parameter {name!r} must come once, and comes twice")
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """Return the nearest known name, or all of them.
+
+    >>> _hint("x", ["start", "limit"]), _hint("x", [])
+    ('it takes start, limit', 'it takes none')
+    """
+    near = get_close_matches(name[:LONGEST], known, n=1)
+    return f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
+
+
+def _known(request: Request) -> list[str]:
+    app: FastAPI = request.app
+    path = app.openapi()["paths"].get(request.scope["route"].path_format, {})
+    listed = path.get(request.method.lower(), {}).get("parameters", [])
+    return [each["name"] for each in listed if each["in"] == "query"]
+
+
+def as_json(value: Any) -> bytes:
+    """Return a value as JSON, by orjson where it is installed.
+
+    >>> as_json({"seq": 1})
+    b'{"seq":1}'
+    """
+    return _dumps()(value)
+
+
+@cache
+def _dumps() -> Callable[[Any], bytes]:
+    if installed("orjson"):
+        import orjson
+
+        return orjson.dumps
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return lambda value: encoder.encode(value).encode()

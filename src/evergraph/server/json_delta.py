@@ -23,7 +23,7 @@ from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.edge_columns import Column, EdgeColumns, as_numbers, chunks
 from evergraph.online.identifiers import LARGEST
 from evergraph.server.http import RefusedError
-from evergraph.server.json_body import refuse_twice
+from evergraph.server.payloads import refuse_twice
 
 MOST_FIELDS = 10_000  # of an object, and labels of a node: more of them are a mistake
 LISTS = (

@@ -21,11 +21,8 @@ class Limits:
         answers: how many probabilities one answer may hold.
         queue: how many changes may wait for the one that is being learned.
         patience: seconds that a question waits for a delta it must know (``after``).
-        at_once: requests of one kind from one address that are answered at a time.
         connections: how many there may be at once.
-        per_address: how many of them from one address.
-        header_seconds: how long a connection may take to send the head of a request, and a client
-            to take some of its answer.
+        header_seconds: how long a connection may take to send the head of a request.
         idle_seconds: how long a connection is kept for the next request.
         held: bytes of bodies held at once, of all requests.
 
@@ -42,19 +39,16 @@ class Limits:
     guesses: float = 10.0
     seconds: float = 30.0
     nodes: int = 100_000
-    answers: int = 5_000_000
+    answers: int = 500_000
     queue: int = 64
     patience: float = 30.0
-    at_once: int = 8
     connections: int = 1_000
-    per_address: int = 200
     header_seconds: float = 10.0
     idle_seconds: float = 15.0
     held: int = 256_000_000
 
     def __post_init__(self) -> None:
-        counted = ("body", "burst", "nodes", "answers", "queue", "at_once")
-        for name in (*counted, "connections", "per_address", "held"):
+        for name in ("body", "burst", "nodes", "answers", "queue", "connections", "held"):
             check_integer(name, getattr(self, name), least=1)
         for name in ("rate", "guesses"):
             check_number(name, getattr(self, name), least=0.001)

@@ -32,7 +32,6 @@ from evergraph.online.neighbourhood import Neighbourhood
 from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
-from evergraph.server.board import Process
 from evergraph.server.http import JSON
 
 if TYPE_CHECKING:
@@ -131,6 +130,27 @@ def _said(record: type) -> dict[str, str]:
     return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in texts.items()}
 
 
+@dataclass(frozen=True)
+class Process:
+    """A process that answers for a folder.
+
+    Attributes:
+        role: ``writer``, or ``reader`` where it follows what another process writes.
+        pid: of the process.
+        seq: after how many deltas its answers are.
+        lag: how many deltas it knows of and has not applied yet.
+        seconds: for how long it has been behind; 0 while it is not.
+        alive: whether it answers.
+    """
+
+    role: str
+    pid: int
+    seq: int
+    lag: int
+    seconds: float
+    alive: bool
+
+
 class ErrorReply(BaseModel):
     """What was wrong, in one sentence. Nothing has changed."""
 
@@ -221,7 +241,7 @@ StatusReply = described(
     waiting=(int, Field(description="Changes that wait to be learned.")),
     replicas=(
         list[described(Process, "Process")],  # type: ignore[misc]
-        Field(description="The processes that answer, the one that writes first."),
+        Field(description="The process that answers."),
     ),
     **_picked(FolderStatus, *OF_THE_FOLDER),
 )
@@ -267,7 +287,6 @@ MEANINGS = {
     403: "The token may not do this.",
     404: "A node or an edge that is not known.",
     409: "A node that is known already, a key that has other contents, or no class to predict yet.",
-    410: "Deltas that only a snapshot holds any more.",
     413: "Too large.",
     415: "Another content type than those listed.",
     422: "Not what it should be.",

@@ -4,103 +4,71 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from starlette.requests import ClientDisconnect
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.datasets.files.table_folder import say_by_position
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
-from evergraph.server.board import Process
 from evergraph.server.bodies import Question
-from evergraph.server.http import RefusedError
-from evergraph.server.many_answers import ManyAnswers
-from evergraph.server.metrics import alarm_text
-from evergraph.server.parsing import Parsing
-from evergraph.server.paths import without_paths
-from evergraph.server.pools import Pools
-from evergraph.server.predicting import Together, as_json
+from evergraph.server.http import Bodies, RefusedError, as_json, without_paths
+from evergraph.server.large_bodies import BodyParser
+from evergraph.server.predictions import Together
 from evergraph.server.rows import with_names, with_rows
-from evergraph.server.schema import MOST_NAMES, OF_THE_FOLDER, Alarms, Suggestions, node_reply, told
-from evergraph.server.writer import Writer
+from evergraph.server.schema import (
+    MOST_NAMES,
+    OF_THE_FOLDER,
+    Alarms,
+    Process,
+    Suggestions,
+    node_reply,
+    told,
+)
+from evergraph.server.workers import Pool, Pools, Writer
 
 if TYPE_CHECKING:
-    from starlette.types import Receive
-
     from evergraph.datasets.columns.scheme import Scheme
+    from evergraph.online.alarms import Alarm
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.online.view import Answer, History
-    from evergraph.server.leader import Leader
     from evergraph.server.limits import Limits
-    from evergraph.server.metrics import Gauges
-    from evergraph.server.place import Place
 
 T = TypeVar("T")
 SMALL = 1 << 14  # bytes of a question that is read on the event loop
 LITTLE = 1 << 10  # numbers that are told on the event loop
-MUCH = 1 << 15  # numbers beyond which an answer is told in parts
-MOST_SENT = 8  # large answers on their way at once
 PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
-
-GAUGES = {
-    "nodes": "Nodes in the graph.",
-    "edges": "Entries of the adjacency.",
-    "classes": "Classes met.",
-    "labelled": "Nodes whose class is known.",
-    "memory": "Bytes of graph, embeddings and head.",
-    "predicted": "Labels predicted before they were learned.",
-    "seq": "Deltas applied.",
-    "waiting": "Changes that wait to be learned.",
-    "deltas_since": "Deltas since the last snapshot.",
-    "bytes_since": "Their bytes in the journal.",
-    "keys": "Keys of deltas that are kept.",
-}
-OF_PROCESSES = {
-    "seq": "Deltas that a process answers from.",
-    "lag": "Deltas that it is behind whom it follows.",
-    "seconds": "For how long it has been behind.",
-    "alive": "1 if it answers.",
-}
 
 
 class Service:
     """Changes go through one thread and the journal; predictions read the last whole delta.
 
     Args:
-        folder: open for writing; closed with the service.
+        folder: open for writing, or to read; closed with the service.
         limits: how much one request may ask for.
-        place: which of several processes this is; None where it is the only one.
-        leader: the service somewhere else that it follows; None where it is sent changes.
     """
 
-    def __init__(
-        self,
-        folder: LearnerFolder,
-        limits: Limits,
-        *,
-        place: Place | None = None,
-        leader: Leader | None = None,
-    ) -> None:
+    def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
-        self._place = place
-        self._leader = leader
+        self._followed = time.monotonic()  # when it last knew all that was written
         self.turn()
         folder.on_renewed = self.turn  # the view of a learner that failed is not gone on with
         self._writer = Writer(places=limits.queue)
         self.pools = Pools.of(limits.seconds)
-        self.parsing = Parsing(most=limits.nodes, body=limits.body, seconds=limits.seconds)
+        self.bodies = Bodies(limits)
+        self.parser = BodyParser(most=limits.nodes, seconds=limits.seconds)
         self._told_positions = False  # whether it was said that names are not looked at
-        self._sent = 0  # large answers that are on their way
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come
 
@@ -111,29 +79,28 @@ class Service:
 
         model, kind: as in ``read_delta`` of ``bodies``.
         """
-        pools = self.pools
-        pool = pools.bodies if len(body) < self.parsing.large else pools.large_bodies
-        found = await pool.run(partial(self.parsing.delta, body, model=model, kind=kind))
+        read = partial(self.parser.delta, body, model=model, kind=kind)
+        found = await self._pool_for(body).run(read)
         if not found.rows and not found.told:
             return found.delta, None
         if found.told:
-            told = partial(with_names, found.delta, found.told, self.folder)
-            delta, scheme = await pools.bodies.run(told)
+            by_name = partial(with_names, found.delta, found.told, self.folder)
+            delta, scheme = await self.pools.bodies.run(by_name)
             if scheme is None and found.told["names"] and not self._told_positions:
                 self._told_positions = True
                 say_by_position("Arrow", [*found.told["names"]])
             return delta, scheme
-        return await pools.bodies.run(partial(with_rows, found.delta, found.rows, self.folder))
+        with_columns = partial(with_rows, found.delta, found.rows, self.folder)
+        return await self.pools.bodies.run(with_columns)
 
     async def read_question(self, body: bytes) -> Question:
         """Return which nodes a body asks for."""
-        ask = partial(self.parsing.question, body)
-        if len(body) < SMALL:
-            return ask()
+        ask = partial(self.parser.question, body)
+        return ask() if len(body) < SMALL else await self._pool_for(body).run(ask)
+
+    def _pool_for(self, body: bytes) -> Pool:
         pools = self.pools
-        return await (pools.bodies if len(body) < self.parsing.large else pools.large_bodies).run(
-            ask
-        )
+        return pools.bodies if len(body) < self.parser.large else pools.large_bodies
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -160,6 +127,7 @@ class Service:
         return self._writer.join(self._submit_many, (delta, scheme))
 
     async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
+        self.check_writes()
         future = wait()
         try:
             with anyio.fail_after(self.limits.seconds):
@@ -218,10 +186,21 @@ class Service:
         return upserted
 
     def turn(self) -> None:
-        """Answer from what the folder knows now, and tell other processes how far that is."""
+        """Answer from what the folder knows now."""
         self._view = self.folder.learner.frozen()  # shared from the first node on
-        if self._place is not None:
-            self._place.note(self.folder.seq)
+
+    def follow(self) -> None:
+        """Apply what the process that writes has written since; for a folder opened to read."""
+        if self.folder.refresh():
+            self.turn()
+        self._followed = time.monotonic()
+
+    def check_writes(self) -> None:
+        """Refuse what only the process that writes can do."""
+        if self.folder.readonly:
+            raise RefusedError(
+                403, "this process only reads: ask the one that writes to the folder"
+            )
 
     @property
     def oldest(self) -> float:
@@ -233,14 +212,24 @@ class Service:
         """How many seconds were spent on changes."""
         return self._writer.busy
 
-    def processes(self) -> list[Process]:
-        """Return all that answer for this folder, the writer first."""
-        own = Process("writer", os.getpid(), self.folder.seq, 0, 0.0, True)
-        first, *others = [own] if self._place is None else self._place.processes()
-        if self._leader is not None:
-            lag, seconds = self._leader.behind(first.seq)
-            first = replace(first, role="follower", lag=lag, seconds=seconds)
-        return [first, *others]
+    def process(self) -> Process:
+        """Return this process, and how far it is behind the one that writes."""
+        seq = self.folder.seq
+        if not self.folder.readonly:
+            return Process("writer", os.getpid(), seq, 0, 0.0, True)
+        lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - seq, 0)
+        seconds = round(time.monotonic() - self._followed, 3) if lag else 0.0
+        return Process("reader", os.getpid(), seq, lag, seconds, True)
+
+    def readiness(self) -> dict[str, Any]:
+        """Return ``{"status": "ready"}``, or what there is instead and why."""
+        if self.stopping.is_set():
+            return {"status": "stopping"}
+        # Who only reads answers from what it has; whether more comes is for the writer to say.
+        stopped = None if self.folder.readonly else self.folder.status().stopped
+        if stopped is not None:
+            return {"status": "stopped", "why": without_paths(stopped, self.folder.path)}
+        return {"status": "ready"}
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
         """Return the classes of nodes, as of the last whole delta."""
@@ -251,52 +240,19 @@ class Service:
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._view.answer(ids, every_class=every_class)
 
-    def is_small(self, asked: Question) -> bool:
-        """Whether so little is asked for that it can be told on the event loop."""
-        return len(asked.ids) <= FEW and self._numbers(asked) <= LITTLE
-
-    def is_large(self, asked: Question) -> bool:
-        """Whether so much is asked for that it is told in parts."""
-        return self._numbers(asked) > MUCH
-
-    def _numbers(self, asked: Question) -> int:
-        """Return how many numbers an answer holds, about."""
-        return len(asked.ids) * (len(self._view.classes) if asked.every_class else 4)
-
-    async def told_at_once(self, asked: Question) -> bytes:
-        """Return the classes of some nodes as JSON, made in a thread."""
+    async def told(self, asked: Question) -> bytes:
+        """Return the classes of nodes as JSON: few on the event loop, many from a thread."""
+        self._check_answer(asked)
+        numbers = len(asked.ids) * (len(self._view.classes) if asked.every_class else 4)
+        if len(asked.ids) <= FEW and numbers <= LITTLE:
+            return as_json(told(await self.predictions(asked.ids, every_class=asked.every_class)))
 
         def made() -> bytes:
             return as_json(told(self._predict(asked.ids, asked.every_class)))
 
         return await self.pools.predictions.run(made)
 
-    async def told(self, asked: Question, receive: Receive) -> AsyncGenerator[bytes]:
-        """Yield the classes of many nodes as parts of one JSON document, as of one whole delta.
-
-        What is refused is refused before the first part. It ends when the client has gone.
-        """
-        if self._sent >= MOST_SENT:
-            sentence = f"{MOST_SENT} large answers are on their way already: ask again later"
-            raise RefusedError(503, sentence, retry_after=1)
-        many = ManyAnswers(self._view, asked.ids, every_class=asked.every_class)
-        gone = asyncio.ensure_future(receive())  # the body was read, so nothing else can come
-        self._sent += 1
-        try:
-            for step in many.steps():
-                await self.pools.predictions.run(step)
-                if gone.done():
-                    raise ClientDisconnect
-            for part in many.parts():
-                yield await self.pools.predictions.run(part)
-                if gone.done():
-                    return
-        finally:
-            self._sent -= 1
-            gone.cancel()
-            many.close()
-
-    def check_answer(self, asked: Question) -> None:
+    def _check_answer(self, asked: Question) -> None:
         """Refuse what would be too large an answer."""
         nodes, classes, most = len(asked.ids), len(self._view.classes), self.limits.answers
         if asked.every_class and nodes * classes > most:
@@ -345,27 +301,9 @@ class Service:
                 kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self._view.status)
         names = list(self._view.classes[-MOST_NAMES:])
-        processes = [asdict(process) for process in self.processes()]
+        processes = [asdict(self.process())]
         told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
         return known | told | kept
-
-    def gauges(self) -> Gauges:
-        """Return the numbers that a monitor follows."""
-        values = asdict(self.folder.status()) | self.status()
-        told: Gauges = {name: (meaning, values[name]) for name, meaning in GAUGES.items()}
-        right = round((values["accuracy"] or 0.0) * values["predicted"])
-        told |= {
-            "right": ("How many of these predictions were right.", right),
-            "stopped": ("1 if no more deltas are taken.", int(values["stopped"] is not None)),
-        }
-        every = values["replicas"]
-        return told | {
-            f"process_{name}": (
-                meaning,
-                {_labels(place, one): float(one[name]) for place, one in enumerate(every)},
-            )
-            for name, meaning in OF_PROCESSES.items()
-        }
 
     def alarms(self) -> dict[str, Any]:
         """Return what is no longer as it was, and the latest of what was so."""
@@ -373,10 +311,10 @@ class Service:
         found: dict[str, Any] = told(Alarms(page.status.seq, page.alarms))
         return found
 
-    def alarm_counts(self) -> str:
-        """Return alarms as a monitor follows them."""
+    def raised(self) -> tuple[Sequence[Alarm], Mapping[str, int]]:
+        """Return all alarms that are known, and how many there ever were by kind."""
         page = self._view.page
-        return alarm_text(page.alarms, page.raised)
+        return page.alarms, page.raised
 
     def suggestions(self, n: int) -> dict[str, Any]:
         """Return the nodes that are worth asking a person about."""
@@ -385,6 +323,7 @@ class Service:
 
     def last_key(self, prefix: str) -> dict[str, Any]:
         """Return the key of the newest delta whose key begins so."""
+        self.check_writes()
         return {"key": self.folder.last_key(prefix)}
 
     def ids(self, start: int, limit: int) -> dict[str, Any]:
@@ -413,7 +352,7 @@ class Service:
 
     def close(self) -> None:
         """Finish the changes that wait, and close the folder."""
-        self.parsing.close()
+        self.parser.close()
         self.pools.close()
         self._writer.close()
         self.folder.close()
@@ -438,12 +377,3 @@ def _whole(text: str) -> int | None:
     except ValueError:
         return None
     return number if str(number) == text and -LARGEST - 1 <= number <= LARGEST else None
-
-
-def _labels(place: int, process: Mapping[str, Any]) -> str:
-    """Return what tells the processes apart: not their pids, since one that died is replaced.
-
-    >>> _labels(1, {"role": "replica"})
-    'process="1",role="replica"'
-    """
-    return f'process="{place}",role="{process["role"]}"'

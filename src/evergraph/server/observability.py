@@ -1,0 +1,329 @@
+"""What is seen of a service from outside: an id for every request, metrics, lines of audit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from evergraph.core.versions import own_version
+from evergraph.server.http import HEADERS, REQUEST_ID
+
+if TYPE_CHECKING:
+    from fastapi import Request
+    from prometheus_client.metrics_core import Metric
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from evergraph.online.delta import Delta
+    from evergraph.online.folder.status import FolderStatus
+    from evergraph.server.service import Service
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+HEADER = b"x-request-id"
+SANE = re.compile(rb"[!-~]{1,64}").fullmatch  # nothing that could break a line of the log
+GAUGES = {
+    "nodes": "Nodes in the graph.",
+    "edges": "Entries of the adjacency.",
+    "classes": "Classes met.",
+    "labelled": "Nodes whose class is known.",
+    "memory": "Bytes of graph, embeddings and head.",
+    "predicted": "Labels predicted before they were learned.",
+    "seq": "Deltas applied.",
+    "waiting": "Changes that wait to be learned.",
+    "deltas_since": "Deltas since the last snapshot.",
+    "bytes_since": "Their bytes in the journal.",
+    "keys": "Keys of deltas that are kept.",
+}
+OF_PROCESSES = {
+    "seq": "Deltas that the process answers from.",
+    "lag": "Replication lag in deltas.",
+    "seconds": "For how long it has been behind.",
+    "alive": "1 if it answers.",
+    "resident_memory_bytes": "Memory that it holds.",
+    "cpu_seconds_total": "CPU time that it has used.",
+    "open_fds": "Files and connections that it has open.",
+}
+_PROCESS = os.urandom(4).hex()  # ids of other processes, and of those before, are others
+_number = count(1).__next__
+audited = logging.getLogger("evergraph.audit")
+access = logging.getLogger("evergraph.access")
+disable_created_metrics()  # type: ignore[no-untyped-call]  # start_time_seconds tells it
+
+
+def request_id_of(scope: Scope) -> str:
+    """Return the id that a request brings, or a new one where it brings none that is sane.
+
+    >>> request_id_of({"headers": [(b"x-request-id", b"from-my-proxy-7")]})
+    'from-my-proxy-7'
+    >>> first, second = request_id_of({"headers": []}), request_id_of({"headers": []})
+    >>> first != second, len(request_id_of({"headers": [(b"x-request-id", b"two words")]})) < 20
+    (True, True)
+    """
+    for name, value in scope.get("headers", ()):
+        if name == HEADER and SANE(value):
+            sent: str = value.decode("ascii")
+            return sent
+    return f"{_PROCESS}-{_number():x}"
+
+
+def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
+    """Write down that something happened that an operator may be asked about later.
+
+    event: a few words, always the same for the same kind of event. facts: by name, as JSON can
+    hold them; never a token, and nothing that a node holds.
+
+    >>> with_tests = logging.StreamHandler(__import__("sys").stdout)
+    >>> audited.addHandler(with_tests)
+    >>> audit("token refused", level=logging.WARNING, address="192.0.2.7")
+    token refused address='192.0.2.7'
+    >>> audited.removeHandler(with_tests)
+    """
+    told = " ".join(f"{name}={value!r}" for name, value in facts.items())
+    audited.log(level, "%s", f"{event} {told}".strip(), extra={"event": event, "facts": facts})
+
+
+def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> None:
+    """Write down a change that was taken in: by whom, how large, under which number.
+
+    seconds: since the request came. Counts are of what was sent; those that are 0 are left out.
+    """
+    counts = {
+        "nodes": len(delta.nodes),
+        "edges": len(delta.edges),
+        "labels": len(delta.labels) - delta.labels.count(None) + len(delta.late),
+        "updated": len(delta.updated),
+        "removed_edges": len(delta.removed_edges),
+        "forgotten": len(delta.forgotten),
+    }
+    audit(
+        "change",
+        route=request.url.path,
+        seq=seq,
+        key=delta.key,
+        **{name: count for name, count in counts.items() if count},
+        seconds=round(seconds, 4),
+        address="?" if request.client is None else request.client.host,
+    )
+
+
+class Metrics:
+    """Counts requests by route and status, how long they took, and tells how a service does.
+
+    >>> metrics = Metrics()
+    >>> metrics.observe("/v1/status", 200, 0.002)
+    >>> [line for line in metrics.text().decode().splitlines() if "requests_total{" in line]
+    ['evergraph_requests_total{route="/v1/status",status="200"} 1.0']
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._refused = Counter(
+            "evergraph_refused_tokens",
+            "Requests with a missing or invalid token.",
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "evergraph_requests", "Requests answered.", ["route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "evergraph_request_seconds",
+            "Seconds until the answer.",
+            ["route"],
+            buckets=BOUNDS,
+            registry=self.registry,
+        )
+        # To look up a label takes longer than to count.
+        self._counted = cache(self._requests.labels)
+        self._timed = cache(self._seconds.labels)
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._counted(route, status).inc()
+        self._timed(route).observe(seconds)
+        if status == 401:
+            self._refused.inc()
+
+    def text(self) -> bytes:
+        """Return all of them in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class ServiceCollector(Collector):
+    """How one service and its folder do, asked anew whenever somebody looks.
+
+    Args:
+        service: which.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._began = time.time()
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: a service that does not answer yet must not be asked."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics but those of requests."""
+        service, folder = self._service, self._service.folder.status()
+        values = {**vars(folder), **service.status()}
+        for name, meaning in GAUGES.items():
+            yield _metric(name, meaning, values[name])
+        right = round((values["accuracy"] or 0.0) * values["predicted"])
+        yield _metric("right", "How many of these predictions were right.", right)
+        stopped = values["stopped"] is not None
+        yield _metric("stopped", "1 if no more deltas are taken.", stopped)
+        told: dict[str, tuple[str, float]] = {
+            "start_time_seconds": ("When the service was opened, in Unix time.", self._began),
+            "uptime_seconds": ("For how long it has been open.", time.time() - self._began),
+            "ready": ("1 if /readyz says so.", service.readiness()["status"] == "ready"),
+            "oldest_waiting_seconds": (
+                "For how long the oldest change has waited that is not learned yet.",
+                service.oldest,
+            ),
+            "writer_busy_seconds_total": ("Time spent on changes.", service.busy),
+            **folder_gauges(folder, now=time.time()),
+        }
+        with suppress(OSError):  # a folder that went away is told by what is asked of it
+            free = shutil.disk_usage(service.folder.path).free
+            told["disk_free_bytes"] = ("Room left where the folder is.", free)
+        for name, (meaning, value) in told.items():
+            yield _metric(name, meaning, value)
+        version = [({"version": own_version()}, 1.0)]
+        yield _labelled("build_info", "The version, as a label.", version)
+        yield from self._process()
+        yield from self._alarms()
+
+    def _process(self) -> Iterator[Metric]:
+        found = self._service.process()
+        here = psutil.Process()
+        used = {
+            "resident_memory_bytes": here.memory_info().rss,
+            "cpu_seconds_total": round(sum(here.cpu_times()[:2]), 2),
+            "open_fds": here.num_fds() if hasattr(here, "num_fds") else 0,
+        }
+        labels = {"process": "0", "role": found.role}
+        for name, meaning in OF_PROCESSES.items():
+            value = used[name] if name in used else getattr(found, name)
+            yield _labelled(f"process_{name}", meaning, [(labels, value)])
+
+    def _alarms(self) -> Iterator[Metric]:
+        from evergraph.online.alarms import KINDS  # torch comes with it, and a start must not wait
+
+        alarms, raised = self._service.raised()
+        now = {alarm.kind for alarm in alarms if alarm.cleared is None}
+        current = [({"kind": kind}, float(kind in now)) for kind in KINDS]
+        yield _labelled("alarm", "1 while something is not as it was.", current)
+        ever = [({"kind": kind}, float(raised.get(kind, 0))) for kind in KINDS]
+        yield _labelled("alarms_total", "Alarms raised so far.", ever)
+
+
+def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
+    """Return how the folder does, names with meanings and values; what is not known is left out.
+
+    now: in Unix seconds.
+    """
+    stopped = status.stopped_since
+    told: dict[str, tuple[str, float]] = {
+        "replay_deltas": ("Deltas that a restart would apply again.", status.deltas_since),
+        "replay_seconds": ("How long that would take.", round(status.replay_seconds, 3)),
+        "stopped_seconds": (
+            "For how long no deltas have been taken; 0 while they are.",
+            0 if stopped is None else round(max(now - stopped, 0.0), 3),
+        ),
+        "retrying": ("1 if it has stopped, and tries again by itself.", int(status.retrying)),
+        "set_aside_total": ("Deltas that were set aside.", status.set_aside),
+        "snapshot_failed": (
+            "1 if the last snapshot could not be taken.",
+            int(status.snapshot_error is not None),
+        ),
+    }
+    if status.snapshot_time is not None:
+        age = round(max(now - status.snapshot_time, 0.0), 3)
+        told["snapshot_age_seconds"] = ("Since the newest snapshot was taken.", age)
+    if status.snapshot_seconds is not None:
+        told["snapshot_duration_seconds"] = ("How long it took.", status.snapshot_seconds)
+    return told
+
+
+def _metric(name: str, meaning: str, value: float) -> Metric:
+    return _labelled(name, meaning, [({}, float(value))])
+
+
+def _labelled(name: str, meaning: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
+    """Return a metric; one that only grows is named so, and is a counter."""
+    labels = list(values[0][0])
+    family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    found: Metric = family(f"evergraph_{name}", meaning, labels=labels)
+    for given, value in values:
+        found.add_metric(list(given.values()), value)  # type: ignore[attr-defined]
+    return found
+
+
+class Observed:
+    """An application whose requests get an id, and whose answers are counted, timed and given
+    safe headers.
+
+    Args:
+        app: answers.
+        metrics: what counts.
+        access_log: whether a line is written for every request.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool = False) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, name = time.perf_counter(), 500, request_id_of(scope)
+        REQUEST_ID.set(name)  # its task ends with the request
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                named = (HEADER, name.encode())
+                message["headers"] = [*message.get("headers", ()), *HEADERS, named]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            # A route's pattern, not its path: there are as many paths as nodes.
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - began
+            self._metrics.observe(route, status, seconds)
+            if self._access_log:
+                _note_access(scope, status, seconds)
+
+
+def _note_access(scope: Scope, status: int, seconds: float) -> None:
+    method, path, address = scope["method"], scope["path"], (scope.get("client") or "?")[0]
+    facts = {
+        "method": method,
+        "path": path,
+        "status": status,
+        "seconds": round(seconds, 6),
+        "address": address,
+    }
+    told = f"{method} {path!r} {status} {seconds:.4f} s {address}"
+    access.info("%s", told, extra={"event": "request", "facts": facts})

@@ -1,0 +1,248 @@
+"""Routes that tell what the learner knows and how the service does, and the page at ``/``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from evergraph.online.identifiers import LARGEST
+from evergraph.server.http import JSON, as_json, media_type
+from evergraph.server.observability import KIND
+from evergraph.server.payloads import PredictionsBody
+from evergraph.server.predictions import LeanRoute, after_in
+from evergraph.server.schema import (
+    ERROR,
+    MEANINGS,
+    AlarmsReply,
+    ClassesReply,
+    ColumnsReply,
+    ErrorReply,
+    HealthReply,
+    HistoryReply,
+    IdsReply,
+    KeyReply,
+    NodeReply,
+    PredictionsReply,
+    StatusReply,
+    SuggestionsReply,
+    accepts,
+    answers,
+    told,
+)
+
+if TYPE_CHECKING:
+    from evergraph.server.auth import Guard
+    from evergraph.server.observability import Metrics
+    from evergraph.server.service import Service
+    from evergraph.server.workers import Pool
+
+MOST_IDS = 10_000  # in one answer
+MOST_SUGGESTIONS = 1_000
+MOST_NEIGHBOURS = 200  # what can still be drawn
+AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
+
+
+class ReadyReply(BaseModel):
+    """The service takes requests."""
+
+    status: str
+
+
+class NotReadyReply(BaseModel):
+    """Why the service is to be sent no requests now."""
+
+    status: str = Field(description="`recovering`, `stopped` or `stopping`.")
+    done: int | None = Field(None, description="How many deltas are known, of those to catch up.")
+    of: int | None = Field(None, description="How many there are.")
+    seconds_left: float | None = Field(None, description="Until it has caught up, if that is known")
+    why: str | None = Field(None, description="Why the learner takes no changes.")
+
+
+READINESS: dict[int | str, dict[str, Any]] = {
+    200: {"model": ReadyReply, "description": "Ready."},
+    400: {"model": ErrorReply, "description": MEANINGS[400]},
+    503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
+}
+
+
+def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
+    """Return the routes for callers that may read, and those that anyone may call.
+
+    metrics: what a monitor is told.
+    """
+    router = APIRouter(tags=["ask"])
+    may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
+
+    async def caught_up(after: int = AFTER) -> None:
+        await service.wait_for(after)
+
+    in_time: dict[str, Any] = {"dependencies": [*may_read["dependencies"], Depends(caught_up)]}
+
+    async def predictions(request: Request, after: int = AFTER) -> Response:
+        """Predict the classes of nodes, from what was learned up to the last delta."""
+        guard.admit(request, "read")
+        media_type(request, JSON)
+        async with service.bodies.of(request) as body:
+            asked = await service.read_question(body)
+        if query := request.scope["query_string"]:
+            await service.wait_for(after_in(query))
+        return Response(await service.told(asked), media_type=JSON)
+
+    router.add_api_route(
+        "/v1/predictions",
+        predictions,
+        methods=["POST"],
+        route_class_override=LeanRoute,
+        openapi_extra=accepts(PredictionsBody),
+        responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
+        **may_read,
+    )
+
+    @router.get(
+        "/v1/predictions/{node:path}",
+        responses=answers(PredictionsReply, 401, 403, 404, 409, 422, 429, 503),
+        **in_time,
+    )
+    async def prediction(
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+        all: bool = Query(False, description="Whether every class's probability is told."),
+    ) -> JSONResponse:
+        """Predict the class of one node.
+
+        Without `integer` an id that only an integer has is found all the same.
+        """
+        found = await service.prediction(node, integer=integer, every_class=all)
+        return JSONResponse(told(found))
+
+    @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
+    async def status() -> Response:
+        """Tell what the learner knows: nodes, edges, classes, how often it was right."""
+        return await tell(service.pools.facts, service.status)
+
+    @router.get("/v1/columns", responses=answers(ColumnsReply, 401, 403, 429, 503), **may_read)
+    async def columns() -> Response:
+        """Tell how columns of rows and tables are read, as the first of them settled it."""
+        return await tell(service.pools.facts, service.columns)
+
+    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
+    async def ids(
+        start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
+        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
+    ) -> Response:
+        """Tell the ids of nodes, some at a time."""
+        return await tell(service.pools.facts, partial(service.ids, start, limit))
+
+    @router.get("/v1/classes", responses=answers(ClassesReply, 401, 403, 422, 429, 503), **in_time)
+    async def classes(
+        start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
+        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
+    ) -> Response:
+        """Tell the names of classes, some at a time."""
+        return await tell(service.pools.facts, partial(service.classes, start, limit))
+
+    @router.get("/v1/keys", responses=answers(KeyReply, 401, 403, 422, 429, 503), **may_read)
+    async def keys(
+        prefix: str = Query(min_length=1, max_length=200, description="What keys begin with."),
+    ) -> Response:
+        """Tell the key of the newest delta whose key begins so: how far a stream has come."""
+        return await tell(service.pools.facts, partial(service.last_key, prefix))
+
+    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 422, 429, 503), **in_time)
+    async def history() -> Response:
+        """Tell how good predictions were before their labels came, over time."""
+        return await tell(service.pools.facts, service.history)
+
+    @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
+    async def alarms() -> Response:
+        """Tell what is no longer as it was, and the latest of what was so."""
+        return await tell(service.pools.facts, service.alarms)
+
+    @router.get(
+        "/v1/suggestions", responses=answers(SuggestionsReply, 401, 403, 422, 429, 503), **may_read
+    )
+    async def suggestions(
+        n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
+    ) -> Response:
+        """Tell which unlabelled nodes are worth asking a person about, and why."""
+        return await tell(service.pools.suggestions, partial(service.suggestions, n))
+
+    @router.get(
+        "/v1/nodes/{node:path}",
+        responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
+        **in_time,
+    )
+    async def node(
+        node: str,
+        integer: bool = Query(False, description="Whether the id is an integer, not a string."),
+        limit: int = Query(60, ge=1, le=MOST_NEIGHBOURS, description="How many nodes to list."),
+    ) -> Response:
+        """Tell what surrounds a node, its prediction, and which neighbours speak for which class.
+
+        Without `integer` an id that only an integer has is found all the same.
+        """
+        asked = partial(service.node, node, integer=integer, limit=limit)
+        return await tell(service.pools.lookups, asked)
+
+    @router.get("/healthz", responses=answers(HealthReply))
+    async def healthz() -> JSONResponse:
+        """Answer as long as the service lives."""
+        return JSONResponse({"status": "ok"})
+
+    @router.get("/readyz", responses=READINESS)
+    async def readyz() -> JSONResponse:
+        """Tell whether the service is to be sent requests: caught up, and taking changes."""
+        told = service.readiness()
+        if told["status"] == "ready":
+            return JSONResponse(told)
+        return JSONResponse(told, 503, headers={"Retry-After": "2"})
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
+    async def prometheus() -> PlainTextResponse:
+        """Tell counts and times in Prometheus' text format."""
+
+        return PlainTextResponse(await service.pools.facts.run(metrics.text), media_type=KIND)
+
+    return router
+
+
+async def tell(pool: Pool, what: Callable[[], Any]) -> Response:
+    """Answer with what a call returns; a thread of the pool makes it, and writes it as JSON."""
+    return Response(await pool.run(lambda: as_json(what())), media_type=JSON)
+
+
+METRICS: dict[int | str, dict[str, Any]] = {
+    status: {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
+    for status in (400, 401, 403, 429)
+}
+
+
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def page_routes() -> APIRouter:
+    """Return the routes of the page; it holds no data, so anyone may load it."""
+    router = APIRouter(include_in_schema=False)
+    for path, (name, kind) in FILES.items():
+        router.add_api_route(path, _serving(name, kind), methods=["GET", "HEAD"])
+    return router
+
+
+def _serving(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+    text = resources.files(__package__).joinpath("page", name).read_bytes()
+
+    async def serve() -> Response:
+        return Response(text, media_type=kind)
+
+    return serve

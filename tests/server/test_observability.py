@@ -1,0 +1,153 @@
+"""What an operator watches is there, is right, and is written as Prometheus reads it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import psutil
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from evergraph import __version__
+from evergraph.online.folder.status import FolderStatus
+from evergraph.server.auth import Tokens
+from evergraph.server.observability import Metrics, folder_gauges
+from evergraph.server.workers import Writer
+
+FRESH = FolderStatus(path="f", readonly=False, seq=0, snapshot=0, deltas_since=3, bytes_since=9)
+
+
+def watched(client: TestClient, **headers: str) -> dict[str, Any]:
+    """Return all metrics by name, as Prometheus' own reader finds them."""
+    answer = client.get("/metrics", headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found: dict[str, Any] = {}
+    for family in text_string_to_metric_families(answer.text):
+        assert family.documentation
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample)
+    return found
+
+
+def value(metrics: dict[str, Any], name: str, **labels: str) -> float:
+    (found,) = [one for one in metrics[f"evergraph_{name}"] if labels.items() <= one.labels.items()]
+    return float(found.value)
+
+
+def test_metrics_are_read_strictly(client: TestClient) -> None:
+    client.get("/v1/nodes/a")
+    client.get("/nowhere")
+    metrics = watched(client)
+    assert value(metrics, "uptime_seconds") > 0
+    assert abs(value(metrics, "start_time_seconds") - time.time()) < 600
+    assert value(metrics, "ready") == 1
+    assert value(metrics, "oldest_waiting_seconds") == 0
+    assert value(metrics, "writer_busy_seconds_total") > 0
+    assert value(metrics, "replay_deltas") == 1
+    assert value(metrics, "stopped_seconds") == value(metrics, "set_aside_total") == 0
+    assert value(metrics, "disk_free_bytes") > 0
+    rss = value(metrics, "process_resident_memory_bytes")
+    assert rss == pytest.approx(psutil.Process().memory_info().rss, rel=0.5)
+    assert value(metrics, "build_info", version=__version__) == 1
+    client.folder.compact()
+    metrics = watched(client)
+    assert value(metrics, "replay_deltas") == 0
+    assert value(metrics, "snapshot_duration_seconds") >= 0
+
+
+def test_a_learner_that_stopped_is_seen(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = replace(client.folder.status(), stopped="the disk failed")
+    monkeypatch.setattr(client.folder, "status", lambda: stopped)
+    metrics = watched(client)
+    assert (value(metrics, "stopped"), value(metrics, "ready")) == (1, 0)
+
+
+def test_refused_tokens_are_counted(serve: Any) -> None:
+    client = serve(tokens=Tokens((("read", "r" * 20),)))
+    right, wrong = ({"Authorization": f"Bearer {c * 20}"} for c in "rx")
+    assert value(watched(client, **right), "refused_tokens_total") == 0
+    client.get("/v1/status", headers=wrong)
+    client.get("/v1/status")
+    client.post("/v1/forget", json={"ids": ["a"]}, headers=right)  # known, but may not
+    assert value(watched(client, **right), "refused_tokens_total") == 2
+
+
+def test_how_long_the_oldest_change_has_waited() -> None:
+    writer, begun, go = Writer(places=4), Event(), Event()
+
+    def slow() -> None:
+        begun.set()
+        go.wait()
+
+    first = writer.call(slow)
+    assert begun.wait(10)
+    time.sleep(0.05)
+    assert writer.oldest >= 0.05  # that which is being made waits for its end
+    second = writer.join(list, "item")
+    third = writer.call(lambda: writer.oldest)
+    go.set()
+    first.result(), second.result()
+    assert third.result() >= 0
+    while writer.oldest:
+        time.sleep(0.001)
+    assert writer.busy >= 0.05
+    writer.close()
+
+
+def test_a_folder_as_it_is_told() -> None:
+    told = {name: value for name, (_, value) in folder_gauges(FRESH, now=100.0).items()}
+    assert (told["replay_deltas"], told["stopped_seconds"], told["retrying"]) == (3, 0, 0)
+    assert "snapshot_age_seconds" not in told
+    busy = replace(
+        FRESH,
+        snapshot_time=40.0,
+        snapshot_seconds=0.5,
+        replay_seconds=2.5,
+        stopped_since=90.0,
+        retrying=True,
+        set_aside=2,
+        snapshot_error="the disk is full",
+    )
+    told = {name: value for name, (_, value) in folder_gauges(busy, now=100.0).items()}
+    assert (told["snapshot_age_seconds"], told["snapshot_duration_seconds"]) == (60.0, 0.5)
+    assert (told["replay_seconds"], told["stopped_seconds"], told["retrying"]) == (2.5, 10.0, 1)
+    assert (told["set_aside_total"], told["snapshot_failed"]) == (2, 1)
+
+
+def test_buckets_add_up() -> None:
+    metrics = Metrics()
+    for seconds in (0.0009, 0.002, 0.002, 99.0):
+        metrics.observe("/v1/x", 200, seconds)
+    metrics.observe("/v1/x", 404, 0.5)
+    lines = metrics.text().decode().splitlines()
+    assert 'evergraph_requests_total{route="/v1/x",status="200"} 4.0' in lines
+    assert 'evergraph_requests_total{route="/v1/x",status="404"} 1.0' in lines
+    counts = {
+        line.split('le="')[1].split('"')[0]: float(line.split()[-1])
+        for line in lines
+        if "_bucket{" in line
+    }
+    picked = [counts[edge] for edge in ("0.001", "0.0025", "0.25", "0.5", "30.0", "+Inf")]
+    assert picked == [1, 3, 3, 4, 4, 5]
+    assert 'evergraph_request_seconds_count{route="/v1/x"} 5.0' in lines
+    assert not [line for line in lines if "_created" in line]
+
+
+def test_a_service_counts_routes_not_paths(client: TestClient) -> None:
+    for node in ("a", "b", "nobody"):
+        client.get(f"/v1/nodes/{node}")
+    client.get("/anything")
+    metrics, node = watched(client), "/v1/nodes/{node:path}"
+    assert value(metrics, "requests_total", route=node, status="200") == 2
+    assert value(metrics, "requests_total", route=node, status="404") == 1
+    assert value(metrics, "requests_total", route="other", status="404") == 1
+    assert [value(metrics, name) for name in ("nodes", "edges", "seq", "waiting")] == [6, 6, 1, 0]
+    assert value(metrics, "alarm", kind="accuracy") == value(metrics, "alarm", kind="novelty") == 0
+    assert value(metrics, "alarms_total", kind="fading") == 0

@@ -1,0 +1,194 @@
+"""A service says how it does from its first moment on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import uvicorn
+
+from evergraph.core.errors import DataError
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.replaying import Replaying
+from evergraph.server.app import create_app
+from evergraph.server.payloads import DeltaBody
+from evergraph.server.running import bind
+from evergraph.server.startup import Notifier, Starting
+
+# ``evergraph`` with deltas that take so many seconds to apply: so does a start that must.
+SLOW = """
+import sys, time
+from evergraph.cli.app import main
+from evergraph.online.learner import OnlineLearner
+seconds, apply = float(sys.argv.pop(1)), OnlineLearner.apply_batch
+def slowly(learner, deltas):
+    time.sleep(seconds)
+    return apply(learner, deltas)
+OnlineLearner.apply_batch = slowly
+main()
+"""
+
+
+def ask(port: int, path: str) -> tuple[int, Any, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    told = json.loads(answer.read())
+    connection.close()
+    return answer.status, told, answer.headers
+
+
+@contextmanager
+def running(starting: Starting) -> Iterator[tuple[int, uvicorn.Server, Thread]]:
+    """Serve an application in a thread, until it is told to stop."""
+    bound = bind("127.0.0.1", 0)
+    bound.listen()
+    port = bound.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(starting, log_config=None))
+    starting.attend(server, "http://here/")
+    thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        yield port, server, thread
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
+    tmp_path: Path, learner: Any, first: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "evergraph")
+    told, go = Event(), Event()
+
+    def make(progress: Any) -> Any:
+        progress(Replaying(30, 120, 4.5))
+        told.set()
+        go.wait()
+        folder = LearnerFolder.open(tmp_path / "learner", make=learner)
+        folder.submit(DeltaBody(**first).delta())
+        return create_app(folder)
+
+    with running(starting := Starting(make, notifier=Notifier())) as (port, server, thread):
+        assert told.wait(30)
+        assert ask(port, "/healthz")[:2] == (200, {"status": "ok"})
+        status, body, headers = ask(port, "/readyz")
+        assert status == 503
+        assert body == {"status": "recovering", "done": 30, "of": 120, "seconds_left": 4.5}
+        status, body, headers = ask(port, "/v1/status")
+        assert (status, headers["retry-after"]) == (503, "2")
+        assert "recovering" in body["error"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-request-id"]
+        assert "recovering at http://here/: 120 deltas" in caplog.text
+        assert "listening on" not in caplog.text
+        go.set()
+        while ask(port, "/readyz")[0] != 200:
+            time.sleep(0.01)
+        assert ask(port, "/readyz")[1] == {"status": "ready"}
+        assert ask(port, "/v1/status")[1]["nodes"] == 6
+        assert "listening on http://here/" in caplog.text
+        assert starting.app is not None
+        kept = starting.app
+        server.should_exit = True
+        thread.join()
+    assert kept.state.stopping.is_set()
+    with LearnerFolder.open(tmp_path / "learner", make=learner) as again:  # its lock was let go
+        assert again.seq == 1
+
+
+def test_what_cannot_be_opened_ends_the_server_with_its_reason() -> None:
+    def make(_: Any) -> Any:
+        raise DataError("the journal is damaged")
+
+    with running(starting := Starting(make, notifier=Notifier())) as (_, _, thread):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert str(starting.failed) == "the journal is damaged"
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["between deltas", "in a long one"])
+def test_a_recovery_is_left_at_once(asks: bool) -> None:
+    began, over = Event(), Event()
+
+    def make(progress: Any) -> Any:
+        began.set()
+        while asks:
+            progress(Replaying(0, 1, 0.0))
+            time.sleep(0.01)
+        over.wait()
+
+    with running(starting := Starting(make, notifier=Notifier())) as (_, server, thread):
+        assert began.wait(30)
+        before = time.monotonic()
+        server.should_exit = True
+        thread.join()
+        assert time.monotonic() - before < 10
+    assert starting.abandoned is not asks
+    assert starting.failed is None
+    over.set()
+
+
+def test_a_learner_that_takes_no_changes_is_not_ready(
+    serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve()
+    assert client.post("/v1/deltas", json=first).status_code == 200
+    assert client.get("/readyz").json() == {"status": "ready"}
+    path = client.folder.path
+    why = f"{path}/journal.sqlite: the disk failed ({path})"
+    stopped = replace(client.folder.status(), stopped=why)
+    monkeypatch.setattr(client.folder, "status", lambda: stopped)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
+    assert answer.json() == told
+    assert client.get("/healthz").status_code == 200
+    monkeypatch.undo()
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_process_answers_while_it_recovers_and_stops_at_once(
+    tmp_path: Path, learner: Any, first: Any
+) -> None:
+    folder = tmp_path / "learner"
+    with LearnerFolder.open(folder, make=learner) as kept:
+        for number in range(3):
+            body = {"nodes": [f"n{number}"], "features": [[1.0, 2.0]], "labels": ["x"]}
+            kept.submit(DeltaBody(**body).delta())
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "60", "serve", str(folder), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"recovering at http://127.0.0.1:(\d+)/: 3 deltas", line)
+        assert found, line
+        port = int(found[1])
+        assert ask(port, "/healthz")[0] == 200
+        status, told, _ = ask(port, "/readyz")
+        assert (status, told["status"], told["of"]) == (503, "recovering", 3)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "listening on" not in process.stderr.read()
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with LearnerFolder.open(folder, make=learner) as again:
+        assert again.seq == 3
