@@ -137,7 +137,8 @@ def test_sound_requests_are_sound(service: TestClient) -> None:
     for asked in sound:
         headers = dict(asked.headers)
         answer = service.request(asked.method, asked.url, content=asked.body, headers=headers)
-        assert answer.status_code in (200, 404, 409, 410, 413, 503), (asked, answer.text)
+        moved = "nodes have other places" in answer.text  # ids, after a folder was compacted
+        assert moved or answer.status_code in (200, 404, 409, 413, 503), (asked, answer.text)
         found[answer.status_code] += 1
     assert found[200] > len(sound) / 2
 
