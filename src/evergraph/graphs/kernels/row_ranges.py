@@ -22,7 +22,7 @@ MAPPED_ENTRIES = 1 << 22
 # Values that are read in less time than threads take to start.
 ALONE = 1 << 18
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
-# thread. Smaller ones read more than once what they share: with half the height 10 to 17 % longer.
+# thread. Smaller ones read more than once what they share.
 TILE, TILE_ROWS = 1 << 27, 128
 
 
