@@ -112,7 +112,7 @@ def test_a_graph_of_which_no_task_can_be_made_is_shown_all_the_same(
     (tmp_path / "edges.csv").write_text("source,target\n")
     call("import", "edges.csv", "nodes.csv", "--out", "graph")
     facts = json.loads(call("info", "graph", "--json")[0])
-    assert (facts["tasks"], facts["edges"], facts["class_sizes"]) == (0, 0, {"0": 2, "1": 1})
+    assert (facts["tasks"], facts["edges"], facts["class_sizes"]) == (0, 0, {"u": 2, "v": 1})
 
 
 @pytest.mark.parametrize(
