@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +50,19 @@ def test_a_plan_takes_a_file(call: Any, tmp_path: Path) -> None:
     )
     out, _ = call("plan", str(tmp_path / "g.npz"), "--method", "slda", "--seconds", "0")
     assert "200 (estimated)" in out
+
+
+def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH]
+    plan = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert plan.stderr is not None
+    while "learning a copy" not in plan.stderr.readline():
+        pass
+    time.sleep(0.3)
+    os.killpg(plan.pid, signal.SIGINT)  # as a terminal does: to the process and its children
+    said = plan.communicate(timeout=60)[1]
+    assert plan.returncode == 130
+    assert "interrupted: a plan keeps nothing" in said
+    assert "Traceback" not in said

@@ -45,11 +45,15 @@ def plan_command(
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
-    plan = plan_run(
-        config,
-        seconds=seconds,
-        on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
-    )
+    try:
+        plan = plan_run(
+            config,
+            seconds=seconds,
+            on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
+        )
+    except KeyboardInterrupt:
+        say("interrupted: a plan keeps nothing, give the same command again", err=True)
+        raise typer.Exit(130) from None
     if as_json:
         print_json(asdict(plan))
         return

@@ -15,12 +15,15 @@ product that no longer fits into a cache, too low. Larger copies are nearer to t
 from __future__ import annotations
 
 import logging
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
 
 import torch
 from torch import Tensor
@@ -178,12 +181,31 @@ def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
     """Learn one seed on a graph in a fresh process, whose memory nobody else has touched."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            return pool.submit(_cost, config, graph, share).result()
+            with _uninterrupted():
+                learned = pool.submit(_cost, config, graph, share)
+            return learned.result()
+        except KeyboardInterrupt:
+            for child in active_children():
+                child.kill()
+            raise
         except BrokenProcessPool:
             raise ResourceError(
                 f"learning {graph.num_nodes:,} nodes was killed by the system, most likely for "
                 "want of memory"
             ) from None
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let processes that are started here know nothing of Ctrl-C: whoever waits for them does."""
+    if current_thread() is not main_thread():  # only the main thread is interrupted
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _cost(config: RunConfig, graph: Graph, share: float) -> Cost:
