@@ -156,7 +156,6 @@ if TYPE_CHECKING:
     from evergraph.online.heads import (
         AnalyticHead,
         FusedHead,
-        MethodHead,
         OnlineHead,
         ReplayHead,
         TargetHead,
@@ -339,7 +338,6 @@ _HOMES = {
     "online.heads": (
         "AnalyticHead",
         "FusedHead",
-        "MethodHead",
         "OnlineHead",
         "ReplayHead",
         "TargetHead",
@@ -452,7 +450,6 @@ __all__ = [
     "LooseEdgeError",
     "LwF",
     "MeanFeatureSampler",
-    "MethodHead",
     "MixHop",
     "Modulated",
     "NamedGraph",

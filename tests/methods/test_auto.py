@@ -19,10 +19,8 @@ from evergraph.methods import Auto, load_learner
 from evergraph.methods import auto as module
 from evergraph.methods.fusing import SHARPNESS
 from evergraph.nn import GCN, RandomFeatures, ViewFeatures
-from evergraph.online.heads.method import MethodHead
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
-from evergraph.topology import SGC
 from evergraph.training import Trainer
 
 VIEWS = ("0|1|2+y", "0", "y", "2")
@@ -521,29 +519,6 @@ def test_without_the_graph_nothing_can_be_refreshed(small_graph: Graph) -> None:
 def test_edges_of_one_way(small_graph: Graph) -> None:
     graph = replace(small_graph, undirected=False)
     assert accuracy(learned(GraphStream(graph, edges="all")), GraphStream(graph, edges="all")) > 0.8
-
-
-def test_few_labels_online_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.online.heads.method.methods.make", small_online)
-    for labels in ([0], [0, 1, 1], [0, 1] * 6):
-        head, count = MethodHead(method="auto"), len(labels)
-        head.begin(4, topology=SGC(), scaling="unit", generator=seeded(0))
-        lonely = Graph.from_edges(
-            torch.empty(2, 0, dtype=torch.long),
-            features=torch.eye(4)[torch.tensor(labels)],
-            labels=torch.full((count,), -1),
-        )
-        head.grow(max(labels) + 1)
-        head.see(lonely, torch.arange(count))
-        head.learn(torch.arange(count), torch.zeros(count, 4), torch.tensor(labels))
-        head.settle()
-        scores = head.scorer()(torch.arange(count), torch.zeros(count, 4))
-        assert scores.argmax(1).tolist() == labels
-
-
-def small_online(name: str, **options: Any) -> Auto:
-    assert name == "auto"
-    return Auto(**options | {"backbone": ViewFeatures(views=("0", "2+y"), width=32)})
 
 
 # ------------------------------------------------------------------ probes

@@ -181,8 +181,8 @@ def test_a_topology_by_name_and_another_head():
     model.partial_fit(["a", "b", "c", "d"], X, ["x", "x", "y", "y"], [("a", "b"), ("c", "d")])
     assert model.predict(["a", "d"]).tolist() == ["x", "y"]
     assert not model.status().exact_forgetting
-    with pytest.raises(ConfigurationError, match="head 'method' has no parameter 'width'"):
-        ContinualNodeClassifier(head="method", width=8).status()
+    with pytest.raises(ConfigurationError, match="head 'replay' has no parameter 'codes'"):
+        ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
 def test_explain_names_who_speaks():

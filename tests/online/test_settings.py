@@ -19,7 +19,7 @@ from evergraph.online import ContinualNodeClassifier
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.heads import AnalyticHead, FusedHead, MethodHead, ReplayHead
+from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.prequential import Prequential
 from evergraph.topology import SGC
@@ -31,7 +31,6 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (FusedHead, "width", 1, 0),
     (GrowingGraph, "num_features", 1, 0),
     (lambda **given: LiveEmbeddings(SGC(), **given), "num_features", 1, 0),
-    (MethodHead, "epochs", 1, 0),
     (OnlineLearner, "seed", 0, -1),
     (Prequential, "latest", 1, 0),
     (Prequential, "points", 2, 1),
@@ -43,7 +42,6 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (AnalyticHead, {"width": 1024, "regularisation": 0.01, "activation": "relu"}),
     (FusedHead, {"views": None, "width": 512, "regularisation": 0.01, "codes": 64}),
-    (MethodHead, {"method": "joint", "backbone": None, "epochs": None}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),
     (ReplayHead, {"width": 256, "budget": 200, "epochs": 4, "lr": 0.005}),
@@ -106,7 +104,7 @@ def test_a_learner_is_the_live_form_of_auto_unless_told() -> None:
     assert learner.head.name == "auto"
 
 
-@pytest.mark.parametrize("head", ["analytic", "replay", "method"])
+@pytest.mark.parametrize("head", ["analytic", "replay"])
 def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head: str, tmp_path: Path) -> None:
     with ContinualNodeClassifier.open(tmp_path / head, head=head) as model:
         made = model.learner_

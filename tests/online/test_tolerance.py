@@ -126,7 +126,6 @@ def test_a_tolerance_saves_counting_and_moves_scores() -> None:
 
 
 SMALL: dict[str, dict[str, object]] = {
-    "method": {"epochs": 1},
     "auto": {"width": 16, "codes": 4},
 }
 

@@ -220,17 +220,12 @@ class Knowledge:
         self._recode(change, relabelled)
         if self.relations is not None:
             self.relations.clear()
-        self._show()
 
     def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         if self.codes is not None:
             nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
             moved = self.codes.update(self.graph, change, nodes, self.labels.of(nodes))
             self._touched.append(moved.nodes)
-
-    def _show(self) -> None:
-        if self.head.needs_graph:
-            self.head.see(*self.graph.to_graph())
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""
@@ -449,7 +444,6 @@ class Knowledge:
             there = every[learned != UNLABELLED]
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
-        self._show()
         if len(late):  # as if their labels came now
             self._touched, self._urgent = [late], True
             self._recode(GraphChange(), late)

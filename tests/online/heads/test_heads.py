@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.online.heads import AnalyticHead, MethodHead, OnlineHead, ReplayHead, heads
+from evergraph.online.heads import AnalyticHead, OnlineHead, ReplayHead, heads
+from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
 from small_ridge import ridge
 
@@ -165,51 +165,12 @@ def test_replay_learns_a_class_that_comes_later():
     assert head.scores(torch.arange(3), CORNERS[:3]).argmax(1).tolist() == [0, 1, 2]
 
 
-def ring(nodes: int) -> Graph:
-    around = torch.arange(nodes)
-    return Graph.from_edges(
-        torch.stack([around, around.roll(1)]),
-        features=CORNERS[around * 2 // nodes] + 0.1 * vectors(nodes),
-        labels=torch.full((nodes,), -1),
-        undirected=True,
-    )
-
-
-@pytest.mark.parametrize("method", ["joint", "analytic"])
-def test_method_is_fitted_on_the_graph_it_sees(method):
-    head = begun(MethodHead(method=method, epochs=None if method == "analytic" else 10))
-    positions = torch.arange(24) + 5  # five nodes have gone
-    head.see(ring(24), positions)
-    head.grow(2)
-    asked = torch.arange(0, 24, 2)
-    head.learn(positions[asked], vectors(12), asked * 2 // 24)
-    head.settle()
-    answers = head.scores(positions, vectors(24)).argmax(1)
-    assert (answers == torch.arange(24) * 2 // 24).float().mean() > 0.8
-
-
-def test_method_forgets_by_fitting_anew():
-    heads_ = [begun(MethodHead(method="joint", epochs=2)) for _ in range(2)]
-    ids, labels = torch.arange(24), torch.arange(24) * 2 // 24
-    for head, kept in zip(heads_, (slice(None), slice(4, None)), strict=True):
-        head.see(ring(24), ids)
-        head.grow(2)
-        head.learn(ids[kept], vectors(24)[kept], labels[kept])
-    heads_[0].settle()
-    heads_[0].forget(ids[:4], vectors(4), labels[:4])
-    for head in heads_:
-        head.settle()
-    first, second = (head.scores(ids, vectors(24)) for head in heads_)
-    assert first.equal(second)
-
-
 # What the answers of ``targets`` mean has to be met first: see test_target_head.
 @pytest.mark.parametrize("name", sorted({*heads.names()} - {"targets"}))
 def test_restored_heads_go_on_with_the_same_bits(name):
-    options = {"analytic": {"width": 16}, "replay": {"width": 8}, "method": {"epochs": 2}}
+    options = {"analytic": {"width": 16}, "replay": {"width": 8}}
     one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))
     ids, x, labels = torch.arange(24), vectors(24), torch.arange(24) * 2 // 24
-    one.see(ring(24), ids)
     one.grow(2)
     one.learn(ids[::2], x[::2], labels[::2])
     one.settle()
@@ -217,7 +178,6 @@ def test_restored_heads_go_on_with_the_same_bits(name):
     assert twin.num_classes == 2
     assert twin.scores(ids, x).equal(one.scores(ids, x))
     for head in (one, twin):
-        head.see(ring(24), ids)
         head.grow(3)
         head.move(ids[:2], x[:2], x[:2] + 1, labels[:2])
         head.learn(ids[1::2], x[1::2], torch.full((12,), 2))
@@ -228,5 +188,13 @@ def test_restored_heads_go_on_with_the_same_bits(name):
 
 
 def test_an_unknown_head_lists_the_known():
-    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, method, replay"):
+    with pytest.raises(UnknownNameError, match="choose one of analytic, auto, replay"):
         heads.make("analitic")
+
+
+def test_the_head_that_is_gone_says_what_to_use():
+    with pytest.raises(ConfigurationError, match=r"'method' is gone.* 'auto', 'analytic' or"):
+        heads.make("method", epochs=3)
+    known = OnlineLearner().parameters | {"head": {"name": "method", "epochs": 3}}
+    with pytest.raises(ConfigurationError, match=r"'method' is gone.* cannot be opened"):
+        OnlineLearner.from_parameters(known)

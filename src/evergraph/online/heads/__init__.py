@@ -3,14 +3,12 @@
 from evergraph.online.heads.analytic import AnalyticHead
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.fused import FusedHead
-from evergraph.online.heads.method import MethodHead
 from evergraph.online.heads.replay import ReplayHead
 from evergraph.online.heads.targets import TargetHead
 
 __all__ = [
     "AnalyticHead",
     "FusedHead",
-    "MethodHead",
     "OnlineHead",
     "ReplayHead",
     "Scorer",

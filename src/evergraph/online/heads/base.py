@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
-from evergraph.graphs import Graph
 from evergraph.online.delta import Label
 from evergraph.online.packing import Packing
 from evergraph.topology import SGC, TopologyEncoder
@@ -67,8 +67,6 @@ class OnlineHead(ABC):
     Attributes:
         kind: what nodes are said to be: one ``class``, several ``labels``, or ``numbers``.
         exact_forgetting: whether after ``forget`` nothing of a node is left.
-        needs_graph: whether it looks at the graph itself, which is then shown to it (``see``)
-            before it is asked and before it settles.
         holds_back: whether it weighs what it has learned by nodes left out in turn, see ``weigh``.
         lazy: whether ``settle`` may come deltas after what it is for; ``state`` then keeps what is
             to be settled. Others settle with every delta.
@@ -77,7 +75,6 @@ class OnlineHead(ABC):
     name: ClassVar[str]
     kind: Kind = "class"
     exact_forgetting: ClassVar[bool] = False
-    needs_graph: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
 
@@ -117,8 +114,8 @@ class OnlineHead(ABC):
     ) -> None:
         """Make what depends on the width of embeddings, before the first delta.
 
-        topology, scaling: how embeddings are made, for heads that look at the graph; related:
-        whether there are relations, for heads that take them.
+        topology, scaling: how embeddings are made; related: whether there are relations, for heads
+        that take them.
         """
 
     @property
@@ -182,9 +179,6 @@ class OnlineHead(ABC):
         vectors: float32 [n, dims]; labels: int64 [n]
         """
 
-    def see(self, graph: Graph, positions: Tensor) -> None:  # noqa: B027  (few heads look)
-        """Look at the graph; positions: which node each of its nodes is, ascending."""
-
     @abstractmethod
     def settle(self) -> None:
         """Bring the scores up to date with all that was learned, moved and forgotten."""
@@ -226,7 +220,18 @@ class OnlineHead(ABC):
         """Take back what ``state`` returned, after ``begin``."""
 
 
-heads = Resolver[OnlineHead]("head")
+class _Heads(Resolver[OnlineHead]):
+    def resolve(self, name: str) -> type[OnlineHead]:
+        """Return the class called ``name``; say of one that is gone what to use."""
+        if name == "method":
+            raise ConfigurationError(
+                "the head 'method' is gone, and learners made with it cannot be opened: use "
+                "'auto', 'analytic' or 'replay', and give a new learner the nodes again"
+            )
+        return super().resolve(name)
+
+
+heads = _Heads("head")
 
 CLASS_BYTES = 1 << 14  # of a class, in a head that does not say how many
 BLOCK_VALUES = 1 << 20  # computed at a time where there is a value for every node and class

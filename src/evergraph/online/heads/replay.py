@@ -16,8 +16,9 @@ from evergraph.memory.samplers import UniformSampler
 from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
-from evergraph.online.heads.whole_task import task_of
 from evergraph.online.packing import Packing
+from evergraph.streams import Task
+from evergraph.streams.task import Lease
 from evergraph.topology import Identity, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
@@ -132,14 +133,9 @@ class ReplayHead(OnlineHead):
             return
         order = self._ids.argsort()
         graph = _lone(self._vectors[order])
-        task = task_of(
-            graph,
-            self._ids[order],
-            nodes=torch.arange(len(order)),
-            labels=self._labels[order],
-            classes=self._classes,
+        self.tem.fit_task(
+            _task_of(graph, self._ids[order], self._labels[order], classes=self._classes)
         )
-        self.tem.fit_task(task)
         self._empty(self._vectors.shape[1])
 
     def scorer(self) -> ReplayScorer:
@@ -201,6 +197,28 @@ class ReplayScorer(Scorer):
             return torch.zeros(len(vectors), 0)
         scores: Tensor = self.head(vectors)
         return scores
+
+
+def _task_of(graph: Graph, ids: Tensor, labels: Tensor, *, classes: int) -> Task:
+    """Return one task that teaches all nodes of a graph.
+
+    ids: which node each is, ascending; classes: how many are known.
+    """
+    nodes, nobody = torch.arange(len(ids)), torch.empty(0, dtype=torch.int64)
+    sizes = {label: count for label, count in enumerate(labels.bincount().tolist()) if count}
+    return Task(
+        index=0,
+        label_space=LabelSpace("class-il", (classes,)),
+        ids=ids,
+        train=nodes,
+        train_labels=labels,
+        validation=nobody,
+        validation_labels=nobody,
+        own=nodes,
+        class_sizes=sizes,
+        met_sizes=sizes,
+        lease=Lease(graph),
+    )
 
 
 def _replaced(vectors: Tensor, nodes: Tensor, ids: Tensor, after: Tensor) -> Tensor:
