@@ -18,15 +18,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, interleaved, ms, run, seconds_of, times
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.counting import BLOCK_ROWS, with_counted
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
-from evergraph.memory.gathered_statistics import BLOCK_ROWS, with_counted
-from evergraph.nn.expansion import Expansion
+from evergraph.nn.random_features import Expansion
 from evergraph.topology import SGC
 from evergraph.topology.column_blocks import columns_of, encode_within
 

@@ -21,6 +21,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.counting import BLOCK_ROWS, with_counted
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.resources import Resources
@@ -34,9 +36,7 @@ from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
 from evergraph.graphs.reach.cost import search_costs
 from evergraph.graphs.reach.reach import searched_sizes
-from evergraph.memory import ClassStatistics
-from evergraph.memory.gathered_statistics import BLOCK_ROWS, with_counted
-from evergraph.nn.expansion import Expansion
+from evergraph.nn.random_features import Expansion
 from evergraph.topology import SGC
 from evergraph.topology.column_blocks import encode_within
 

@@ -45,7 +45,7 @@ from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import densify, repeat
 from evergraph.memory import MemoryUsage
 from evergraph.methods import BackboneLearner, methods
-from evergraph.methods.whole_task import WholeTaskLearner
+from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.nn import backbones
 from evergraph.streams import GraphStream, Task
 

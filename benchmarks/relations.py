@@ -20,10 +20,10 @@ import torch
 from benchmarks.every_graph import COLUMNS, SEEDS, cell
 from benchmarks.measure import Options, Table, run, times
 
+from evergraph.closed_form.relations import WIDTH, RelationHops
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Relations
 from evergraph.topology import MixHop, TopologyEncoder
-from evergraph.topology.relation_hops import WIDTH, RelationHops
 
 GRAPHS = (
     "wordnet",

@@ -1,11 +1,12 @@
-"""How many small faults do the tests notice? A mutation score for five packages.
+"""How many small faults do the tests notice? A mutation score for six packages.
 
 A mutant is a copy of one source file with one small fault: ``<`` for ``<=``, ``+`` for ``-``, a
 constant one too large, a negated condition, a statement or a keyword argument left out, ``None``
 returned, ``any`` for ``all``, ``min`` for ``max``. A test that fails kills it. The score is killed
-mutants over all of them. The packages are graphs, memory, methods, online and server; the tests
-are those of the folders of these names in ``tests``, with the examples in the docstrings of the
-packages. Nothing else counts, so the score is a lower bound on what the whole suite would notice::
+mutants over all of them. The packages are graphs, memory, closed_form, methods, online and server;
+the tests are those of the folders of these names in ``tests``, with the examples in the docstrings
+of the packages. Nothing else counts, so the score is a lower bound on what the whole suite would
+notice::
 
     python scripts/mutants.py                   # 150 mutants, seed 0
     python scripts/mutants.py --seed 1          # other mutants
@@ -55,7 +56,8 @@ EQUIVALENT = ROOT / "scripts" / "mutants_equivalent.txt"
 PRELOADED = {
     "graphs": ("core",),
     "memory": ("graphs", "streams", "datasets", "topology", "nn"),
-    "methods": ("memory", "memory.samplers", "training", "evaluation"),
+    "closed_form": ("memory", "training", "evaluation"),
+    "methods": ("memory", "memory.samplers", "training", "evaluation", "closed_form"),
     "online": ("methods",),
     "server": ("online",),
 }

@@ -17,6 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.cluster.ray_transport import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (
@@ -42,11 +44,10 @@ from evergraph.memory import Candidates, samplers
 from evergraph.memory.ego_networks import ego_networks
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.methods import methods
-from evergraph.nn import RandomFeatures, ViewFeatures, backbones
+from evergraph.nn import RandomFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
-from evergraph.topology.relation_hops import RelationCodes, RelationHops
 from evergraph.training import Trainer
 
 NODES = 48

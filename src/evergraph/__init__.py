@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evergraph.closed_form import ClassStatistics, ViewFeatures
     from evergraph.core.errors import (
         ClusterError,
         ConfigurationError,
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
         reach,
         reach_sizes,
     )
-    from evergraph.memory import ClassStatistics, EmbeddingMemory, SubgraphMemory, coverage_ratio
+    from evergraph.memory import EmbeddingMemory, SubgraphMemory, coverage_ratio
     from evergraph.memory.samplers import (
         CoverageSampler,
         DegreeSampler,
@@ -150,7 +151,6 @@ if TYPE_CHECKING:
         RandomFeatures,
         SimpleConvolution,
         UntrainedGCN,
-        ViewFeatures,
     )
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
     from evergraph.online.heads import (
@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from evergraph.training import Learner, Trainer
 
 _HOMES = {
+    "closed_form": ("ClassStatistics", "ViewFeatures"),
     "core.errors": (
         "ClusterError",
         "ConfigurationError",
@@ -266,7 +267,6 @@ _HOMES = {
         "reach_sizes",
     ),
     "memory": (
-        "ClassStatistics",
         "EmbeddingMemory",
         "SubgraphMemory",
         "coverage_ratio",
@@ -327,7 +327,6 @@ _HOMES = {
         "RandomFeatures",
         "SimpleConvolution",
         "UntrainedGCN",
-        "ViewFeatures",
     ),
     "online": (
         "ContinualNodeClassifier",

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 
+from evergraph.closed_form import counting
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
@@ -26,7 +27,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.memory import Candidates, gathered_statistics, samplers
+from evergraph.memory import Candidates, samplers
 from evergraph.topology import column_blocks
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}
@@ -37,7 +38,7 @@ CLOCKS = ("seconds", "peak_rss_bytes")
 def _everything_is_shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give small graphs to workers too, and compute on as many threads here as there."""
     monkeypatch.setattr(column_blocks, "SHARED_FROM", 0)
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 16)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

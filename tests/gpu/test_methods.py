@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.methods import load_learner, methods
-from evergraph.nn import RandomFeatures, ViewFeatures, backbones
+from evergraph.nn import RandomFeatures, backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, NodeTypes, Relations
 from evergraph.methods import ERGNN, Auto
-from evergraph.nn import ViewFeatures
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache
-from evergraph.topology.relation_hops import RelationCodes, RelationHops
 from evergraph.training import Trainer
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.relations import _means
 from evergraph.core.errors import DataError
 from evergraph.core.resources import Resources
 from evergraph.datasets.importing.sorter import EdgeSorter
@@ -38,7 +39,6 @@ from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.samplers.greedy_coverage import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.relation_hops import _means
 from evergraph.topology.sgc import SGC
 from wide_folder import EACH, HEAVY, LIGHT, light_graph, wide_folder
 

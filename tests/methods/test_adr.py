@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
 from evergraph.methods import ADR
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.layer_sums import LayerSums
 from evergraph.nn import GCN, GIN
 from evergraph.streams import GraphStream

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
 from evergraph.methods import Analytic, analytic
-from evergraph.nn import PDGNN, RandomFeatures, expansion
-from evergraph.nn.expansion import Expansion
+from evergraph.nn import PDGNN, RandomFeatures, random_features
+from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
 
@@ -105,7 +105,7 @@ def test_nodes_are_expanded_a_few_at_a_time_and_compressed_once(
 ) -> None:
     stream = GraphStream(small_graph, edges="all")
     whole = learned(stream, rank=rank, refresh="embeddings")
-    monkeypatch.setattr(expansion, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
+    monkeypatch.setattr(random_features, "BLOCK_VALUES", 7 * 24)  # seven rows of 24 features
     expanded, compressed = [], []
     expand, compress = Expansion.__call__, ClassStatistics._compress
     monkeypatch.setattr(

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.methods.examples import example_weights
-from evergraph.nn import RandomFeatures, ViewFeatures
+from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 
 Make = Any

@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form.fusing import SHARPNESS
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.methods import Auto, load_learner
 from evergraph.methods import auto as module
-from evergraph.methods.fusing import SHARPNESS
-from evergraph.nn import GCN, RandomFeatures, ViewFeatures
+from evergraph.nn import GCN, RandomFeatures
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
 from evergraph.training import Trainer

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.methods import Auto, load_learner
-from evergraph.nn import ViewFeatures
 from evergraph.streams import GraphStream
 from evergraph.streams.task import Lease
 from evergraph.training import Trainer

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.core.errors import ConfigurationError, TaskClosedError
 from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
 from evergraph.methods import load_learner, methods
-from evergraph.nn import RandomFeatures, ViewFeatures
+from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 

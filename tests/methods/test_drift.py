@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.closed_form import ClassStatistics
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.evaluator import evaluate
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
 from evergraph.methods.drift import MOST, RIDGE, Drift, _spaced, drift_map, drifted, seen_drift
 from evergraph.nn import PDGNN, RandomFeatures
 from evergraph.streams import GraphStream

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form.view_features import VIEWS
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods import Auto
-from evergraph.nn import ViewFeatures
-from evergraph.nn.view_features import VIEWS
 from evergraph.streams import GraphStream
 from evergraph.training import Trainer
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
 from evergraph.methods import SLDA, Analytic, slda
 from evergraph.methods.slda import discriminants, within_covariance
 from evergraph.nn import PDGNN, LinearHead, RandomFeatures

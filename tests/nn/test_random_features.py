@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn import GCN, PDGNN, RandomFeatures, expansion, random_features
+from evergraph.nn import GCN, PDGNN, RandomFeatures, random_features
 
 # Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
 POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
@@ -100,7 +100,7 @@ def test_predictions_in_blocks_are_those_of_the_whole(monkeypatch: pytest.Monkey
     model = model_of()
     whole = model(embeddings)
     assert len(model.blocks(embeddings)) == 1
-    monkeypatch.setattr(expansion, "BLOCK_VALUES", 4 * 8)  # four rows of eight features
+    monkeypatch.setattr(random_features, "BLOCK_VALUES", 4 * 8)  # four rows of eight features
     assert [len(block) for block in model.blocks(embeddings)] == [4, 4, 3]
     torch.testing.assert_close(model(embeddings), whole)
     torch.testing.assert_close(model(embeddings, torch.tensor([9, 2])), whole[[9, 2]])

@@ -7,8 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from evergraph.methods import fusing
-from evergraph.methods.fusing import fused_weights
+from evergraph.closed_form import fusing
+from evergraph.closed_form.fusing import fused_weights
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
 from evergraph.online.heads import base as heads_base

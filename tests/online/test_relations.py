@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.closed_form.relations import RelationHops
 from evergraph.core.errors import DataError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
@@ -25,7 +26,6 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-from evergraph.topology.relation_hops import RelationHops
 
 WIDTH = 5
 NAMES = ("cites", "writes")

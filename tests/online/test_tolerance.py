@@ -27,10 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.memory import ClassStatistics
-from evergraph.methods.balanced_ridge import balanced_moments, balanced_ridge
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.learner_folder import LearnerFolder

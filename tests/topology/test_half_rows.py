@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.resources import Resources
@@ -16,12 +17,11 @@ from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import as_csr
 from evergraph.graphs.kernels.held_rows import RowType
-from evergraph.nn import ViewFeatures
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, topologies
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.view_hops import ViewHops
+from evergraph.topology.mixhop import ViewHops
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from evergraph.graphs.csr import as_csr
 from evergraph.topology import EmbeddingCache
-from evergraph.topology.view_hops import ViewHops
+from evergraph.topology.mixhop import ViewHops
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
 

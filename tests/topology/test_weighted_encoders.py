@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassCodes
+from evergraph.closed_form.codes import class_codes
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.topology import SGC, ClassCodes, column_blocks, topologies
-from evergraph.topology.class_codes import class_codes
+from evergraph.topology import SGC, column_blocks, topologies
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.growth import grown_embeddings
 from graphs_to_draw import edge_index, path_pairs

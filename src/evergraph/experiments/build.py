@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, cast
 
+from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form.view_features import VIEWS
+from evergraph.closed_form.views import View
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Setting
@@ -27,15 +30,13 @@ from evergraph.experiments.under_protocol import pooled
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
+from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
-from evergraph.methods.whole_task import WholeTaskLearner
-from evergraph.nn import Backbone, ViewFeatures, backbones
-from evergraph.nn.view_features import VIEWS
+from evergraph.nn import Backbone, backbones
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.embedding_folder import embedding_in
-from evergraph.topology.views import View
 from evergraph.training import Learner, Trainer
 
 # A stream on a device holds the graph, its tasks' and the one of everything seen so far.

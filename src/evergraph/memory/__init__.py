@@ -1,7 +1,6 @@
 """What is kept of earlier tasks."""
 
 from evergraph.memory.budget import Budget, class_budgets
-from evergraph.memory.class_statistics import ClassStatistics
 from evergraph.memory.coverage_ratio import coverage_ratio
 from evergraph.memory.ego_networks import EgoNetworks, ego_networks, isolated
 from evergraph.memory.embedding_memory import EmbeddingMemory
@@ -12,7 +11,6 @@ from evergraph.memory.usage import MemoryUsage
 __all__ = [
     "Budget",
     "Candidates",
-    "ClassStatistics",
     "EgoNetworks",
     "EmbeddingMemory",
     "MemoryUsage",

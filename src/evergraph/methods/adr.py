@@ -8,16 +8,17 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify, take_rows
 from evergraph.graphs.propagation import propagate
-from evergraph.memory import ClassStatistics, MemoryUsage
+from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.methods.backbone_learner import BackboneLearner
-from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.methods.base import methods
 from evergraph.methods.layer_sums import LayerSums
 from evergraph.nn import GCN, Backbone

@@ -8,26 +8,27 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.label_space import Kind, LabelSpace
-from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.memory.gathered_statistics import Statistics, with_counted
-from evergraph.memory.target_statistics import TargetStatistics
-from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
-from evergraph.methods.base import methods
-from evergraph.methods.drift import Drift, drift_map, seen_drift
-from evergraph.methods.learned_nodes import LearnedNodes, check_held
-from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
-from evergraph.methods.target_ridge import (
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.counting import Statistics, with_counted
+from evergraph.closed_form.ledger import LearnedNodes, check_held
+from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.targets import (
+    TargetStatistics,
     choose_target_regularisation,
     fitted_sigmoid,
     target_ridge,
 )
-from evergraph.methods.whole_task import WholeTaskLearner
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Kind, LabelSpace
+from evergraph.graphs import Graph
+from evergraph.memory import MemoryUsage
+from evergraph.methods.backbone_learner import WholeTaskLearner
+from evergraph.methods.base import methods
+from evergraph.methods.drift import Drift, drift_map, seen_drift
+from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import Backbone, RandomFeatures
-from evergraph.nn.expansion import FeatureMap
+from evergraph.nn.random_features import FeatureMap
 from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of

@@ -8,24 +8,24 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics, ViewFeatures
+from evergraph.closed_form.counting import count_views
+from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights
+from evergraph.closed_form.ledger import Entries, LearnedNodes, check_held
+from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.view_features import fit_into, probes_within
+from evergraph.closed_form.view_map import ViewRows
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.memory.gathered_statistics import count_views
+from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import WEIGHTS, Weights
-from evergraph.methods.balanced_ridge import balanced_ridge, choose_regularisation
+from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
-from evergraph.methods.fusing import SHARPNESS, fused_weights
-from evergraph.methods.learned_nodes import Entries, LearnedNodes, check_held
-from evergraph.methods.probes import Probes
 from evergraph.methods.refresh import is_first_graph
-from evergraph.methods.view_budget import fit_into, probes_within
-from evergraph.methods.whole_task import WholeTaskLearner
-from evergraph.nn import Backbone, ViewFeatures
-from evergraph.nn.view_expansion import ViewRows
+from evergraph.nn import Backbone
 from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of

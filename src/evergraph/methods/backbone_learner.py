@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -187,3 +188,19 @@ class BackboneLearner(Learner):
         super().restore(state, label_space)
         if "noise" in state and self._noise is not self.generator:  # else it was a GPU's
             self._noise.set_state(state["noise"])
+
+
+class WholeTaskLearner(BackboneLearner):
+    """Learns a task as a whole, by its own ``fit_task``: a trainer has nothing to drive."""
+
+    @abstractmethod
+    def fit_task(self, task: Task) -> None:
+        """Learn one task."""
+
+    def begin_task(self, task: Task) -> int:
+        """Refuse: there are no epochs to prepare for."""
+        raise ConfigurationError(f"{self.name} learns a task as a whole: call fit_task")
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Refuse, see ``begin_task``."""
+        raise ConfigurationError(f"{self.name} learns a task as a whole: call fit_task")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.memory import ClassStatistics, MemoryUsage
-from evergraph.methods.balanced_ridge import solved
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import solved
+from evergraph.memory import MemoryUsage
 
 # Rows multiplied at a time.
 ROWS = 4096

@@ -7,16 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import solved
 from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
-from evergraph.memory import ClassStatistics
 from evergraph.methods.analytic import Analytic, Weights
-from evergraph.methods.balanced_ridge import solved
+from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
-from evergraph.methods.whole_task import WholeTaskLearner
 from evergraph.nn import Backbone, LinearHead
 from evergraph.training import Trainer
 

@@ -15,7 +15,6 @@ from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
 from evergraph.nn.untrained_gcn import UntrainedGCN
-from evergraph.nn.view_features import ViewFeatures
 
 __all__ = [
     "GAT",
@@ -33,7 +32,6 @@ __all__ = [
     "Recipe",
     "SimpleConvolution",
     "UntrainedGCN",
-    "ViewFeatures",
     "backbones",
     "check_head",
     "masked_cross_entropy",

@@ -15,7 +15,7 @@ from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import check_head
 from evergraph.nn.pdgnn import PDGNN
-from evergraph.topology.view_hops import ViewHops
+from evergraph.topology.mixhop import ViewHops
 
 # A feature graph has width² entries a relation. At 256 a step on 512 nodes holds 134 MB of them,
 # about as much as everything else in a run; the 767 features of Computers would take 1.2 GB.

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.graphs import UNLABELLED
-from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.held_back import lot
 

@@ -3,7 +3,6 @@
 from evergraph.topology.appnp import APPNP
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache
-from evergraph.topology.class_codes import ClassCodes
 from evergraph.topology.h2gcn import H2GCN
 from evergraph.topology.identity import Identity
 from evergraph.topology.mixhop import MixHop
@@ -19,7 +18,6 @@ __all__ = [
     "PPR",
     "S2GC",
     "SGC",
-    "ClassCodes",
     "EmbeddingCache",
     "Identity",
     "MixHop",

@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassCodes
+from evergraph.closed_form.codes import class_codes
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels import numba_works
 from evergraph.online.graph import live_kernel
@@ -15,8 +17,7 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_smoother import LiveSmoother
-from evergraph.topology import ClassCodes, EmbeddingCache, topologies
-from evergraph.topology.class_codes import class_codes
+from evergraph.topology import EmbeddingCache, topologies
 
 KERNELS = ["torch", *(["numba"] if numba_works() else [])]
 

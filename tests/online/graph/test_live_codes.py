@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassCodes
+from evergraph.closed_form.codes import class_codes
 from evergraph.graphs import UNLABELLED
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
-from evergraph.topology import ClassCodes
-from evergraph.topology.class_codes import class_codes
 
 WIDTH = 8
 NAMES = [3, 1, 2]  # of the classes 0, 1 and 2

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.closed_form.views import View
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.heads.fused import FusedScorer
 from evergraph.online.heads.view_parts import CODES, ViewParts
 from evergraph.online.learner import OnlineLearner
-from evergraph.topology.views import View
 
 
 def test_by_hand() -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.methods.fusing import PRIOR, SHARPNESS, fused_weights
 from evergraph.online import held_back
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph import live_kernel
@@ -24,7 +25,6 @@ from evergraph.online.graph.live_embeddings import contributions
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.topology import MixHop
-from evergraph.topology.class_codes import class_codes, others_alone
 from evergraph.topology.rowwise import unit_rows
 
 NEAR, FAR = 1, 2  # hops of N

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.closed_form.codes import class_codes
+from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
@@ -21,8 +23,6 @@ from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, whole
-from evergraph.topology.class_codes import class_codes
-from evergraph.topology.relation_hops import WIDTH, kind_signs
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 

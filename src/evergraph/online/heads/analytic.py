@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.core.checks import check_number
-from evergraph.memory import ClassStatistics
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.nn import RandomFeatures
-from evergraph.nn.expansion import BLOCK_VALUES as FEATURE_VALUES
-from evergraph.nn.expansion import Activation, Expansion
+from evergraph.nn.random_features import BLOCK_VALUES as FEATURE_VALUES
+from evergraph.nn.random_features import Activation, Expansion
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.topology import TopologyEncoder
 from evergraph.training.learner import part_of

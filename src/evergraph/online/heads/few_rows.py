@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from evergraph.closed_form.views import View
 from evergraph.online.heads.view_parts import ViewParts
-from evergraph.topology.views import View
 
 Matrix = npt.NDArray[np.float32]
 

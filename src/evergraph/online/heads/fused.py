@@ -9,11 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.fusing import fused_weights
+from evergraph.closed_form.relations import WIDTH
+from evergraph.closed_form.ridge import BalancedSolution
+from evergraph.closed_form.views import View, parse_views
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
-from evergraph.memory import ClassStatistics
-from evergraph.methods.balanced_ridge import BalancedSolution
-from evergraph.methods.fusing import fused_weights
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
 from evergraph.online.heads.few_rows import FewRows, Matrix
@@ -26,8 +28,6 @@ from evergraph.online.heads.view_parts import (
 )
 from evergraph.online.held_back import LEAST
 from evergraph.topology import MixHop, TopologyEncoder
-from evergraph.topology.relation_hops import WIDTH
-from evergraph.topology.views import View, parse_views
 from evergraph.training.learner import part_of
 
 RELATION_DIMS = PARTS * WIDTH

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.targets import STEEPNESS, TargetStatistics, target_ridge
 from evergraph.core.checks import check_choice
 from evergraph.core.label_space import Kind
-from evergraph.memory.target_statistics import TargetStatistics
-from evergraph.methods.target_ridge import STEEPNESS, target_ridge
-from evergraph.nn.expansion import Activation, Expansion
+from evergraph.nn.random_features import Activation, Expansion
 from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label
 from evergraph.online.heads.analytic import AnalyticHead

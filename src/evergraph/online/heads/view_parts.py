@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import View
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.rowwise import block_product
-from evergraph.topology.views import View
 
 # The names of class codes, of what comes along relations, and of class codes along these among the
 # parts of a vector; others are hops.
 CODES, RELATIONS, RELATION_CODES = -1, -2, -3
-BLOCK_VALUES = 1 << 21  # see ``evergraph.nn.expansion``
+BLOCK_VALUES = 1 << 21  # see ``evergraph.nn.random_features``
 CODE_HOPS = 2
 UNITS = {CODES: CODE_HOPS, RELATIONS: 3}  # of how many vectors of unit length a part is; others 1
 

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.closed_form import ClassStatistics, counting
+from evergraph.closed_form.counting import with_counted
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
-from evergraph.memory import ClassStatistics, gathered_statistics
-from evergraph.memory.gathered_statistics import with_counted
-from evergraph.nn.expansion import Expansion
+from evergraph.nn.random_features import Expansion
 
 
 class Several(LocalEngine):
@@ -43,7 +43,7 @@ def counted(engine: LocalEngine) -> ClassStatistics:
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 100])
 def test_every_block_counts_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", rows)
     found = counted(Several())
     # 2·1 + 4 + 2·9 + 16 of the positive ones; 2·25 of the negative one, and 1 from before
     assert found.gram_.tril().tolist() == [[40.0, 0.0], [0.0, 51.0]]
@@ -54,10 +54,10 @@ def test_every_block_counts_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_fits_one_block_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Several()
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 5)
     counted(engine)
     assert engine.blocks == []
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 4)
     counted(engine)
     assert engine.blocks == [(0, 4), (4, 8)]
 
@@ -69,7 +69,7 @@ def test_one_process_counts_to_the_bit_what_several_do(rows: int, block: int, se
     expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
     given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathered_statistics, "BLOCK_ROWS", block)
+        patch.setattr(counting, "BLOCK_ROWS", block)
         one, many = (
             with_counted(
                 ClassStatistics(8), *given_rows, expand=expand, resources=Resources(engine=engine)
@@ -81,7 +81,7 @@ def test_one_process_counts_to_the_bit_what_several_do(rows: int, block: int, se
 
 def test_what_is_counted_in_float64_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Several()
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 1)
     expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
     tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
     precise = with_counted(

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
-from evergraph.core.resources import Resources
-from evergraph.graphs import Graph
-from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.relation_hops import (
+from evergraph.closed_form.relations import (
     RelationCodes,
     RelationHops,
     kind_signs,
     type_codes,
     widened,
 )
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph
+from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.topology.column_blocks import encode_within
 
 NAMES = ("cites", "writes")
 WIDTH = 8

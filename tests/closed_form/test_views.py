@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evergraph.closed_form.views import View, hops_of, parse_views
 from evergraph.core.errors import ConfigurationError
-from evergraph.topology.views import View, hops_of, parse_views
 
 hops = st.lists(st.integers(0, 99), max_size=5).map(tuple)
 views = st.builds(View, hops, st.booleans()).filter(lambda view: view.hops or view.codes)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.memory import ClassStatistics
-from evergraph.memory.target_statistics import TargetStatistics
-from evergraph.methods.balanced_ridge import balanced_ridge
-from evergraph.methods.target_ridge import (
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.targets import (
     TargetHead,
+    TargetStatistics,
     choose_target_regularisation,
     fitted_sigmoid,
     quadratic,

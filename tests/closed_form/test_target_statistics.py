@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form.targets import MOST_PATTERNS, TargetStatistics
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.memory.target_statistics import MOST_PATTERNS, TargetStatistics
 
 NAN = float("nan")
 

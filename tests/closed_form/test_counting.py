@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics, counting
+from evergraph.closed_form.counting import count_block, count_views, with_counted
+from evergraph.closed_form.view_map import ViewExpansion, ViewRows
+from evergraph.closed_form.views import parse_views
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
-from evergraph.memory import ClassStatistics, gathered_statistics
-from evergraph.memory.gathered_statistics import count_block, count_views, with_counted
-from evergraph.nn.expansion import Expansion
-from evergraph.nn.view_expansion import ViewExpansion, ViewRows
-from evergraph.topology.views import parse_views
+from evergraph.nn.random_features import Expansion
 
 WIDTH = 12
 
@@ -27,7 +27,7 @@ class Several(LocalEngine):
 
 @pytest.fixture
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered_statistics, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 7)
 
 
 def nodes(count: int = 50) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassCodes
+from evergraph.closed_form.codes import class_codes, meets_others, own_share
 from evergraph.core.engine import Columns, LocalEngine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.topology import ClassCodes, EmbeddingCache, column_blocks
-from evergraph.topology.class_codes import class_codes, meets_others, own_share
+from evergraph.topology import EmbeddingCache, column_blocks
 from evergraph.topology.column_blocks import encode_within
 from graphs_to_draw import Pairs, edge_index, graph_of, path_pairs, random_graph, star_pairs
 from six_nodes import NODES

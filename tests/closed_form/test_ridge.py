@@ -12,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import DataError
-from evergraph.memory import ClassStatistics
-from evergraph.methods import balanced_ridge as module
-from evergraph.methods.analytic import LADDER
-from evergraph.methods.balanced_ridge import (
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form import ridge as module
+from evergraph.closed_form.ridge import (
     TOLERANCE,
     BalancedProblem,
     BalancedSolution,
@@ -24,6 +22,8 @@ from evergraph.methods.balanced_ridge import (
     balanced_ridge,
     choose_regularisation,
 )
+from evergraph.core.errors import DataError
+from evergraph.methods.analytic import LADDER
 
 Array = npt.NDArray[np.float64]
 seeds = st.integers(0, 10_000)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from evergraph.closed_form import ClassCodes, ViewFeatures
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.nn import ViewFeatures
-from evergraph.topology import ClassCodes, EmbeddingCache
-from evergraph.topology.view_hops import ViewHops
+from evergraph.topology import EmbeddingCache
+from evergraph.topology.mixhop import ViewHops
 from graphs_to_draw import random_graph
 
 NAMES = ("0|1+y", "2", "y", "0")

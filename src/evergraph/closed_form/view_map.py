@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import View, hops_of
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.topology.views import View, hops_of
 
-# Values projected at a time: see ``evergraph.nn.expansion``.
+# Values projected at a time: see ``evergraph.nn.random_features``.
 BLOCK_VALUES = 1 << 21
 GPU_BLOCK_VALUES = 1 << 26
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.methods import fusing
-from evergraph.methods.fusing import PRIOR, SHARPNESS, fused_weights
+from evergraph.closed_form import fusing
+from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
 
 seeds = st.integers(0, 10_000)
 

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.closed_form import ClassStatistics
+from evergraph.closed_form import statistics as module
+from evergraph.closed_form.statistics import packed, unpacked
 from evergraph.core.errors import ConfigurationError
-from evergraph.memory import ClassStatistics, MemoryUsage, class_statistics
-from evergraph.memory.class_statistics import packed, unpacked
+from evergraph.memory import MemoryUsage
 
 WIDTH, CLASSES = 5, 3
 seeds = st.integers(0, 10_000)
@@ -87,9 +89,9 @@ def test_inputs_come_back_unchanged_and_nothing_adds_nothing() -> None:
 def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = nodes_of(4)
     whole = statistics_of(nodes)
-    monkeypatch.setattr(class_statistics, "PANEL", 3)
-    monkeypatch.setattr(class_statistics, "CORNER", 2)
-    monkeypatch.setattr(class_statistics, "ROWS", 5)
+    monkeypatch.setattr(module, "PANEL", 3)
+    monkeypatch.setattr(module, "CORNER", 2)
+    monkeypatch.setattr(module, "ROWS", 5)
     assert_same(statistics_of(nodes), whole)
 
 
@@ -283,7 +285,7 @@ def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPat
                 statistics.add(*nodes)
             size = sum(tensor.nbytes for tensor in statistics.state().values())
             with monkeypatch.context() as patch:
-                patch.setattr(class_statistics, "packed", None)
+                patch.setattr(module, "packed", None)
                 assert statistics.usage.bytes == size
 
 
@@ -299,7 +301,7 @@ def test_exchanged_is_counted_out_and_in(seed: int, panel: int) -> None:
     apart.remove(before, labels, ones)
     apart.add(after, labels, ones)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_statistics, "PANEL", panel)
+        patch.setattr(module, "PANEL", panel)
         at_once.exchange(before, after, labels)
     torch.testing.assert_close(at_once.gram_.tril(), apart.gram_.tril(), atol=1e-12, rtol=0)
     torch.testing.assert_close(at_once.sums_, apart.sums_, atol=1e-12, rtol=0)

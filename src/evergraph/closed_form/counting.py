@@ -7,11 +7,11 @@ from typing import TypeVar, cast
 
 from torch import Tensor
 
+from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.targets import TargetStatistics
+from evergraph.closed_form.view_map import ViewExpansion, ViewRows
 from evergraph.core.resources import Resources
-from evergraph.memory.class_statistics import ClassStatistics
-from evergraph.memory.target_statistics import TargetStatistics
-from evergraph.nn.expansion import FeatureMap
-from evergraph.nn.view_expansion import ViewExpansion, ViewRows
+from evergraph.nn.random_features import FeatureMap
 
 Statistics = ClassStatistics | TargetStatistics
 Counted = TypeVar("Counted", bound=Statistics)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.methods.conjugate_gradients import STEPS, TOLERANCE, conjugate_gradients
+from evergraph.closed_form.ridge import RESIDUAL, STEPS, conjugate_gradients
 
 
 def test_two_steps_solve_two_unknowns() -> None:
@@ -40,7 +40,7 @@ def test_a_rough_factor_is_enough(seed: int, width: int, columns: int) -> None:
     )
     assert found is not None
     residual = (right - matrix @ found).norm(dim=0) / right.norm(dim=0)
-    assert float(residual.max()) <= 1.01 * TOLERANCE
+    assert float(residual.max()) <= 1.01 * RESIDUAL
 
 
 def test_what_takes_too_long_is_given_up() -> None:

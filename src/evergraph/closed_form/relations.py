@@ -8,6 +8,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.codes import ClassCodes, class_codes
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
@@ -16,7 +17,6 @@ from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels import choose_kernel
 from evergraph.graphs.relations import Relations
 from evergraph.topology.base import TopologyEncoder
-from evergraph.topology.class_codes import ClassCodes, class_codes
 from evergraph.topology.rowwise import unit_rows
 
 WIDTH = 256

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.nn.view_expansion import ViewExpansion, ViewRows
-from evergraph.topology.views import View, parse_views
+from evergraph.closed_form.view_map import ViewExpansion, ViewRows
+from evergraph.closed_form.views import View, parse_views
 
 KEPT, DIMS, CODE_DIMS, WIDTH = (0, 2, 4), 3, 6, 10
 NAMES = ("0|2+y", "4", "0|2|4", "y", "2")
@@ -120,7 +120,7 @@ def test_rows_are_looked_up_in_parts(nodes: list[int], size: int) -> None:
 
 
 def test_all_rows_are_cut_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.nn.view_expansion.BLOCK_VALUES", 3 * WIDTH)
+    monkeypatch.setattr("evergraph.closed_form.view_map.BLOCK_VALUES", 3 * WIDTH)
     blocks = list(expansion().blocks(rows()))
     assert [len(block) for block in blocks] == [3, 3, 1]
     assert torch.cat([block.hops for block in blocks]).equal(rows().hops)

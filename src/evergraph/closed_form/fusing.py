@@ -1,0 +1,244 @@
+"""Several heads' scores mixed into one, as held-back nodes tell, and who these are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.view_map import ViewRows
+
+# Of one view alone where nothing tells: scores of a least-squares head lie between 0 and 1.
+SHARPNESS = 10.0
+# How much a weight is drawn to its share of ``SHARPNESS``, over how many held-back nodes there are:
+# with few of them their voice is faint.
+PRIOR = 0.02
+STEPS = 50
+TOLERANCE = 1e-9
+BLOCK_VALUES = 1 << 20  # scores looked at a time: what is made of them is as large again
+
+
+def fused_weights(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    allowed: Tensor | None = None,
+    near: Tensor | None = None,
+) -> Tensor:
+    """Return the weights a ≥ 0 of heads whose mixture explains held-back nodes best.
+
+    a = argmin Σ_c 1/n_c Σ_{i∈c} -log softmax(Σ_v a_v s_v(i))_c / C + (PRIOR/2n) ‖a - a_0‖²
+
+    with s_v the scores of head v, n_c the held-back nodes of class c, n of all, C of how many
+    classes. Every class counts alike. Σ_v a_v is the sharpness of the mixture, a / Σ a its shares:
+    both in one. The function is convex, so there is one answer, whatever the order of nodes, heads
+    and classes; it is found by Newton's method with projection. a_0 = ``SHARPNESS`` / heads.
+
+    scores: [n, classes, heads]; labels: int64 [n]; allowed: which classes a node may be given, bool
+    [n, classes], or [1, classes] where it is the same for all, all unless given; near: weights to
+    look from first, such as those of yesterday, which saves steps; -> float64 [heads]
+
+    >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
+    >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
+    >>> fused_weights(both.repeat(50, 1, 1), torch.tensor([0, 1]).repeat(50)).round()
+    tensor([9., 1.], dtype=torch.float64)
+    """
+    heads = scores.shape[2]
+    start = torch.full((heads,), SHARPNESS / heads, dtype=torch.float64, device=scores.device)
+    if not len(labels):
+        return start
+    problem = _Problem(scores.double(), labels.to(scores.device), allowed, start)
+    weights = start if near is None else near.to(start)
+    for _ in range(STEPS):
+        step = problem.step(weights)
+        weights = weights + step
+        if float(step.abs().max()) < TOLERANCE * SHARPNESS:
+            break
+    return weights
+
+
+class _Problem:
+    def __init__(
+        self, scores: Tensor, labels: Tensor, allowed: Tensor | None, start: Tensor
+    ) -> None:
+        counts = torch.bincount(labels).double()
+        self.shares = counts[labels].reciprocal() / (counts > 0).sum()  # [n], sum 1
+        self.scores = scores
+        self.right = scores[torch.arange(len(labels), device=labels.device), labels]  # [n, heads]
+        self.barred = None if allowed is None else ~allowed.to(scores.device)
+        step = max(BLOCK_VALUES // max(scores[0].numel(), 1), 1)
+        self.blocks = [slice(first, first + step) for first in range(0, len(labels), step)]
+        self.start = start
+        self.prior = PRIOR / len(labels)
+
+    def loss(self, weights: Tensor) -> Tensor:
+        """Return what is minimised."""
+        parts = [self._mixed(weights, rows).logsumexp(1) for rows in self.blocks]
+        total = torch.cat(parts) - self.right @ weights
+        pull = (weights - self.start).square().sum()
+        return (self.shares * total).sum() + self.prior / 2 * pull
+
+    def _mixed(self, weights: Tensor, rows: slice) -> Tensor:
+        mixed = self.scores[rows] @ weights
+        if self.barred is None:
+            return mixed
+        barred = self.barred if len(self.barred) == 1 else self.barred[rows]
+        return mixed.masked_fill_(barred, -torch.inf)
+
+    def step(self, weights: Tensor) -> Tensor:
+        """Return Newton's step among the weights that are not held at 0, halved until it helps."""
+        gradient, hessian = self._slope(weights)
+        free = (weights > 0) | (gradient < 0)
+        step = torch.zeros_like(weights)
+        if bool(free.any()):
+            step[free] = -torch.linalg.solve(hessian[free][:, free], gradient[free])
+        before, size = self.loss(weights), 1.0
+        while size > TOLERANCE:
+            moved = (weights + size * step).clamp_min(0.0)
+            if self.loss(moved) <= before + 1e-4 * gradient @ (moved - weights):
+                return moved - weights
+            size /= 2
+        return torch.zeros_like(weights)
+
+    def _slope(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradient and Hessian.  -> [heads], [heads, heads]"""
+        expected = torch.empty_like(self.right)
+        spread = weights.new_zeros(len(weights), len(weights))
+        for rows in self.blocks:
+            scores, chances = self.scores[rows], self._mixed(weights, rows).softmax(1)
+            expected[rows] = torch.einsum("nc,nch->nh", chances, scores)
+            weighed = (self.shares[rows, None] * chances)[:, :, None] * scores
+            spread += torch.einsum("nch,nck->hk", weighed, scores)
+        gradient = self.shares @ (expected - self.right)
+        spread -= (self.shares[:, None] * expected).t() @ expected
+        eye = torch.eye(len(weights), dtype=spread.dtype, device=spread.device)
+        # A little more than the prior: two heads that say the same must not make it singular.
+        ridge = self.prior + 1e-12 * spread.diagonal().mean()
+        return gradient + self.prior * (weights - self.start), spread + ridge * eye
+
+
+MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # of splitmix64
+
+
+def draw_order(ids: Tensor) -> Tensor:
+    """Return a number for each id that looks random and depends on nothing else.  int64 [n]
+
+    >>> draw_order(torch.tensor([3, 4])).equal(draw_order(torch.tensor([4, 3])).flip(0))
+    True
+    """
+    mixed = ids * MIX[0]
+    for factor, shift in zip(MIX[1:], (30, 27), strict=True):
+        mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor
+    return mixed ^ ((mixed >> 31) & ((1 << 33) - 1))
+
+
+class Probes:
+    """Some validation nodes of every class, as views see them.
+
+    Which ones depends on their ids alone, so neither on the order in which they came nor on who
+    was kept before: of every class those that are first by ``draw_order``. Values are kept in
+    float16.
+
+    Args:
+        per_class: how many at most.
+
+    Attributes:
+        hops_, codes_, relations_: see ``ViewRows``; codes are zeros where none were seen, relations
+            have no columns.  float16 [kept, dims]
+        labels_: their classes.  int64 [kept]
+        nodes_: which nodes of the dataset they are.  int64 [kept]
+    """
+
+    def __init__(self, per_class: int) -> None:
+        self.per_class = per_class
+        self.hops_ = torch.empty(0, 0, dtype=torch.float16)
+        self.codes_ = torch.empty(0, 0, dtype=torch.float16)
+        self.relations_ = torch.empty(0, 0, dtype=torch.float16)
+        self.labels_ = torch.empty(0, dtype=torch.int64)
+        self.nodes_ = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return len(self.labels_)
+
+    def keep(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
+        """Consider nodes; of these and those kept before, the first of each class stay."""
+        first = self._first(nodes.cpu(), labels.cpu())
+        seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
+        taken = rows.of(seen[first.to(seen.device)]).taken(CPU)
+        self._extend(taken, labels.cpu()[first], nodes.cpu()[first])
+        self._shrink()
+
+    def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor) -> None:
+        for name, values in (
+            ("hops", rows.hops),
+            ("codes", rows.codes),
+            ("relations", rows.relations),
+        ):
+            old = getattr(self, f"{name}_")
+            if values is None:
+                values = rows.hops.new_zeros(len(rows), old.shape[1])
+            both = torch.cat([old.reshape(len(self), values.shape[1]), values.half()])
+            setattr(self, f"{name}_", both)
+        self.labels_ = torch.cat([self.labels_, labels])
+        self.nodes_ = torch.cat([self.nodes_, nodes])
+
+    def _shrink(self) -> None:
+        first = self._first(self.nodes_, self.labels_)
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(self, f"{name}_")[first])
+
+    def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
+        """Return the places of those who are first of each class, by class.  int64 [kept]"""
+        order = draw_order(nodes).argsort()
+        order = order[labels[order].argsort(stable=True)]
+        counts = torch.bincount(labels)
+        starts = counts.cumsum(0) - counts
+        rank = torch.arange(len(order)) - starts[labels[order]]
+        return order[rank < self.per_class]
+
+    def rows(self) -> ViewRows:
+        """Return what views see of them."""
+        codes, relations = (t if t.shape[1] else None for t in (self.codes_, self.relations_))
+        return ViewRows(self.hops_, codes, relations=relations)
+
+    def drop(self, nodes: Tensor) -> None:
+        """Let some of them go."""
+        stay = ~torch.isin(self.nodes_, nodes.cpu())
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(self, f"{name}_")[stay])
+
+    def clear(self) -> None:
+        """Let all of them go."""
+        fresh = Probes(self.per_class)
+        for name in KEPT:
+            setattr(self, f"{name}_", getattr(fresh, f"{name}_"))
+
+    def copy_from(self, other: Probes, classes: Tensor | None = None) -> None:
+        """Consider those of another; ``classes``: what its classes are called here."""
+        labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
+        new = ~torch.isin(other.nodes_, self.nodes_)
+        rows = other.rows().of(new.nonzero().flatten())
+        self.keep(rows, labels=labels[new], nodes=other.nodes_[new])
+
+    @property
+    def values(self) -> int:
+        """How many values are kept of them all."""
+        return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_))
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are kept."""
+        return sum(tensor.nbytes for tensor in self.state().values())
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        return {name: getattr(self, f"{name}_") for name in KEPT}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        for name in KEPT:
+            if name in state:  # relations are not, where an earlier version wrote it
+                setattr(self, f"{name}_", state[name])
+
+
+KEPT = ("hops", "codes", "relations", "labels", "nodes")
+CPU = torch.device("cpu")
