@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import evergraph.closed_form  # noqa: F401  (one of the backbones is registered there)
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, reach

@@ -37,13 +37,13 @@ class Kind(str, Enum):
     benches = "benches"
 
 
-# Which package registers them, and what its resolver is called.
-_RESOLVERS = {
+# What the resolver is called, the package that has it, and another that registers with it.
+_RESOLVERS: dict[Kind, tuple[str, ...]] = {
     Kind.datasets: ("datasets", "datasets"),
     Kind.methods: ("methods", "methods"),
-    Kind.topologies: ("topology", "topologies"),
-    Kind.samplers: ("memory.samplers", "samplers"),
-    Kind.backbones: ("nn", "backbones"),
+    Kind.topologies: ("topologies", "topology"),
+    Kind.samplers: ("samplers", "memory.samplers"),
+    Kind.backbones: ("backbones", "nn", "closed_form"),
 }
 # What the catalogue need not say of a dataset.
 _UNKNOWN: dict[str, Any] = {
@@ -132,10 +132,13 @@ def _parts(kind: Kind) -> dict[str, str]:
 
     Whoever registers parts of his own has imported the package: a program, or a plugin.
     """
-    package, attribute = _RESOLVERS[kind]
-    declared = declared_parts(package.replace(".", "/"), attribute)
-    module = f"evergraph.{package}"
-    if module in sys.modules or not declared or installed_plugins():
-        registered: Resolver[Any] = getattr(import_module(module), attribute)
+    attribute, *packages = _RESOLVERS[kind]
+    declared: dict[str, str] = {}
+    for package in packages:
+        declared |= declared_parts(package.replace(".", "/"), attribute)
+    names = [f"evergraph.{package}" for package in packages]
+    if names[0] in sys.modules or not declared or installed_plugins():
+        modules = [import_module(name) for name in names]
+        registered: Resolver[Any] = getattr(modules[0], attribute)
         return registered.summaries()
-    return declared
+    return dict(sorted(declared.items()))
