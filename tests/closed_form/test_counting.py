@@ -8,8 +8,8 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, counting
 from evergraph.closed_form.counting import count_block, count_views, with_counted
-from evergraph.closed_form.view_map import ViewExpansion, ViewRows
-from evergraph.closed_form.views import parse_views
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import CODES, ViewRows, parse_views
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
@@ -91,11 +91,9 @@ def test_few_nodes_are_counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------ several views
 
 
-def views() -> ViewExpansion:
-    draw = torch.Generator().manual_seed(3)
-    matrices = [torch.randn(3, WIDTH, generator=draw) for _ in range(2)]
-    code = torch.randn(4, WIDTH, generator=draw)
-    return ViewExpansion(parse_views(["0|2+y", "2", "y"]), (0, 2), matrices, code, code_parts=2)
+def views() -> RandomMap:
+    sizes = {0: 3, 2: 3, CODES: 4}
+    return RandomMap.drawn(parse_views(["0|2+y", "2", "y"]), sizes, width=WIDTH, seed=3)
 
 
 def seen(count: int = 50) -> tuple[ViewRows, Tensor, Tensor]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form.fusing import Probes, draw_order
-from evergraph.closed_form.view_map import ViewRows
+from evergraph.closed_form.views import ViewRows
 
 COUNT, CLASSES = 40, 3
 ids = torch.randperm(1000, generator=torch.Generator().manual_seed(0))[:COUNT]

@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form.view_map import ViewExpansion, ViewRows
-from evergraph.closed_form.views import View, parse_views
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import CODES, RELATIONS, View, ViewRows, parse_views
+from evergraph.topology.rowwise import block_product
 
 KEPT, DIMS, CODE_DIMS, WIDTH = (0, 2, 4), 3, 6, 10
 NAMES = ("0|2+y", "4", "0|2|4", "y", "2")
 
 
-def expansion(*names: str) -> ViewExpansion:
-    draw = torch.Generator().manual_seed(0)
-    shapes = [(DIMS, WIDTH)] * 3 + [(CODE_DIMS, WIDTH)]
-    *hops, codes = (torch.randn(shape, generator=draw) for shape in shapes)
-    return ViewExpansion(parse_views(names or NAMES), KEPT, hops, codes, code_parts=2)
+def expansion(*names: str, width: int = WIDTH) -> RandomMap:
+    sizes = dict.fromkeys(KEPT, DIMS) | {CODES: CODE_DIMS}
+    return RandomMap.drawn(parse_views(names or NAMES), sizes, width=width, seed=0)
 
 
 def rows(count: int = 7, *, seed: int = 1, coded: bool = True) -> ViewRows:
@@ -32,11 +31,12 @@ def rows(count: int = 7, *, seed: int = 1, coded: bool = True) -> ViewRows:
 
 def test_features_by_hand() -> None:
     """Two hops of one feature: projections 2 (1, -1) and 3 (1, 2); a code: 5 (0, 1)."""
-    one = ViewExpansion(
-        parse_views(["0", "0|1", "1+y"]), (0, 1),
-        (torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 2.0]])),
-        torch.tensor([[0.0, 1.0]]), code_parts=1,
-    )  # fmt: skip
+    matrices = {0: [[1.0, -1.0]], 1: [[1.0, 2.0]], CODES: [[0.0, 1.0]]}
+    one = RandomMap(
+        parse_views(["0", "0|1", "1+y"]),
+        {part: torch.tensor(rows) for part, rows in matrices.items()},
+        {CODES: 1},
+    )
     own, both, coded = one(ViewRows(torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]])))
     # √(2/m) = 1 at a width of 2; two parts are divided by √2
     assert own.tolist() == [[2.0, 0.0]]
@@ -50,9 +50,9 @@ def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name: str) -> N
     view, given_rows, whole = View.parse(name), rows(), expansion()
     assert given_rows.codes is not None
     hops = dict(zip(KEPT, given_rows.hops.split(DIMS, dim=1), strict=True))
-    matrices = dict(zip(KEPT, whole.matrices, strict=True))
+    matrices = whole.matrices
     parts = [hops[hop] for hop in view.hops] + ([given_rows.codes] if view.codes else [])
-    stacked = [matrices[hop] for hop in view.hops] + ([whole.code_matrix] if view.codes else [])
+    stacked = [matrices[hop] for hop in view.hops] + ([matrices[CODES]] if view.codes else [])
     count = len(view.hops) + 2 * view.codes  # codes are of two parts
     vector = torch.cat(parts, dim=1) / math.sqrt(count)
     expected = math.sqrt(2 / WIDTH) * (vector @ torch.cat(stacked)).relu()
@@ -61,15 +61,12 @@ def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name: str) -> N
 
 
 def test_features_of_unit_parts_have_about_unit_length() -> None:
-    draw = torch.Generator().manual_seed(0)
-    wide = [torch.randn(DIMS, 4096, generator=draw) for _ in KEPT]
-    codes = torch.randn(CODE_DIMS, 4096, generator=draw)
     seen = rows(50)
     assert seen.codes is not None
     units = [torch.nn.functional.normalize(h, dim=1) for h in seen.hops.split(DIMS, dim=1)]
     halves = [torch.nn.functional.normalize(h, dim=1) for h in seen.codes.split(3, dim=1)]
     unit = ViewRows(torch.cat(units, dim=1), torch.cat(halves, dim=1))
-    for features in ViewExpansion(parse_views(NAMES), KEPT, wide, codes, code_parts=2)(unit):
+    for features in expansion(width=4096)(unit):
         torch.testing.assert_close(features.norm(dim=1), torch.ones(50), atol=0.1, rtol=0)
 
 
@@ -126,3 +123,25 @@ def test_all_rows_are_cut_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.cat([block.hops for block in blocks]).equal(rows().hops)
     codes: list[Tensor] = [block.codes for block in blocks if block.codes is not None]
     assert torch.cat(codes).equal(rows().codes)
+
+
+def test_parts_in_one_vector_have_the_features_of_rows() -> None:
+    """Live vectors hold parts side by side, class codes last, which may be left out."""
+    seen, whole = rows(), expansion()
+    assert seen.codes is not None
+    vectors = torch.cat([seen.hops, seen.codes], dim=1)
+    projected = whole.projected(whole.cut(vectors), block_product)
+    for view, expected in zip(whole.views, whole(seen), strict=True):
+        torch.testing.assert_close(whole.features(view, projected), expected)
+    bare = whole.cut(seen.hops)
+    assert not bare[CODES].any()
+    assert whole.places[CODES] == (3 * DIMS, 3 * DIMS + CODE_DIMS)
+
+
+def test_parts_that_are_not_there_are_not_needed() -> None:
+    """A view with relations is one without where a graph has none."""
+    view = View.parse("0|2|r+y")
+    assert expansion().needed(view) == (0, 2, CODES)
+    related = RandomMap.drawn([view], {0: 2, 2: 2, CODES: 2, RELATIONS: 4}, width=4, seed=0)
+    assert related.needed(view) == (0, 2, RELATIONS, CODES)
+    assert related.scale(view) == pytest.approx(math.sqrt(2 / (4 * 7)))  # 2 hops, 3, and 2 codes

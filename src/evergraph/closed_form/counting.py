@@ -9,7 +9,8 @@ from torch import Tensor
 
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.targets import TargetStatistics
-from evergraph.closed_form.view_map import ViewExpansion, ViewRows
+from evergraph.closed_form.view_map import ViewMap
+from evergraph.closed_form.views import ViewRows
 from evergraph.core.resources import Resources
 from evergraph.nn.random_features import FeatureMap
 
@@ -79,7 +80,7 @@ def count_views(
     labels: Tensor,
     weights: Tensor,
     *,
-    expand: ViewExpansion,
+    expand: ViewMap,
     resources: Resources,
     sign: int = 1,
 ) -> list[ClassStatistics]:
@@ -110,7 +111,7 @@ def count_views_block(
     rows: ViewRows,
     labels: Tensor,
     weights: Tensor,
-    expand: ViewExpansion,
+    expand: ViewMap,
     sign: int,
 ) -> list[dict[str, Tensor]]:
     """Return the states of the statistics of some nodes, a view each; a pure function."""
@@ -125,7 +126,7 @@ def _count_views(
     rows: ViewRows,
     labels: Tensor,
     weights: Tensor,
-    expand: ViewExpansion,
+    expand: ViewMap,
     sign: int,
 ) -> None:
     start = 0

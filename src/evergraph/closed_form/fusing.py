@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.view_map import ViewRows
+from evergraph.closed_form.views import ViewRows
 
 # Of one view alone where nothing tells: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0

@@ -12,8 +12,16 @@ from torch import Tensor
 from evergraph.closed_form.codes import ClassCodes
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
-from evergraph.closed_form.view_map import ViewExpansion, ViewRows
-from evergraph.closed_form.views import View, hops_of, parse_views
+from evergraph.closed_form.view_map import RandomMap, ViewMap
+from evergraph.closed_form.views import (
+    CODES,
+    RELATION_CODES,
+    RELATIONS,
+    View,
+    ViewRows,
+    hops_of,
+    parse_views,
+)
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
@@ -41,7 +49,7 @@ STATISTICS_SHARE = 0.7  # of the bytes; the rest is for class sums and probes
 class ViewFeatures(Backbone):
     """s(x) = Σ_v W_v φ_v(x): fixed ReLU features of several views, a linear head on each.
 
-    φ: see ``ViewExpansion``. Hops of Â and class codes are computed once for all views. Where a
+    φ: see ``RandomMap``. Hops of Â and class codes are computed once for all views. Where a
     graph shows no label there are no class codes: views that need them are left out, and ``bare``
     weights, if they were set, answer for the others. Whether a graph has relations is seen of the
     first: ``r`` in a view, and relations in class codes, count only if that one has.
@@ -116,7 +124,7 @@ class ViewFeatures(Backbone):
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
-        self._drawn: tuple[int, ViewExpansion] | None = None
+        self._drawn: tuple[int, ViewMap] | None = None
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
@@ -186,32 +194,29 @@ class ViewFeatures(Backbone):
         """Return how wide a hop is."""
         return inputs.hops.shape[1] // len(self._topologies[0].kept)
 
-    def expansion(self) -> ViewExpansion:
-        """Return φ of all views, the same numbers on every device."""
+    def expansion(self) -> ViewMap:
+        """Return φ of all views, the same numbers on every device.
+
+        This is where another map than the random one is made.
+        """
         seed = int(self.seed)
         if self._drawn is None or self._drawn[0] != seed:
-            generator = torch.Generator().manual_seed(seed)
-            kept = self._topologies[0].kept
-            rows = [self._dims] * len(kept) + [2 * self.code_width]
-            if self.sees_relations:
-                rows += [self.code_width, 3 * self._topologies[2].width]
-            drawn = [
-                torch.randn((count, self.width), generator=generator).to(self.device)
-                for count in rows
-            ]
-            hops, rest = drawn[: len(kept)], drawn[len(kept) :]
-            self._drawn = (
-                seed,
-                ViewExpansion(
-                    self.parsed,
-                    kept,
-                    hops,
-                    torch.cat(rest[:2]) if self.sees_relations else rest[0],
-                    code_parts=3 if self.sees_relations else 2,
-                    relation_matrix=rest[2] if self._sees_along else None,
-                ),
-            )
+            self._drawn = seed, self._random_map(seed)
         return self._drawn[1]
+
+    def _random_map(self, seed: int) -> RandomMap:
+        sizes = dict.fromkeys(self._topologies[0].kept, self._dims) | {CODES: 2 * self.code_width}
+        if self.sees_relations:
+            sizes |= {RELATION_CODES: self.code_width, RELATIONS: 3 * self._topologies[2].width}
+        drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
+        if not self.sees_relations:
+            return drawn
+        # All class codes of a node are one part here, as ``prepare`` has them side by side.
+        matrices = dict(drawn.matrices)
+        matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
+        if not self._sees_along:
+            del matrices[RELATIONS]
+        return replace(drawn, matrices=matrices, units={CODES: 3, RELATIONS: 3})
 
     def forward(
         self,

@@ -1,14 +1,21 @@
-"""Ways to look at a node: which hops, side by side, and whether at labels nearby."""
+"""Ways to look at a node: which hops, side by side, and labels nearby; and nodes so seen."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
 
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
+# The names of parts of a node that views are made of: hops are called by their numbers, and then
+# there are class codes, what comes along relations, and class codes along these.
+CODES, RELATIONS, RELATION_CODES = -1, -2, -3
+CODE_HOPS = 2
 FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\+y)?")
 
 
@@ -47,6 +54,16 @@ class View:
         hops = tuple(int(part) for part in parts if part not in ("r", "y"))
         return cls(hops, name.endswith("y"), "r" in parts)
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The parts it is made of, where there are such.
+
+        >>> View.parse("0|2+y").parts == (0, 2, CODES, RELATION_CODES)
+        True
+        """
+        codes = (CODES, RELATION_CODES) if self.codes else ()
+        return (*self.hops, *((RELATIONS,) if self.related else ()), *codes)
+
     def __str__(self) -> str:
         seen = "|".join([*map(str, self.hops), *(["r"] if self.related else [])])
         return f"{seen}+y" if seen and self.codes else seen or "y"
@@ -72,3 +89,60 @@ def hops_of(views: Sequence[View]) -> tuple[int, ...]:
     (0, 2, 4)
     """
     return tuple(sorted({hop for view in views for hop in view.hops}))
+
+
+@dataclass(frozen=True, eq=False)
+class ViewRows:
+    """Some nodes as views see them; looked up a few at a time.
+
+    Attributes:
+        hops: of all nodes, the hops of Â that any view needs, side by side.  [nodes, hops x d]
+        codes: of all nodes, class codes; None where no label is shown.  [nodes, code dims] | None
+        nodes: which of them; None for all, in order.  int64 [n] | None
+        relations: of all nodes, what comes along relations; None where the graph has none.
+            [nodes, relation dims] | None
+    """
+
+    hops: Tensor
+    codes: Tensor | None
+    nodes: Tensor | None = None
+    relations: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.hops) if self.nodes is None else len(self.nodes)
+
+    def __getitem__(self, part: slice) -> ViewRows:
+        if self.nodes is not None:
+            return replace(self, nodes=self.nodes[part])
+        codes, relations = (None if t is None else t[part] for t in (self.codes, self.relations))
+        return ViewRows(self.hops[part], codes, relations=relations)
+
+    def of(self, nodes: Tensor) -> ViewRows:
+        """Return some nodes of all."""
+        return replace(self, nodes=nodes)
+
+    @property
+    def dims(self) -> int:
+        """How many values hops and relations have of a node; codes aside."""
+        return self.hops.shape[1] + (0 if self.relations is None else self.relations.shape[1])
+
+    def taken(self, device: torch.device) -> ViewRows:
+        """Return these rows alone, in memory, on a device."""
+
+        def rows(tensor: Tensor) -> Tensor:
+            if self.nodes is not None:
+                tensor = tensor.index_select(0, self.nodes.to(tensor.device))
+            return tensor.to(device, torch.float32)
+
+        codes, relations = (None if t is None else rows(t) for t in (self.codes, self.relations))
+        return ViewRows(rows(self.hops), codes, relations=relations)
+
+    def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
+        """Return what is known of rows in memory, by part; hops: which ones there are."""
+        found = dict(zip(hops, self.hops.tensor_split(len(hops), dim=1), strict=True))
+        others = {CODES: self.codes, RELATIONS: self.relations}
+        return found | {part: rows for part, rows in others.items() if rows is not None}
+
+    def split(self, rows: int) -> Iterator[ViewRows]:
+        """Yield them so many at a time."""
+        return (self[start : start + rows] for start in range(0, len(self), rows))

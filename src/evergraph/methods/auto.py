@@ -14,7 +14,7 @@ from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights
 from evergraph.closed_form.ledger import Entries, LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_features import fit_into, probes_within
-from evergraph.closed_form.view_map import ViewRows
+from evergraph.closed_form.views import ViewRows
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.mapped import in_memory
 from evergraph.core.predictions import target_values
 from evergraph.graphs import UNLABELLED
@@ -25,7 +26,6 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
-from evergraph.online.heads.view_parts import CODE_HOPS
 from evergraph.online.heads.wear import Wear
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable

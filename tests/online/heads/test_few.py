@@ -8,21 +8,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.closed_form.views import View
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import CODES, View
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.heads.fused import FusedScorer
-from evergraph.online.heads.view_parts import CODES, ViewParts
 from evergraph.online.learner import OnlineLearner
 
 
 def test_by_hand() -> None:
     """m = 1: views 0 and 0+y of x = [2 | 1], R = 1 and -1: φ = √2·2 and √(2/3)·max(0, 2 - 1)."""
-    parts = ViewParts(
-        {0: (0, 1), CODES: (1, 2)}, {0: torch.tensor([[1.0]]), CODES: torch.tensor([[-1.0]])}
-    )
+    views = View((0,)), View((0,), codes=True)
+    features = RandomMap(views, {0: torch.tensor([[1.0]]), CODES: torch.tensor([[-1.0]])})
     weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
-    scorer = FusedScorer(parts, (View((0,)), View((0,), codes=True)), weights, 2)
+    scorer = FusedScorer(features, weights)
     told = scorer.few([0], np.array([[2.0, 1.0]], np.float32))
     assert told == pytest.approx(np.array([[2 * 2**0.5, 3 * (2 / 3) ** 0.5]]), rel=1e-6)
     without = scorer.few([0], np.array([[2.0]], np.float32))  # no label is nearby

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,21 +13,22 @@ from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.fusing import fused_weights
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.ridge import BalancedSolution
-from evergraph.closed_form.views import View, parse_views
+from evergraph.closed_form.view_map import BLOCK_VALUES, FewRows, Matrix, Parts, RandomMap, ViewMap
+from evergraph.closed_form.views import (
+    CODE_HOPS,
+    CODES,
+    RELATION_CODES,
+    RELATIONS,
+    View,
+    parse_views,
+)
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
-from evergraph.online.heads.few_rows import FewRows, Matrix
-from evergraph.online.heads.view_parts import (
-    BLOCK_VALUES,
-    CODE_HOPS,
-    ViewParts,
-    default_views,
-    hops_in,
-)
 from evergraph.online.held_back import LEAST
 from evergraph.topology import MixHop, TopologyEncoder
+from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
 
 RELATION_DIMS = PARTS * WIDTH
@@ -108,7 +109,7 @@ class FusedHead(OnlineHead):
 
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return how wide hops, relations and class codes are."""
-        return tuple(stop - start for start, stop in self._parts.places.values())
+        return tuple(self._map.sizes.values())
 
     @property
     def takes_relations(self) -> bool:
@@ -143,13 +144,15 @@ class FusedHead(OnlineHead):
                 )
 
     def _draw(self) -> None:
-        self._parts = ViewParts.drawn(
-            self._hops,
-            self._dims,
-            codes=CODE_HOPS * self.code_width,
-            relations=(RELATION_DIMS, self.code_width) if self._related else (0, 0),
-            width=self.width,
-            seed=int(self.seed),
+        sizes = dict.fromkeys(self._hops, self._dims // len(self._hops))
+        if self._related:
+            sizes[RELATIONS] = RELATION_DIMS
+        if self.code_width:
+            sizes[CODES] = CODE_HOPS * self.code_width
+            if self._related:
+                sizes[RELATION_CODES] = self.code_width
+        self._map: ViewMap = RandomMap.drawn(
+            self.parsed, sizes, width=self.width, seed=int(self.seed)
         )
 
     @property
@@ -173,40 +176,50 @@ class FusedHead(OnlineHead):
         self._tidy()
 
     def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
-        vectors = self._whole(vectors)
-        for rows in self._parts.blocks(len(labels)):
-            projected = self._parts.projected(vectors[rows])
-            for view, statistics in zip(self.parsed, self.statistics_, strict=True):
-                _count(statistics, self._parts.features(view, projected), labels[rows], sign)
+        for rows in self._blocks(len(labels)):
+            weights = torch.ones(len(labels[rows]))
+            for statistics, features in zip(
+                self.statistics_, self._features(vectors[rows]), strict=True
+            ):
+                count = statistics.add if sign > 0 else statistics.remove
+                count(features, labels[rows], weights)
         self._settled &= not len(labels)
+
+    def _features(self, vectors: Tensor) -> Iterator[Tensor]:
+        """Yield φ_v of every view; the bits of a row do not depend on which others are there."""
+        projected = self._map.projected(self._map.cut(vectors), block_product)
+        return (self._map.features(view, projected) for view in self.parsed)
+
+    def _blocks(self, rows: int) -> Iterator[slice]:
+        step = self._map.at_a_time
+        return (slice(start, start + step) for start in range(0, rows, step))
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Take nodes out of the sums as they were, and add them as they are, where views differ."""
-        before, after = self._whole(before), self._whole(after)
-        for rows in self._parts.blocks(len(labels)):
-            self._move(before[rows], after[rows], labels[rows])
+        for rows in self._blocks(len(labels)):
+            was, now = self._map.cut(before[rows]), self._map.cut(after[rows])
+            self._move(was, now, labels[rows])
         self._settled &= not len(labels)
 
-    def _move(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        parts = self._parts
-        other = {p: (parts.part(before, p) != parts.part(after, p)).any(1) for p in parts.places}
-        earlier = parts.projected(before)
-        later = parts.reprojected(earlier, after, other)
+    def _move(self, before: Parts, after: Parts, labels: Tensor) -> None:
+        other = {part: (before[part] != after[part]).any(1) for part in before}
+        earlier = self._map.projected(before, block_product)
+        later = dict(earlier)
+        for part, rows in other.items():
+            if bool(rows.any()):  # of the others nothing is computed again
+                again = self._map.projected({part: after[part][rows]}, block_product)
+                later[part] = earlier[part].clone()
+                later[part][rows] = again[part]
         for view, statistics in zip(self.parsed, self.statistics_, strict=True):
-            needed = parts.needed(view)
+            needed = self._map.needed(view)
             felt = torch.stack([other[part] for part in needed]).any(0)
             if bool(felt.any()):
                 some = slice(None) if bool(felt.all()) else felt
                 was, now = (
-                    parts.features(view, {part: projected[part][some] for part in needed})
+                    self._map.features(view, {part: projected[part][some] for part in needed})
                     for projected in (earlier, later)
                 )
                 statistics.exchange(was, now, labels[some])
-
-    def _whole(self, vectors: Tensor) -> Tensor:
-        """Return vectors with class codes; where they are left out, no label is nearby."""
-        missing = self._parts.dims - vectors.shape[1]
-        return torch.nn.functional.pad(vectors, (0, missing)) if missing else vectors
 
     def _tidy(self) -> None:
         """Where nothing is left, what rounding has left is no knowledge."""
@@ -263,23 +276,21 @@ class FusedHead(OnlineHead):
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
         """Return φ of those weighed; rows that are as they were are not computed again."""
-        vectors = self._whole(vectors)
         known, features = self._seen
-        if known.shape != vectors.shape:
+        if not features or known.shape != vectors.shape:
             features = [torch.empty(len(vectors), self.width) for _ in self.parsed]
             other = torch.arange(len(vectors))
         else:
             other = (known != vectors).any(1).nonzero().flatten()
-        for rows in other.split(self._parts.rows):
-            projected = self._parts.projected(vectors[rows])
-            for view, found in zip(self.parsed, features, strict=True):
-                found[rows] = self._parts.features(view, projected)
+        for rows in other.split(self._map.at_a_time):
+            for found, some in zip(features, self._features(vectors[rows]), strict=True):
+                found[rows] = some
         self._seen = vectors, features
         return features
 
     def scorer(self) -> FusedScorer:
         """Return φ and a_v V_v; these are never written to, only replaced."""
-        return FusedScorer(self._parts, self.parsed, tuple(self._weights), self._parts.dims)
+        return FusedScorer(self._map, tuple(self._weights))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return what sums, V and a_v V_v take, copies, and what is made of a block of nodes."""
@@ -320,9 +331,27 @@ class FusedHead(OnlineHead):
         self._settled = bool(state.get("solved", True))
 
 
-def _count(statistics: ClassStatistics, features: Tensor, labels: Tensor, sign: int) -> None:
-    count = statistics.add if sign > 0 else statistics.remove
-    count(features, labels, torch.ones(len(labels)))
+def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
+    """Return the hops that stand side by side in an embedding; one where they are mixed.
+
+    >>> hops_in(MixHop(hops=2, keep=(0, 2)))
+    (0, 2)
+    """
+    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
+
+
+def default_views(hops: Sequence[int], *, related: bool = False) -> tuple[View, ...]:
+    """Return all hops side by side, and these with class codes, and the furthest hop alone.
+
+    related: whether what comes along relations stands beside all hops.
+
+    >>> [str(view) for view in default_views((0, 2))]
+    ['2', '0|2', '0|2+y']
+    """
+    every = tuple(hops)
+    sides = View(every, related=related), View(every, codes=True, related=related)
+    views = (View((max(every),)), *sides)
+    return tuple(dict.fromkeys(views))
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,49 +359,46 @@ class FusedScorer(Scorer):
     """s(x) = Σ_v a_v V_vᵀφ_v(x).
 
     Attributes:
-        parts: φ.
-        views: v.
+        map: φ of all views.
         weights: a_v V_v.  float32 [m, classes] each
-        dims: of a vector with class codes.
     """
 
     quick = True
 
-    parts: ViewParts
-    views: tuple[View, ...]
+    map: ViewMap
     weights: tuple[Tensor, ...]
-    dims: int
 
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores.  [n, dims] -> [n, classes]"""
-        vectors = torch.nn.functional.pad(vectors, (0, self.dims - vectors.shape[1]))
         scores = torch.empty(len(vectors), self.weights[0].shape[1])
-        for rows in self.parts.blocks(len(vectors)):
-            projected = self.parts.projected(vectors[rows], together=True)
+        step = self.map.at_a_time
+        for start in range(0, len(vectors), step):
+            rows = slice(start, start + step)
+            projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
             said = [
-                self.parts.features(view, projected) @ weights
-                for view, weights in zip(self.views, self.weights, strict=True)
+                self.map.features(view, projected) @ weights
+                for view, weights in zip(self.map.views, self.weights, strict=True)
             ]
             scores[rows] = torch.stack(said).sum(0)
         return scores
 
     def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
         """Return the scores in a few calls of numpy.  [n, dims] -> [n, classes]"""
-        return self._few(vectors)
+        return super().few(ids, vectors) if self._few is None else self._few(vectors)
 
     @cached_property
-    def _few(self) -> FewRows:
-        return FewRows.of(self.parts, self.views, self.weights)
+    def _few(self) -> FewRows | None:
+        return self.map.by_numpy(self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s/∂x: s(x) is this times x, as φ is piecewise linear.  -> [classes, dims]"""
-        projected = self.parts.projected(vector[None], together=True)
-        slopes = torch.zeros(self.weights[0].shape[1], self.dims)
-        for view, weights in zip(self.views, self.weights, strict=True):
-            needed = self.parts.needed(view)
-            passed = sum((projected[part] for part in needed), torch.zeros(())) > 0  # [1, m]
-            through = (weights.t() * passed).mul_(self.parts.scale(view))  # [classes, m]
-            for part in needed:
-                start, stop = self.parts.places[part]
-                slopes[:, start:stop] += through @ self.parts.matrices[part].t()
+        """Return ∂s/∂x: s(x) is this times x, if φ is piecewise linear.  -> [classes, dims]"""
+        projected = self.map.projected(self.map.cut(vector[None]), torch.matmul)
+        places = self.map.places
+        slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
+        for view, weights in zip(self.map.views, self.weights, strict=True):
+            found = self.map.slopes(view, projected, weights)
+            if found is None:
+                return None
+            for part, slope in found.items():
+                slopes[:, slice(*places[part])] += slope
         return slopes
