@@ -1,8 +1,9 @@
 """Heads that are solved for, not trained: from sums over nodes, in batches and live alike."""
 
 from evergraph.closed_form.codes import ClassCodes
+from evergraph.closed_form.landmarks import LandmarkFeatures
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.targets import TargetStatistics
 from evergraph.closed_form.view_features import ViewFeatures
 
-__all__ = ["ClassCodes", "ClassStatistics", "TargetStatistics", "ViewFeatures"]
+__all__ = ["ClassCodes", "ClassStatistics", "LandmarkFeatures", "TargetStatistics", "ViewFeatures"]

@@ -23,6 +23,7 @@ def fused_weights(
     *,
     allowed: Tensor | None = None,
     near: Tensor | None = None,
+    balanced: bool = True,
 ) -> Tensor:
     """Return the weights a ≥ 0 of heads whose mixture explains held-back nodes best.
 
@@ -35,7 +36,8 @@ def fused_weights(
 
     scores: [n, classes, heads]; labels: int64 [n]; allowed: which classes a node may be given, bool
     [n, classes], or [1, classes] where it is the same for all, all unless given; near: weights to
-    look from first, such as those of yesterday, which saves steps; -> float64 [heads]
+    look from first, such as those of yesterday, which saves steps; balanced: whether every class
+    counts alike, or every node; -> float64 [heads]
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
@@ -46,7 +48,7 @@ def fused_weights(
     start = torch.full((heads,), SHARPNESS / heads, dtype=torch.float64, device=scores.device)
     if not len(labels):
         return start
-    problem = _Problem(scores.double(), labels.to(scores.device), allowed, start)
+    problem = _Problem(scores.double(), labels.to(scores.device), allowed, start, balanced)
     weights = start if near is None else near.to(start)
     for _ in range(STEPS):
         step = problem.step(weights)
@@ -58,10 +60,17 @@ def fused_weights(
 
 class _Problem:
     def __init__(
-        self, scores: Tensor, labels: Tensor, allowed: Tensor | None, start: Tensor
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        allowed: Tensor | None,
+        start: Tensor,
+        balanced: bool,
     ) -> None:
         counts = torch.bincount(labels).double()
         self.shares = counts[labels].reciprocal() / (counts > 0).sum()  # [n], sum 1
+        if not balanced:
+            self.shares = torch.full_like(self.shares, 1 / len(labels))
         self.scores = scores
         self.right = scores[torch.arange(len(labels), device=labels.device), labels]  # [n, heads]
         self.barred = None if allowed is None else ~allowed.to(scores.device)
@@ -142,8 +151,8 @@ class Probes:
         per_class: how many at most.
 
     Attributes:
-        hops_, codes_, relations_: see ``ViewRows``; codes are zeros where none were seen, relations
-            have no columns.  float16 [kept, dims]
+        hops_, codes_, relations_, shape_: see ``ViewRows``; codes are zeros where none were seen,
+            relations and shape have no columns.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
         nodes_: which nodes of the dataset they are.  int64 [kept]
     """
@@ -153,6 +162,7 @@ class Probes:
         self.hops_ = torch.empty(0, 0, dtype=torch.float16)
         self.codes_ = torch.empty(0, 0, dtype=torch.float16)
         self.relations_ = torch.empty(0, 0, dtype=torch.float16)
+        self.shape_ = torch.empty(0, 0, dtype=torch.float16)
         self.labels_ = torch.empty(0, dtype=torch.int64)
         self.nodes_ = torch.empty(0, dtype=torch.int64)
 
@@ -172,6 +182,7 @@ class Probes:
             ("hops", rows.hops),
             ("codes", rows.codes),
             ("relations", rows.relations),
+            ("shape", rows.shape),
         ):
             old = getattr(self, f"{name}_")
             if values is None:
@@ -197,8 +208,10 @@ class Probes:
 
     def rows(self) -> ViewRows:
         """Return what views see of them."""
-        codes, relations = (t if t.shape[1] else None for t in (self.codes_, self.relations_))
-        return ViewRows(self.hops_, codes, relations=relations)
+        codes, relations, shape = (
+            t if t.shape[1] else None for t in (self.codes_, self.relations_, self.shape_)
+        )
+        return ViewRows(self.hops_, codes, relations=relations, shape=shape)
 
     def drop(self, nodes: Tensor) -> None:
         """Let some of them go."""
@@ -222,7 +235,7 @@ class Probes:
     @property
     def values(self) -> int:
         """How many values are kept of them all."""
-        return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_))
+        return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_, self.shape_))
 
     @property
     def nbytes(self) -> int:
@@ -236,9 +249,9 @@ class Probes:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         for name in KEPT:
-            if name in state:  # relations are not, where an earlier version wrote it
+            if name in state:  # earlier versions knew neither relations nor shape
                 setattr(self, f"{name}_", state[name])
 
 
-KEPT = ("hops", "codes", "relations", "labels", "nodes")
+KEPT = ("hops", "codes", "relations", "shape", "labels", "nodes")
 CPU = torch.device("cpu")

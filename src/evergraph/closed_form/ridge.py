@@ -50,11 +50,15 @@ class BalancedProblem:
     excess: Tensor
 
     @classmethod
-    def of(cls, statistics: ClassStatistics) -> BalancedProblem:
-        """Return the problem of the nodes counted so far."""
+    def of(cls, statistics: ClassStatistics, *, balanced: bool = True) -> BalancedProblem:
+        """Return the problem of the nodes counted so far; every node alike unless ``balanced``."""
         mass = statistics.mass_
         met = mass > 0
         tiny = torch.finfo(mass.dtype).tiny
+        if not balanced:
+            share = met.sum() / mass.sum().clamp_min(tiny)
+            means = (statistics.sums_ * share).t()
+            return cls(statistics.gram_, share, means, torch.zeros_like(mass))
         means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
         share = met.sum() / mass.sum().clamp_min(tiny)
         excess = met.double() - share * mass  # what each class mean's square still counts
@@ -90,7 +94,9 @@ class BalancedProblem:
         return total.mul_(self.share) + (self.means * self.excess) @ (self.means.t() @ right)
 
 
-def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
+def balanced_moments(
+    statistics: ClassStatistics, *, balanced: bool = True
+) -> tuple[Tensor, Tensor]:
     """Return the class-balanced Gram matrix and the class means.  -> [m, m], [m, classes]
 
     A = C/M (G - Σ_c m_c μ_c μ_cᵀ) + Σ_c μ_c μ_cᵀ with masses m_c, M = Σ m_c, μ_c = s_c / m_c: the
@@ -99,12 +105,16 @@ def balanced_moments(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
     with equal weights it is its estimate under one scatter for all classes. Classes without nodes
     take no part. In float64, the part above A's diagonal not to be read.
     """
-    problem = BalancedProblem.of(statistics)
+    problem = BalancedProblem.of(statistics, balanced=balanced)
     return problem.matrix(torch.float64), problem.means
 
 
-def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor:
+def balanced_ridge(
+    statistics: ClassStatistics, regularisation: float, *, balanced: bool = True
+) -> Tensor:
     """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ ‖V‖².  -> float64 [m, classes]
+
+    Unless ``balanced`` every node counts as its weight says, not every class alike.
 
     (A + λ I) V = [μ_0 ... μ_C-1], λ = ``regularisation`` x the mean of A's diagonal, so that one
     value means the same at every width. Wide problems are solved with a Cholesky factor in float32,
@@ -112,7 +122,7 @@ def balanced_ridge(statistics: ClassStatistics, regularisation: float) -> Tensor
     those that are too near to singular for that, with a factor in float64. λ grows tenfold while
     rounding keeps the matrix from being positive definite.
     """
-    problem = BalancedProblem.of(statistics)
+    problem = BalancedProblem.of(statistics, balanced=balanced)
     met = statistics.mass_ > 0
     if bool(met.all()):
         return _solved(problem, problem.means, regularisation)
@@ -266,7 +276,11 @@ def _factor(problem: BalancedProblem, ridge: float, dtype: torch.dtype) -> Tenso
 
 
 def choose_regularisation(
-    training: ClassStatistics, validation: ClassStatistics, ladder: Sequence[float]
+    training: ClassStatistics,
+    validation: ClassStatistics,
+    ladder: Sequence[float],
+    *,
+    balanced: bool = True,
 ) -> float:
     """Return the least regularisation whose error on validation nodes is nearly the smallest.
 
@@ -276,12 +290,17 @@ def choose_regularisation(
     shrunken scores lose squared error long before they lose an answer. Statistics of validation
     nodes may be narrower: the choice is then made on the first features of both.
     """
-    problem = BalancedProblem.of(training.narrowed(validation.width))
-    asked, centres = balanced_moments(validation)
+    problem = BalancedProblem.of(training.narrowed(validation.width), balanced=balanced)
+    asked, centres = balanced_moments(validation, balanced=balanced)
     asked = asked.tril() + asked.tril(-1).t()
+    # One decomposition serves the whole ladder: (A + λ I)⁻¹ M = U (Λ + λ)⁻¹ Uᵀ M.
+    matrix = problem.matrix(torch.float64)
+    values, vectors = torch.linalg.eigh(matrix)
+    turned, scale = vectors.t() @ problem.means, _scale(problem)
     errors = []
     for regularisation in ladder:
-        weights = _solved(problem, problem.means, regularisation)
+        shrunk = values.clamp_min(0.0) + max(regularisation, 1e-9) * scale
+        weights = vectors @ (turned / shrunk[:, None])
         hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may have no node
         error = float((weights * (asked @ weights)).sum() - 2 * hits)
         # A perfect fit rounds to either side of 0, and nothing is within a share of less than 0.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,11 +13,13 @@ from torch import Tensor
 from evergraph.closed_form.codes import ClassCodes
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
+from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
 from evergraph.closed_form.view_map import RandomMap, ViewMap
 from evergraph.closed_form.views import (
     CODES,
     RELATION_CODES,
     RELATIONS,
+    SHAPE,
     View,
     ViewRows,
     hops_of,
@@ -33,6 +36,7 @@ from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.topology import EmbeddingCache
 from evergraph.topology.cached import Storage
+from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
 from evergraph.topology.mixhop import ViewHops
 
 VIEWS = ("0|1|2|4|r+y", "4", "0|2", "6", "y", "0|1|2|4|r", "2")
@@ -42,7 +46,6 @@ What comes along relations counts where the graph has relations."""
 # Below, another view is worth less than what the others lose in width.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
-STATISTICS_SHARE = 0.7  # of the bytes; the rest is for class sums and probes
 
 
 @backbones.register
@@ -76,6 +79,9 @@ class ViewFeatures(Backbone):
 
     name = "view-features"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
+    widest: ClassVar[int | None] = WIDEST_HOP  # beyond, features are projected
+    statistics_share: ClassVar[float] = 0.7  # of ``keep``; the rest is for class sums and probes
+    choice_width: ClassVar[int | None] = 512  # of features that λ is chosen on; None: of all
     seed: Tensor
     bare: Tensor
     related: Tensor
@@ -103,7 +109,7 @@ class ViewFeatures(Backbone):
         self.rows: RowType = rows
         self.parsed = parsed
         self._topologies = (
-            ViewHops(keep=kept, rows=rows),
+            ViewHops(keep=kept, widest=self.widest, rows=rows),
             ClassCodes(width=code_width),
             RelationHops(),
             RelationCodes(width=code_width),
@@ -111,6 +117,16 @@ class ViewFeatures(Backbone):
         self._met_relations: bool | None = None
         self.head: Linear | None = None
         self.place(self.device)
+
+    @property
+    def on_landmarks(self) -> bool:
+        """Whether features are kernel values to some nodes."""
+        return False
+
+    @property
+    def shaped(self) -> bool:
+        """Whether any view looks at degree and length."""
+        return any(view.shaped for view in self.parsed)
 
     @property
     def coded(self) -> bool:
@@ -170,6 +186,7 @@ class ViewFeatures(Backbone):
                 self.hop_cache(graph),
                 self._codes(graph) if shows else None,
                 relations=self.relation_cache(graph) if self._sees_along else None,
+                shape=shape_of(graph).to(self.device) if self.shaped else None,
             )
         return self._prepared[graph]
 
@@ -208,6 +225,8 @@ class ViewFeatures(Backbone):
         sizes = dict.fromkeys(self._topologies[0].kept, self._dims) | {CODES: 2 * self.code_width}
         if self.sees_relations:
             sizes |= {RELATION_CODES: self.code_width, RELATIONS: 3 * self._topologies[2].width}
+        if self.shaped:
+            sizes |= {SHAPE: SHAPE_WIDTH}
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
         if not self.sees_relations:
             return drawn
@@ -253,13 +272,16 @@ class ViewFeatures(Backbone):
         assert self.head is not None
         expansion = self.expansion().only(weights)
         scores = torch.zeros(len(rows), len(self.head.weight), device=self.device)
-        for features, part in zip(expansion(rows), weights.values(), strict=True):
-            scores = scores + self._dropped(features, generator) @ part.t()
+        if self.training and self.dropout:
+            for features, part in zip(expansion(rows), weights.values(), strict=True):
+                scores = scores + self._dropped(features, generator) @ part.t()
+            return scores
+        projected = expansion.seen_of(rows, expansion.views)
+        for view, part in weights.items():
+            scores = scores + expansion.scores(view, projected, part)
         return scores
 
     def _dropped(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
-        if not self.training or not self.dropout:
-            return features
         assert generator is not None, "dropout draws from the generator it is given"
         return features * dropout_mask(features.shape, self.dropout, generator=generator)
 
@@ -299,41 +321,40 @@ def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
     >>> len(fitted.views), fitted.width
     (7, 1536)
     """
-    views = parse_views(backbone.views)
-    count = max((n for n in range(1, len(views) + 1) if _width(keep, n) >= LEAST_WIDTH), default=1)
-    width = _width(keep, count)
+    views, room = parse_views(backbone.views), int(keep * backbone.statistics_share)
+    count = max((n for n in range(1, len(views) + 1) if _width(room, n) >= LEAST_WIDTH), default=1)
+    width = _width(room, count)
     if width < NARROWEST:
-        least = int(2 * NARROWEST**2 / STATISTICS_SHARE)
+        least = int(2 * NARROWEST**2 / backbone.statistics_share)
         raise ConfigurationError(
             f"keep must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
             f"{shown(keep)}"
         )
-    return ViewFeatures(
-        views=[str(view) for view in _first(views, count)],
-        width=min(width, WIDEST),
-        code_width=backbone.code_width,
-        dropout=backbone.dropout,
-        storage=backbone.storage,
-        rows=backbone.rows,
+    return type(backbone)(
+        **backbone.get_params(deep=False)
+        | {"views": [str(view) for view in _first(views, count)], "width": min(width, WIDEST)}
     )
 
 
-def probes_within(keep: int, *, views: int, width: int, classes: int, dims: int) -> int:
+def probes_within(
+    keep: int, *, views: int, width: int, classes: int, dims: int, landmarks: int = 0
+) -> int:
     """Return how many probes of each class fit beside statistics, at least one.
 
     It depends on how many classes there are and not on which came first: probes of a class that is
-    known are let go when others come. dims: of what all views see of a node, two bytes each.
+    known are let go when others come. dims: of what all views see of a node, two bytes each;
+    landmarks: nodes that are kept besides.
 
     >>> probes_within(5_000_000, views=1, width=1408, classes=10, dims=767)
     59
     """
     statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
-    return max((keep - statistics) // (classes * (2 * dims + 16)), 1)
+    return max(((keep - statistics) // (2 * dims + 16) - landmarks) // classes, 1)
 
 
 def _width(keep: int, views: int) -> int:
     """Return how wide so many views may be."""
-    width = (STATISTICS_SHARE * keep / (2 * views)) ** 0.5
+    width = (keep / (2 * views)) ** 0.5
     return int(width) // STEP * STEP
 
 

@@ -73,6 +73,10 @@ class ViewMap(ABC):
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return φ_v, in new memory.  -> [n, m]"""
 
+    def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
+        """Return φ_v Vᵀ.  weights: V, [classes, m] -> [n, classes]"""
+        return self.features(view, projected) @ weights.t()
+
     @abstractmethod
     def narrowed(self, width: int) -> Self:
         """Return the first features of every view, as they are among all."""
@@ -104,12 +108,16 @@ class ViewMap(ABC):
         -> [n, m] each
         """
         seen = [view for view in self.views if rows.codes is not None or not view.codes]
-        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
-        needed = self.needed(*seen)
-        assert parts.keys() >= set(needed), "the graph that was learned from has relations"
-        projected = self.projected({part: parts[part] for part in needed})
+        projected = self.seen_of(rows, seen)
         for view in seen:
             yield self.features(view, projected)
+
+    def seen_of(self, rows: ViewRows, views: Sequence[View]) -> Parts:
+        """Return what some views need of rows, see ``projected``."""
+        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
+        needed = self.needed(*views)
+        assert parts.keys() >= set(needed), "the graph that was learned from has relations"
+        return self.projected({part: parts[part] for part in needed})
 
     def blocks(self, rows: ViewRows) -> Iterator[ViewRows]:
         """Yield rows in parts whose features are of a size that pays."""

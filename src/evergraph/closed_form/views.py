@@ -13,10 +13,10 @@ from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
 # The names of parts of a node that views are made of: hops are called by their numbers, and then
-# there are class codes, what comes along relations, and class codes along these.
-CODES, RELATIONS, RELATION_CODES = -1, -2, -3
+# there are class codes, what comes along relations, class codes along these, and a node's shape.
+CODES, RELATIONS, RELATION_CODES, SHAPE = -1, -2, -3, -4
 CODE_HOPS = 2
-FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\+y)?")
+FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\|s)?(\+y)?")
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,16 @@ class View:
     Written ``0|2+y``: its own features beside those two hops away, and the classes of labelled
     neighbours. ``y`` alone is the classes of neighbours and nothing else. ``r``, as in ``0|2|r+y``,
     is what comes along each relation, where the graph has relations; where it has none, nothing.
+    ``s``, as in ``0|s``, is how many neighbours a node has and how long its features are.
 
     Attributes:
         hops: the hops of Â side by side, each of unit length.
         codes: whether class codes stand beside them, see ``ClassCodes``.
         related: whether what comes along relations does, see ``RelationHops``.
+        shaped: whether degree and length do, see ``shape_of``.
 
     >>> View.parse("0|2+y")
-    View(hops=(0, 2), codes=True, related=False)
+    View(hops=(0, 2), codes=True, related=False, shaped=False)
     >>> str(View((4,)))
     '4'
     """
@@ -41,6 +43,7 @@ class View:
     hops: tuple[int, ...]
     codes: bool = False
     related: bool = False
+    shaped: bool = False
 
     @classmethod
     def parse(cls, name: str) -> View:
@@ -48,11 +51,11 @@ class View:
         if not isinstance(name, str) or not FORM.fullmatch(name):
             raise ConfigurationError(
                 "a view must be hops side by side with or without class codes, such as '2', "
-                f"'0|2', '0|1|2+y', '0|2|r+y' or 'y', not {name!r}"
+                f"'0|2', '0|s', '0|1|2+y', '0|2|r+y' or 'y', not {name!r}"
             )
         parts = name.removesuffix("+y").split("|")
-        hops = tuple(int(part) for part in parts if part not in ("r", "y"))
-        return cls(hops, name.endswith("y"), "r" in parts)
+        hops = tuple(int(part) for part in parts if part.isdigit())
+        return cls(hops, name.endswith("y"), "r" in parts, "s" in parts)
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -62,10 +65,12 @@ class View:
         True
         """
         codes = (CODES, RELATION_CODES) if self.codes else ()
-        return (*self.hops, *((RELATIONS,) if self.related else ()), *codes)
+        others = ((RELATIONS,) if self.related else ()) + ((SHAPE,) if self.shaped else ())
+        return (*self.hops, *others, *codes)
 
     def __str__(self) -> str:
-        seen = "|".join([*map(str, self.hops), *(["r"] if self.related else [])])
+        others = ["r"] * self.related + ["s"] * self.shaped
+        seen = "|".join([*map(str, self.hops), *others])
         return f"{seen}+y" if seen and self.codes else seen or "y"
 
 
@@ -101,12 +106,14 @@ class ViewRows:
         nodes: which of them; None for all, in order.  int64 [n] | None
         relations: of all nodes, what comes along relations; None where the graph has none.
             [nodes, relation dims] | None
+        shape: of all nodes, degree and length; None where no view asks.  [nodes, 64] | None
     """
 
     hops: Tensor
     codes: Tensor | None
     nodes: Tensor | None = None
     relations: Tensor | None = None
+    shape: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
@@ -114,8 +121,12 @@ class ViewRows:
     def __getitem__(self, part: slice) -> ViewRows:
         if self.nodes is not None:
             return replace(self, nodes=self.nodes[part])
-        codes, relations = (None if t is None else t[part] for t in (self.codes, self.relations))
-        return ViewRows(self.hops[part], codes, relations=relations)
+        codes, relations, shape = (None if t is None else t[part] for t in self._others)
+        return ViewRows(self.hops[part], codes, relations=relations, shape=shape)
+
+    @property
+    def _others(self) -> tuple[Tensor | None, ...]:
+        return self.codes, self.relations, self.shape
 
     def of(self, nodes: Tensor) -> ViewRows:
         """Return some nodes of all."""
@@ -123,8 +134,9 @@ class ViewRows:
 
     @property
     def dims(self) -> int:
-        """How many values hops and relations have of a node; codes aside."""
-        return self.hops.shape[1] + (0 if self.relations is None else self.relations.shape[1])
+        """How many values there are of a node, codes aside."""
+        others = (t.shape[1] for t in (self.relations, self.shape) if t is not None)
+        return self.hops.shape[1] + sum(others)
 
     def taken(self, device: torch.device) -> ViewRows:
         """Return these rows alone, in memory, on a device."""
@@ -134,13 +146,13 @@ class ViewRows:
                 tensor = tensor.index_select(0, self.nodes.to(tensor.device))
             return tensor.to(device, torch.float32)
 
-        codes, relations = (None if t is None else rows(t) for t in (self.codes, self.relations))
-        return ViewRows(rows(self.hops), codes, relations=relations)
+        codes, relations, shape = (None if t is None else rows(t) for t in self._others)
+        return ViewRows(rows(self.hops), codes, relations=relations, shape=shape)
 
     def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
         """Return what is known of rows in memory, by part; hops: which ones there are."""
         found = dict(zip(hops, self.hops.tensor_split(len(hops), dim=1), strict=True))
-        others = {CODES: self.codes, RELATIONS: self.relations}
+        others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         return found | {part: rows for part, rows in others.items() if rows is not None}
 
     def split(self, rows: int) -> Iterator[ViewRows]:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from evergraph.closed_form import ClassStatistics, ViewFeatures
+from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights
+from evergraph.closed_form.landmarks import LandmarkMap, Landmarks
 from evergraph.closed_form.ledger import Entries, LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_features import fit_into, probes_within
@@ -32,13 +33,14 @@ from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
-LADDER = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
-# The regularisation is chosen on the first features alone: cheap at any width.
-CHOICE_WIDTH = 512
+# With few labels the strongest are chosen, see docs/decisions/0082.
+LADDER = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 # Scores of held-back nodes that are looked at together: nodes x classes x views.
 MOST_SCORES = 1 << 26
+LANDMARK_SHARE = 0.4  # of ``keep``
 REFRESHES = ("none", "embeddings")
 FUSINGS = ("fitted", "shares", "equal")
+OBJECTIVES = ("balanced", "plain")
 
 Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
 
@@ -47,15 +49,20 @@ Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
 class Auto(WholeTaskLearner):
     """Ridge regression on every view of a node, scores mixed with weights fitted on held-back ones.
 
-    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on random features of what it shows (see
-    ``analytic`` and ``ViewFeatures``), from statistics of all training nodes so far. Scores are
-    mixed, softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by class-balanced log-loss on some
-    validation nodes of every class, the probes (see ``fused_weights``). Nobody is dropped: a view
-    that is of no use now may be later.
+    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v, from statistics of all training nodes so
+    far, on kernel values between what it shows of a node and of the landmarks: some training nodes
+    of every class, kept as the paper keeps its memory (see ``LandmarkFeatures``). Scores are
+    mixed, softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes of
+    every class, the probes (see ``fused_weights``). Nobody is dropped: a view that is of no use now
+    may be later.
 
-    Statistics and probes are sets and sums of what was seen; heads, λ and a are functions of these
-    alone. So the order of tasks does not matter, ``merge`` gives what one learner of both would
-    have, and after ``forget`` a node was never met.
+    Landmarks, statistics and probes are sets and sums of what was seen; heads, λ and a are
+    functions of these alone. With ``refresh`` all nodes are counted on the landmarks of now:
+    the order of tasks does not matter. So it is without, while all labelled nodes are landmarks
+    (``width`` of them). Beyond, old sums are turned to new landmarks by what old ones tell of them,
+    and the order matters a little; so does merging. Nodes are forgotten without a trace
+    where the graph holds all that was learned. With the random features of ``view-features`` in
+    place of landmarks none of this depends on the order, see there.
 
     Views with class codes see the labels of training nodes nearby. On a graph that shows none,
     the other views answer, with weights of their own.
@@ -68,15 +75,17 @@ class Auto(WholeTaskLearner):
         fusing: ``fitted``: weights of views and sharpness, as the probes tell. ``shares``: weights,
             at a fixed sharpness. ``equal``: every view alike; there to see what fusing adds.
         weights: of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
+        objective: what should be right, ``balanced``: of every class as many in a hundred;
+            ``plain``: of all nodes. Decides what heads, penalties and mixture are fitted to.
         ledger: whether to keep which nodes were learned, see ``analytic``.
         refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
             learned nodes are counted again as they are in it now.
-        backbone: ``ViewFeatures``, with the views and their width.
+        backbone: ``LandmarkFeatures``, or ``ViewFeatures``, with the views and their width.
         trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
     """
 
     name = "auto"
-    default_backbone = "view-features"
+    default_backbone = "landmark-features"
     backbone: ViewFeatures
 
     def __init__(
@@ -86,6 +95,7 @@ class Auto(WholeTaskLearner):
         probes: int = 100,
         fusing: str = "fitted",
         weights: Weights = "class-sizes",
+        objective: str = "balanced",
         ledger: bool = False,
         refresh: str = "none",
         backbone: Backbone | None = None,
@@ -93,20 +103,24 @@ class Auto(WholeTaskLearner):
         generator: torch.Generator,
     ) -> None:
         if keep is not None and isinstance(backbone, ViewFeatures | None):
-            backbone = fit_into(parse_size(keep), ViewFeatures() if backbone is None else backbone)
+            backbone = LandmarkFeatures() if backbone is None else backbone
+            backbone = fit_into(parse_size(keep), backbone)
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_integer("probes", probes, least=1)
         check_choice("weights", weights, WEIGHTS)
         check_choice("refresh", refresh, REFRESHES)
         check_choice("fusing", fusing, FUSINGS)
+        check_choice("objective", objective, OBJECTIVES)
         self.keep = keep
         self.probes = probes
         self.fusing = fusing
         self.weights: Weights = weights
+        self.objective = objective
         self.refresh = refresh
         self.ledger = ledger or refresh == "embeddings"
         self.statistics_ = self._no_statistics()
         self.probes_ = Probes(probes)
+        self.landmarks_ = Landmarks(self.backbone.width)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self._solved = True
@@ -116,7 +130,7 @@ class Auto(WholeTaskLearner):
         """Raise unless it has views."""
         if not isinstance(backbone, ViewFeatures):
             raise ConfigurationError(
-                "auto fuses heads on several views: use backbone 'view-features', not "
+                "auto fuses heads on several views: use backbone 'landmark-features', not "
                 f"{backbone.name!r}"
             )
 
@@ -163,7 +177,7 @@ class Auto(WholeTaskLearner):
 
     def _sizes(self, task: Task) -> Tensor:
         sizes = torch.ones(task.label_space.num_classes)
-        if self.weights == "class-sizes":
+        if self.weights == "class-sizes" and self.objective == "balanced":
             for label, size in task.met_sizes.items():
                 sizes[label] = size
         return sizes
@@ -172,13 +186,37 @@ class Auto(WholeTaskLearner):
         return seen.of(nodes)
 
     def _take_in(self, part: str, entries: Entries, rows: ViewRows) -> None:
-        """Count training nodes in; consider validation nodes as probes."""
+        """Count training nodes in, maybe as landmarks; consider validation nodes as probes."""
         if part == "train":
+            if self.backbone.on_landmarks:
+                self._choose_landmarks(entries, rows)
             self._count(entries, rows)
         else:
             rows = self._with_codes(rows)
             self._limit_probes(rows.dims)
             self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
+
+    def _choose_landmarks(self, entries: Entries, rows: ViewRows) -> None:
+        """Consider nodes as landmarks; turn what was counted to those there are now."""
+        rows, before = self._with_codes(rows), self.landmarks_.nodes_
+        if self.keep is not None:
+            dims = 2 * (rows.dims + self.backbone.code_dims * self.backbone.coded)
+            self.landmarks_.total = min(
+                self.backbone.width, max(int(LANDMARK_SHARE * parse_size(self.keep)) // dims, 1)
+            )
+        self.landmarks_.keep(rows, labels=entries.labels, nodes=entries.ids)
+        if not self.landmarks_.nodes_.equal(before):
+            self._stand_on_landmarks()
+
+    def _stand_on_landmarks(self) -> None:
+        """Take landmarks as they are now as the basis, of old sums as well."""
+        assert isinstance(self.backbone, LandmarkFeatures)
+        counted = any(bool(statistics.counts_.any()) for statistics in self.statistics_)
+        before = self.backbone.expansion() if counted else None
+        after = self.backbone.stand_on(self.landmarks_.rows())
+        if before is not None:
+            for statistics, matrix in zip(self.statistics_, before.onto(after), strict=True):
+                statistics.transform(matrix)
 
     def _limit_probes(self, hop_dims: int) -> None:
         """Keep to the bytes that there are."""
@@ -190,6 +228,7 @@ class Auto(WholeTaskLearner):
             width=self.backbone.width,
             classes=self._check_learned().num_classes,
             dims=hop_dims + self.backbone.code_dims * self.backbone.coded,
+            landmarks=len(self.landmarks_),
         )
         self.probes_.per_class = min(self.probes, fitting)
 
@@ -215,6 +254,7 @@ class Auto(WholeTaskLearner):
         """Count all learned nodes anew as they are in a graph that holds them."""
         self.statistics_ = self._no_statistics()
         self.probes_.clear()
+        self.landmarks_.clear()
         for part in ("train", "validation"):
             entries = self.ledger_.part(part)
             self._take_in(part, entries, self._rows(seen, torch.searchsorted(ids, entries.ids)))
@@ -227,7 +267,7 @@ class Auto(WholeTaskLearner):
         for statistics in self.statistics_:
             statistics.grow(space.num_classes)
         heads = [
-            balanced_ridge(statistics, strength).float()  # [m, classes]
+            balanced_ridge(statistics, strength, balanced=self._balanced).float()  # [m, classes]
             for statistics, strength in zip(self.statistics_, self._strengths(), strict=True)
         ]
         scores = self._probe_scores(heads)
@@ -243,28 +283,38 @@ class Auto(WholeTaskLearner):
         self._solved = True
         self._log(coded)
 
+    @property
+    def _balanced(self) -> bool:
+        return self.objective == "balanced"
+
     def _log(self, weights: Tensor) -> None:
         shares = (100 * weights / weights.sum().clamp_min(1e-12)).tolist()
         told = zip(self.backbone.views, shares, strict=True)
         logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
 
     def _strengths(self) -> list[float]:
-        """Return λ of every view: what errs least on the probes, by their first features."""
+        """Return λ of every view: what errs least on the probes, maybe by their first features."""
         if not len(self.probes_):
             return [0.01] * len(self.statistics_)
-        narrow = min(CHOICE_WIDTH, self.backbone.width)
+        narrow = min(self.backbone.choice_width or self.backbone.width, self.backbone.width)
         asked = count_views(
             [ClassStatistics(narrow, device=self.device) for _ in self.statistics_],
             self._with_codes(self.probes_.rows()),
             self.probes_.labels_.to(self.device),
-            _balanced(self.probes_.labels_).to(self.device),
+            self._probe_weights().to(self.device),
             expand=self.backbone.expansion().narrowed(narrow),
             resources=self.resources,
         )
         return [
-            choose_regularisation(statistics, probes, LADDER)
+            choose_regularisation(statistics, probes, LADDER, balanced=self._balanced)
             for statistics, probes in zip(self.statistics_, asked, strict=True)
         ]
+
+    def _probe_weights(self) -> Tensor:
+        """Return how much each probe counts: as the objective has classes.  float32 [probes]"""
+        labels = self.probes_.labels_
+        shares = torch.bincount(labels).float()[labels].reciprocal()
+        return shares if self._balanced else torch.ones_like(shares)
 
     def _probe_scores(self, heads: list[Tensor]) -> Tensor:
         """Return what every head says of every probe.  -> [probes, classes, heads]"""
@@ -285,7 +335,9 @@ class Auto(WholeTaskLearner):
         met = self._met()
         if not bool(met.all()):
             allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
-        fitted = fused_weights(scores[few][:, :, views], labels, allowed=allowed)
+        fitted = fused_weights(
+            scores[few][:, :, views], labels, allowed=allowed, balanced=self._balanced
+        )
         return (
             fitted
             if self.fusing != "shares"
@@ -321,11 +373,16 @@ class Auto(WholeTaskLearner):
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
         check_held(ids, known_as)
         before = self._seen(graph, known_as)
+        learned = torch.cat([self.ledger_.part(part).ids for part in ("train", "validation")])
         self.ledger_.strike(ids)
         after = self._seen(graph, known_as)
-        learned = torch.cat([self.ledger_.part(part).ids for part in ("train", "validation")])
         if bool(torch.isin(learned, known_as).all()):
             self._recount(after[0], known_as)
+        elif self.backbone.on_landmarks:
+            raise ConfigurationError(
+                "forget needs a graph of all learned nodes where sums stand on landmarks, or "
+                "backbone 'view-features': what a landmark tells of others is in all sums"
+            )
         else:
             self._replace(before, after)
         self._solved = False
@@ -352,17 +409,23 @@ class Auto(WholeTaskLearner):
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
         """Learn all that another learner has learned, without its data.
 
-        Both must make the same features of a node: the same views, width and seed.
+        Both must see the same of a node: the same views and width, and with random features the
+        same seed.
 
         classes: which class here each of the other's is; the same numbers unless given.
         """
         space, theirs = self._check_learned(), other._check_learned()
         if not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
-                "learners can be merged if their random features are the same ones: make both "
-                "with the same views, width and seed"
+                "learners can be merged if they make the same features of a node: make both "
+                "with the same views, width and, unless on landmarks, seed"
             )
-        pairs = zip(self.statistics_, other.statistics_, strict=True)
+        added = other.statistics_
+        if self.backbone.on_landmarks:
+            self.landmarks_.copy_from(other.landmarks_, classes)
+            self._stand_on_landmarks()
+            added = self._turned(other)
+        pairs = zip(self.statistics_, added, strict=True)
         self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
         total = max(statistics.num_classes for statistics in self.statistics_)
         self.label_space_ = space.joined(theirs, classes, total=total)
@@ -371,6 +434,18 @@ class Auto(WholeTaskLearner):
         self._limit_probes(self.probes_.rows().dims)
         self.probes_.copy_from(other.probes_, classes)
         self._solved = False
+
+    def _turned(self, other: Auto) -> list[ClassStatistics]:
+        """Return another's statistics on the landmarks that are here."""
+        here, there = self.backbone.expansion(), other.backbone.expansion()
+        assert isinstance(here, LandmarkMap)
+        assert isinstance(there, LandmarkMap)
+        turned = []
+        for statistics, matrix in zip(other.statistics_, there.onto(here), strict=True):
+            copy = ClassStatistics(statistics.width, device=self.device).merged(statistics)
+            copy.transform(matrix)
+            turned.append(copy)
+        return turned
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
@@ -406,18 +481,21 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """What statistics, probes and ledger hold."""
+        """What statistics, landmarks, probes and ledger hold."""
         parts = [statistics.usage for statistics in self.statistics_]
         return MemoryUsage(
             statistics=sum(part.statistics for part in parts),
-            samples=self.probes_.values,
-            bytes=sum(p.bytes for p in parts) + self.probes_.nbytes + self.ledger_.nbytes,
+            samples=self.probes_.values + self.landmarks_.values,
+            bytes=sum(part.bytes for part in parts)
+            + sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_)),
         )
 
     def state(self) -> dict[str, Tensor]:
         """Return all that later tasks depend on, as named CPU tensors."""
         self.solve()
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
+        if self.backbone.on_landmarks:
+            kept["landmarks"] = self.landmarks_.state()
         for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
             kept[f"statistics:{view}"] = statistics.state()
         named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
@@ -429,6 +507,9 @@ class Auto(WholeTaskLearner):
         for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
+        self.landmarks_.restore(part_of(state, "landmarks/"))
+        if isinstance(self.backbone, LandmarkFeatures) and len(self.landmarks_):
+            self.backbone.stand_on(self.landmarks_.rows())
         self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
         self._solved = True
@@ -438,8 +519,3 @@ def _side_by_side(heads: list[Tensor], weights: Tensor) -> Tensor:
     """Return heads times their weights.  [m, classes] each -> [classes, heads x m]"""
     pairs = zip(heads, weights.float(), strict=True)
     return torch.cat([(head * weight).t() for head, weight in pairs], dim=1).contiguous()
-
-
-def _balanced(labels: Tensor) -> Tensor:
-    """Return one over how many nodes have the class of each.  int64 [n] -> float32 [n]"""
-    return torch.bincount(labels).float()[labels].reciprocal()

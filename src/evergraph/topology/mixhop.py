@@ -102,7 +102,7 @@ class ViewHops(MixHop):
 
     Args:
         keep: which hops.
-        widest: how wide a hop may be.
+        widest: how wide a hop may be; None: as wide as features are.
         rows: see ``TopologyEncoder``.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
@@ -114,14 +114,14 @@ class ViewHops(MixHop):
     name = "view-hops"
 
     def __init__(
-        self, *, keep: Sequence[int], widest: int = WIDEST, rows: RowType = "float32"
+        self, *, keep: Sequence[int], widest: int | None = WIDEST, rows: RowType = "float32"
     ) -> None:
         super().__init__(hops=max(keep, default=0), keep=tuple(keep), unit=True, rows=rows)
         self.widest = widest
 
     def inputs(self, graph: Graph) -> Graph:
         """Return the graph with its features turned into few enough."""
-        if graph.num_features <= self.widest:
+        if self.widest is None or graph.num_features <= self.widest:
             return graph
         generator = seeded(0, "narrower features", graph.num_features, self.widest)
         matrix = torch.randn(graph.num_features, self.widest, generator=generator)

@@ -1,0 +1,259 @@
+"""Kernel values to landmark nodes: a memory of real nodes as the basis of every view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.fusing import Probes, draw_order
+from evergraph.closed_form.view_features import ViewFeatures
+from evergraph.closed_form.view_map import Parts, Product, ViewMap
+from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.row_ranges import tiled_product
+from evergraph.nn.backbone import backbones
+from evergraph.topology.cached import Storage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y")
+"""What a node is, what is around it near and far, and labels nearby; the best pair comes first."""
+# Added to K's diagonal, as a share of its trace: landmarks that are nearly alike count as one.
+JITTER = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkMap(ViewMap):
+    """φ_v(x) = W_vᵀ k_v(x, Z): a node's kernel values to the landmarks Z, whitened.
+
+    k(a, b) = ‖a‖‖b‖ (sin t + (π - t) cos t) / π with t the angle between a and b, which is what the
+    features of ``RandomMap`` estimate (Cho and Saul 2009); a view's vectors are its parts side by
+    side over the root of their number, so parts are multiplied once for all views. W = L⁻ᵀ with
+    L Lᵀ = K(Z, Z): inner products of features are then the kernel itself among landmarks, and its
+    Nyström approximation elsewhere (Williams and Seeger 2001).
+
+    Attributes:
+        landmarks: Z, every part that there is.  float32 [landmarks, part dims] each
+        whitening: W of every view, columns of 0 beyond its landmarks.  float32 [landmarks, m] each
+        squares: of the lengths of Z's parts.  [landmarks] each
+        units: of how many vectors of unit length a part is, where of several.
+
+    >>> here = ViewRows(torch.eye(2), None)
+    >>> one = LandmarkMap.on((View((0,)),), here, (0,), width=3)
+    >>> features, = one(here)
+    >>> (features @ features.t()).round(decimals=3)  # k of the two, which are at right angles
+    tensor([[1.0000, 0.3180],
+            [0.3180, 1.0000]])
+    """
+
+    landmarks: Parts
+    whitening: Mapping[View, Tensor]
+    squares: Parts
+    units: Mapping[int, int] = field(default_factory=lambda: {CODES: CODE_HOPS, RELATIONS: 3})
+
+    @classmethod
+    def on(
+        cls,
+        views: Sequence[View],
+        rows: ViewRows,
+        hops: Sequence[int],
+        *,
+        width: int,
+        units: Mapping[int, int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> LandmarkMap:
+        """Return the map of some landmarks; hops: which ones ``rows`` have."""
+        parts = rows.taken(torch.device(device)).parts(hops)
+        squares = {part: found.square().sum(1) for part, found in parts.items()}
+        counts = {CODES: CODE_HOPS, RELATIONS: 3, **(units or {})}
+        made = cls(tuple(views), parts, {}, squares, counts)
+        return replace(made, whitening=made._whitened(width))
+
+    def _whitened(self, width: int) -> dict[View, Tensor]:
+        """Return W of every view, found in float64: sums that were saved must find it again."""
+        found = {}
+        for view, kernel in self._kernels(self).items():
+            kernel.diagonal().add_(JITTER * float(kernel.trace()))
+            factor = torch.linalg.cholesky(kernel)
+            eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+            inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
+            room = torch.zeros(len(kernel), width, device=kernel.device)
+            room[:, : len(kernel)] = inverse.t()
+            found[view] = room
+        return found
+
+    def _kernels(self, other: LandmarkMap) -> dict[View, Tensor]:
+        """Return K(Z, Z') of every view.  -> float64 [landmarks, other's landmarks] each"""
+        parts = {part: rows.double() for part, rows in self.landmarks.items()}
+        doubled = parts if other is self else {p: r.double() for p, r in other.landmarks.items()}
+        squares = {part: rows.square().sum(1) for part, rows in doubled.items()}
+        theirs = replace(other, landmarks=doubled, squares=squares)
+        projected = theirs.projected(parts, torch.matmul)
+        return {view: theirs.kernel(view, projected) for view in self.views}
+
+    def onto(self, other: LandmarkMap) -> list[Tensor]:
+        """Return what turns features of each view into those on other landmarks.
+
+        φ'(x) ≈ φ(x) Wᵀ K(Z, Z') W': all that is known of a node here is where it lies among Z. It
+        is exact for nodes that are landmarks, and for every node where all of Z' are in Z.
+
+        -> float64 [m, m'] each
+        """
+        kernels = self._kernels(other)
+        return [
+            self.whitening[view].double().t() @ kernels[view] @ other.whitening[view].double()
+            for view in self.views
+        ]
+
+    @property
+    def width(self) -> int:
+        """How many features of a view."""
+        return next(iter(self.whitening.values())).shape[1]
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """How wide each part is."""
+        return {part: rows.shape[1] for part, rows in self.landmarks.items()}
+
+    @property
+    def device(self) -> torch.device:
+        """Where landmarks are."""
+        return next(iter(self.landmarks.values())).device
+
+    def narrowed(self, width: int) -> Self:
+        """Return the first features of every view: those on the first landmarks alone."""
+        first = {view: matrix[:, :width] for view, matrix in self.whitening.items()}
+        return replace(self, whitening=first)
+
+    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
+        """Return inner products with every landmark, then the own one.  -> [n, landmarks + 1]"""
+        return {
+            part: torch.cat(
+                [product(rows, self.landmarks[part].t()), rows.square().sum(1, keepdim=True)], 1
+            )
+            for part, rows in parts.items()
+        }
+
+    def kernel(self, view: View, projected: Parts) -> Tensor:
+        """Return k_v(x, Z).  -> [n, landmarks]"""
+        needed = self.needed(view)
+        count = sum(self.units.get(part, 1) for part in needed)
+        total = sum((projected[part] for part in needed[1:]), projected[needed[0]]) / count
+        mine = total[:, -1:].sqrt()
+        theirs = torch.stack([self.squares[part] for part in needed]).sum(0).div(count).sqrt()
+        lengths = mine * theirs
+        cosine = (total[:, :-1] / lengths.clamp_min(1e-12)).clamp_(-1.0, 1.0)
+        angle = cosine.acos()
+        # sin t is the root of 1 - cos² t: one function less for every pair of nodes.
+        sine = (1 - cosine.square()).clamp_min_(0.0).sqrt_()
+        values: Tensor = cosine.mul_(math.pi - angle).add_(sine).mul_(lengths).div_(math.pi)
+        return values
+
+    def features(self, view: View, projected: Parts) -> Tensor:
+        """Return φ_v.  -> [n, m]"""
+        return tiled_product(self.kernel(view, projected), self.whitening[view])
+
+    def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
+        """Return φ_v Vᵀ without φ_v: W is multiplied with the head.  weights: V, [classes, m]"""
+        return tiled_product(self.kernel(view, projected), self.whitening[view] @ weights.t())
+
+
+class Landmarks(Probes):
+    """Training nodes that stand for all others: of each class as many, in all at most ``total``.
+
+    A class that has fewer leaves room for the rest. Which ones depends on ids and classes alone,
+    see ``Probes``; where ``total`` nodes or fewer are labelled, all of them are landmarks.
+
+    >>> few = Landmarks(4)
+    >>> few.keep(ViewRows(torch.rand(9, 2), None), labels=torch.tensor([0] * 8 + [1]),
+    ...          nodes=torch.arange(9))
+    >>> few.labels_.tolist()
+    [0, 0, 0, 1]
+    """
+
+    def __init__(self, total: int) -> None:
+        super().__init__(per_class=total)
+        self.total = total
+
+    def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
+        counts = torch.bincount(labels)
+        least, most = 0, int(counts.max()) if len(counts) else 0
+        while least < most:  # the largest quota by which no more than ``total`` are kept
+            middle = (least + most + 1) // 2
+            fits = int(counts.clamp_max(middle).sum()) <= self.total
+            least, most = (middle, most) if fits else (least, middle - 1)
+        self.per_class = max(least, 1)
+        first = super()._first(nodes, labels)
+        if len(first) <= self.total:
+            return first
+        order = draw_order(nodes[first]).argsort()  # more classes than landmarks: some have none
+        return first[order[: self.total].sort().values]
+
+
+@backbones.register
+class LandmarkFeatures(ViewFeatures):
+    """s(x) = Σ_v W_v φ_v(x) with φ the kernel values to landmark nodes, see ``LandmarkMap``.
+
+    A method in closed form says which nodes are landmarks (``stand_on``): methods that train by
+    gradients use ``view-features``. Features are neither projected nor made dense while a hop sums
+    them, however wide they are.
+
+    Args:
+        views: see ``ViewFeatures``; ``s`` is how many neighbours a node has and how long its
+            features are.
+        width: how many landmarks there are at most.
+        code_width, storage, rows: see ``ViewFeatures``.
+    """
+
+    name = "landmark-features"
+    widest = None
+    statistics_share = 0.4  # landmarks take as much again
+    choice_width = None
+
+    def __init__(
+        self,
+        *,
+        views: Sequence[str] = VIEWS,
+        width: int = 1024,
+        code_width: int = 64,
+        storage: Storage = "float16",
+        rows: RowType = "float32",
+    ) -> None:
+        super().__init__(
+            views=views, width=width, code_width=code_width, dropout=0.0, storage=storage, rows=rows
+        )
+        self._map: LandmarkMap | None = None
+
+    @property
+    def on_landmarks(self) -> bool:
+        """It is."""
+        return True
+
+    def stand_on(self, rows: ViewRows) -> LandmarkMap:
+        """Take nodes as landmarks; of views with codes each must have some."""
+        self._map = LandmarkMap.on(
+            self.parsed, rows, self._topologies[0].kept, width=self.width,
+            units={CODES: 3} if self.sees_relations else None, device=self.device,
+        )  # fmt: skip
+        return self._map
+
+    def expands_like(self, other: ViewFeatures) -> bool:
+        """Whether another sees the same of the same graph: landmarks may differ."""
+        mine, theirs = ((b.name, b.views, b.width, b.code_dims, b._dims) for b in (self, other))
+        return mine == theirs
+
+    def expansion(self) -> LandmarkMap:
+        """Return φ of all views."""
+        if self._map is None:
+            raise ConfigurationError(
+                "landmark-features has no landmarks yet, which method auto chooses: use auto, or "
+                "backbone view-features"
+            )
+        return self._map

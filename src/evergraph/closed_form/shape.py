@@ -1,0 +1,49 @@
+"""How many neighbours a node has and how long its features are, as vectors of unit length."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from evergraph.graphs import Graph
+from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat
+
+# Half a doubling apart two numbers are alike, an eighth apart still to be told from each other.
+REACHES = (0.5, 0.125)
+FREQUENCIES = 8
+SHAPE_WIDTH = 2 * 2 * len(REACHES) * FREQUENCIES
+
+
+def shape_of(graph: Graph) -> Tensor:
+    """Return degree and length of features of every node.  -> float32 [nodes, SHAPE_WIDTH]
+
+    Unit vectors forget both, and on graphs whose neighbours differ they tell much: on actor the
+    length, so the number of words, is worth four points. Both are scaled by logarithms.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[3.], [3.]]),
+    ...                         labels=torch.tensor([0, 1]), undirected=True)
+    >>> shape_of(pair).square().sum(1)
+    tensor([1.0000, 1.0000])
+    """
+    degrees, lengths = graph.degrees.float().cpu() + 1, _lengths(graph.features) + 1e-6
+    return torch.cat([_waves(degrees), _waves(lengths)], dim=1) / math.sqrt(2)
+
+
+def _waves(values: Tensor) -> Tensor:
+    """Return cos and sin of logarithms, whose inner products are Gaussian kernels.  -> [n, 32]"""
+    spread = [NormalDist().inv_cdf(0.5 + (i + 0.5) / (2 * FREQUENCIES)) for i in range(FREQUENCIES)]
+    rates = torch.tensor([rate / reach for reach in REACHES for rate in spread]).double()
+    turned = values.double().log2()[:, None] * rates
+    return (torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(len(rates))).float()
+
+
+def _lengths(features: Tensor) -> Tensor:
+    """Return the length of every row, dense, sparse or in a file.  -> float32 [nodes]"""
+    if features.layout != torch.strided:
+        values, pointers = features.values().cpu().float(), features.crow_indices().cpu()
+        owners = repeat(torch.arange(len(pointers) - 1), pointers.diff())
+        return torch.zeros(len(pointers) - 1).index_add_(0, owners, values.square()).sqrt()
+    return torch.cat([rows.float().norm(dim=1).cpu() for rows in features.split(ROWS_AT_A_TIME)])
