@@ -27,6 +27,8 @@ VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y
 """What a node is, what is around it near and far, and labels nearby; the best pair comes first."""
 # Added to K's diagonal, as a share of its trace: landmarks that are nearly alike count as one.
 JITTER = 1e-7
+# How many landmarks there are: see docs/decisions/0082-landmarks.md.
+FEW, SHARE = 1024, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +43,12 @@ class LandmarkMap(ViewMap):
 
     Attributes:
         landmarks: Z, every part that there is.  float32 [landmarks, part dims] each
-        whitening: W of every view, columns of 0 beyond its landmarks.  float32 [landmarks, m] each
+        whitening: W of every view.  float32 [landmarks, m] each
         squares: of the lengths of Z's parts.  [landmarks] each
         units: of how many vectors of unit length a part is, where of several.
 
     >>> here = ViewRows(torch.eye(2), None)
-    >>> one = LandmarkMap.on((View((0,)),), here, (0,), width=3)
+    >>> one = LandmarkMap.on((View((0,)),), here, (0,))
     >>> features, = one(here)
     >>> (features @ features.t()).round(decimals=3)  # k of the two, which are at right angles
     tensor([[1.0000, 0.3180],
@@ -65,7 +67,6 @@ class LandmarkMap(ViewMap):
         rows: ViewRows,
         hops: Sequence[int],
         *,
-        width: int,
         units: Mapping[int, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> LandmarkMap:
@@ -74,43 +75,8 @@ class LandmarkMap(ViewMap):
         squares = {part: found.square().sum(1) for part, found in parts.items()}
         counts = {CODES: CODE_HOPS, RELATIONS: 3, **(units or {})}
         made = cls(tuple(views), parts, {}, squares, counts)
-        return replace(made, whitening=made._whitened(width))
-
-    def _whitened(self, width: int) -> dict[View, Tensor]:
-        """Return W of every view, found in float64: sums that were saved must find it again."""
-        found = {}
-        for view, kernel in self._kernels(self).items():
-            kernel.diagonal().add_(JITTER * float(kernel.trace()))
-            factor = torch.linalg.cholesky(kernel)
-            eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
-            inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
-            room = torch.zeros(len(kernel), width, device=kernel.device)
-            room[:, : len(kernel)] = inverse.t()
-            found[view] = room
-        return found
-
-    def _kernels(self, other: LandmarkMap) -> dict[View, Tensor]:
-        """Return K(Z, Z') of every view.  -> float64 [landmarks, other's landmarks] each"""
-        parts = {part: rows.double() for part, rows in self.landmarks.items()}
-        doubled = parts if other is self else {p: r.double() for p, r in other.landmarks.items()}
-        squares = {part: rows.square().sum(1) for part, rows in doubled.items()}
-        theirs = replace(other, landmarks=doubled, squares=squares)
-        projected = theirs.projected(parts, torch.matmul)
-        return {view: theirs.kernel(view, projected) for view in self.views}
-
-    def onto(self, other: LandmarkMap) -> list[Tensor]:
-        """Return what turns features of each view into those on other landmarks.
-
-        φ'(x) ≈ φ(x) Wᵀ K(Z, Z') W': all that is known of a node here is where it lies among Z. It
-        is exact for nodes that are landmarks, and for every node where all of Z' are in Z.
-
-        -> float64 [m, m'] each
-        """
-        kernels = self._kernels(other)
-        return [
-            self.whitening[view].double().t() @ kernels[view] @ other.whitening[view].double()
-            for view in self.views
-        ]
+        projected = made.projected(parts)
+        return replace(made, whitening={v: _whitening(made.kernel(v, projected)) for v in views})
 
     @property
     def width(self) -> int:
@@ -161,15 +127,29 @@ class LandmarkMap(ViewMap):
         return tiled_product(self.kernel(view, projected), self.whitening[view])
 
     def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
-        """Return φ_v Vᵀ without φ_v: W is multiplied with the head.  weights: V, [classes, m]"""
-        return tiled_product(self.kernel(view, projected), self.whitening[view] @ weights.t())
+        """Return φ_v Vᵀ without φ_v: W is multiplied with the head.
+
+        weights: V, [classes, m or more]; of what is beyond m there is no landmark
+        """
+        head = self.whitening[view] @ weights[:, : self.width].t()
+        return tiled_product(self.kernel(view, projected), head)
+
+
+def _whitening(kernel: Tensor) -> Tensor:
+    """Return L⁻ᵀ with L Lᵀ = K and a little.  [landmarks, landmarks] -> float32, alike"""
+    kernel = kernel.double()
+    kernel.diagonal().add_(JITTER * float(kernel.trace()))
+    factor = torch.linalg.cholesky(kernel)
+    eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+    return torch.linalg.solve_triangular(factor, eye, upper=False).t().float().contiguous()
 
 
 class Landmarks(Probes):
-    """Training nodes that stand for all others: of each class as many, in all at most ``total``.
+    """Training nodes that stand for all others: of each class as many, in all at most ``most``.
 
     A class that has fewer leaves room for the rest. Which ones depends on ids and classes alone,
-    see ``Probes``; where ``total`` nodes or fewer are labelled, all of them are landmarks.
+    see ``Probes``. Up to ``FEW`` labelled nodes are all landmarks, which makes the kernel exact; of
+    more nodes one in ``SHARE`` is, and ``FEW`` at least.
 
     >>> few = Landmarks(4)
     >>> few.keep(ViewRows(torch.rand(9, 2), None), labels=torch.tensor([0] * 8 + [1]),
@@ -178,37 +158,38 @@ class Landmarks(Probes):
     [0, 0, 0, 1]
     """
 
-    def __init__(self, total: int) -> None:
-        super().__init__(per_class=total)
-        self.total = total
+    def __init__(self, most: int) -> None:
+        super().__init__(per_class=most)
+        self.most = most
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         counts = torch.bincount(labels)
-        least, most = 0, int(counts.max()) if len(counts) else 0
+        total = min(self.most, max(FEW, len(nodes) // SHARE))
+        least, most = 1, max(int(counts.max()), 1) if len(counts) else 1
         while least < most:  # the largest quota by which no more than ``total`` are kept
             middle = (least + most + 1) // 2
-            fits = int(counts.clamp_max(middle).sum()) <= self.total
+            fits = int(counts.clamp_max(middle).sum()) <= total
             least, most = (middle, most) if fits else (least, middle - 1)
-        self.per_class = max(least, 1)
+        self.per_class = least
         first = super()._first(nodes, labels)
-        if len(first) <= self.total:
+        if len(first) <= self.most:
             return first
         order = draw_order(nodes[first]).argsort()  # more classes than landmarks: some have none
-        return first[order[: self.total].sort().values]
+        return first[order[: self.most].sort().values]
 
 
 @backbones.register
 class LandmarkFeatures(ViewFeatures):
     """s(x) = Σ_v W_v φ_v(x) with φ the kernel values to landmark nodes, see ``LandmarkMap``.
 
-    A method in closed form says which nodes are landmarks (``stand_on``): methods that train by
-    gradients use ``view-features``. Features are neither projected nor made dense while a hop sums
-    them, however wide they are.
+    Method ``auto`` says which nodes are landmarks (``stand_on``) while the graph is at hand, so
+    that everything can be counted again when they change; others use ``view-features``. Features
+    are not projected, however wide they are.
 
     Args:
         views: see ``ViewFeatures``; ``s`` is how many neighbours a node has and how long its
             features are.
-        width: how many landmarks there are at most.
+        width: how many landmarks there are at most, see ``Landmarks``.
         code_width, storage, rows: see ``ViewFeatures``.
     """
 
@@ -221,7 +202,7 @@ class LandmarkFeatures(ViewFeatures):
         self,
         *,
         views: Sequence[str] = VIEWS,
-        width: int = 1024,
+        width: int = 1536,
         code_width: int = 64,
         storage: Storage = "float16",
         rows: RowType = "float32",
@@ -239,15 +220,10 @@ class LandmarkFeatures(ViewFeatures):
     def stand_on(self, rows: ViewRows) -> LandmarkMap:
         """Take nodes as landmarks; of views with codes each must have some."""
         self._map = LandmarkMap.on(
-            self.parsed, rows, self._topologies[0].kept, width=self.width,
+            self.parsed, rows, self._topologies[0].kept,
             units={CODES: 3} if self.sees_relations else None, device=self.device,
         )  # fmt: skip
         return self._map
-
-    def expands_like(self, other: ViewFeatures) -> bool:
-        """Whether another sees the same of the same graph: landmarks may differ."""
-        mine, theirs = ((b.name, b.views, b.width, b.code_dims, b._dims) for b in (self, other))
-        return mine == theirs
 
     def expansion(self) -> LandmarkMap:
         """Return φ of all views."""

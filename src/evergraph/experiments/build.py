@@ -158,7 +158,8 @@ _PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
 def _backbone_of(config: RunConfig) -> Component:
     if config.backbone is not None:
         return config.backbone
-    return Component(name=methods.resolve(config.method.name).default_backbone)
+    method = methods.resolve(config.method.name)
+    return Component(name=method.backbone_by_default(**config.method.parameters))
 
 
 def _resolved_memory(config: RunConfig) -> MemoryConfig:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights
-from evergraph.closed_form.landmarks import LandmarkMap, Landmarks
+from evergraph.closed_form.landmarks import Landmarks
 from evergraph.closed_form.ledger import Entries, LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_features import fit_into, probes_within
@@ -26,7 +28,7 @@ from evergraph.methods.analytic import WEIGHTS, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import is_first_graph
-from evergraph.nn import Backbone
+from evergraph.nn import Backbone, backbones
 from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
@@ -49,20 +51,19 @@ Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
 class Auto(WholeTaskLearner):
     """Ridge regression on every view of a node, scores mixed with weights fitted on held-back ones.
 
-    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v, from statistics of all training nodes so
-    far, on kernel values between what it shows of a node and of the landmarks: some training nodes
-    of every class, kept as the paper keeps its memory (see ``LandmarkFeatures``). Scores are
+    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on features φ_v of what it shows, from
+    statistics of all training nodes so far. Where the graph stays at hand (``refresh``), features
+    are kernel values to landmarks: some training nodes of every class, kept as the paper keeps its
+    memory (see ``LandmarkFeatures``); everything is counted again on the landmarks of now. Where
+    old graphs are gone, they are random ones that never change (see ``ViewFeatures``). Scores are
     mixed, softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes of
     every class, the probes (see ``fused_weights``). Nobody is dropped: a view that is of no use now
     may be later.
 
     Landmarks, statistics and probes are sets and sums of what was seen; heads, λ and a are
-    functions of these alone. With ``refresh`` all nodes are counted on the landmarks of now:
-    the order of tasks does not matter. So it is without, while all labelled nodes are landmarks
-    (``width`` of them). Beyond, old sums are turned to new landmarks by what old ones tell of them,
-    and the order matters a little; so does merging. Nodes are forgotten without a trace
-    where the graph holds all that was learned. With the random features of ``view-features`` in
-    place of landmarks none of this depends on the order, see there.
+    functions of these alone. So the order of tasks does not matter, and after ``forget`` a node was
+    never met, as landmark or otherwise. On random features ``merge`` gives what one learner of both
+    would have; sums on two sets of landmarks cannot be merged.
 
     Views with class codes see the labels of training nodes nearby. On a graph that shows none,
     the other views answer, with weights of their own.
@@ -80,12 +81,13 @@ class Auto(WholeTaskLearner):
         ledger: whether to keep which nodes were learned, see ``analytic``.
         refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
             learned nodes are counted again as they are in it now.
-        backbone: ``LandmarkFeatures``, or ``ViewFeatures``, with the views and their width.
+        backbone: ``LandmarkFeatures`` with refresh, else ``ViewFeatures``, unless given, with the
+            views and their width.
         trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
     """
 
     name = "auto"
-    default_backbone = "landmark-features"
+    default_backbone = "view-features"
     backbone: ViewFeatures
 
     def __init__(
@@ -102,8 +104,9 @@ class Auto(WholeTaskLearner):
         trainer: Trainer | None = None,
         generator: torch.Generator,
     ) -> None:
-        if keep is not None and isinstance(backbone, ViewFeatures | None):
-            backbone = LandmarkFeatures() if backbone is None else backbone
+        if backbone is None:
+            backbone = backbones.make(self.backbone_by_default(refresh=refresh))
+        if keep is not None and isinstance(backbone, ViewFeatures):
             backbone = fit_into(parse_size(keep), backbone)
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_integer("probes", probes, least=1)
@@ -111,6 +114,11 @@ class Auto(WholeTaskLearner):
         check_choice("refresh", refresh, REFRESHES)
         check_choice("fusing", fusing, FUSINGS)
         check_choice("objective", objective, OBJECTIVES)
+        if self.backbone.on_landmarks and refresh != "embeddings":
+            raise ConfigurationError(
+                "landmark-features needs refresh='embeddings', to count old nodes on new "
+                f"landmarks, not {refresh!r}: use view-features without"
+            )
         self.keep = keep
         self.probes = probes
         self.fusing = fusing
@@ -118,12 +126,18 @@ class Auto(WholeTaskLearner):
         self.objective = objective
         self.refresh = refresh
         self.ledger = ledger or refresh == "embeddings"
+        self.landmarks_ = Landmarks(self.backbone.width)
         self.statistics_ = self._no_statistics()
         self.probes_ = Probes(probes)
-        self.landmarks_ = Landmarks(self.backbone.width)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self._solved = True
+
+    @classmethod
+    def backbone_by_default(cls, **parameters: Any) -> str:
+        """Return the name of the backbone that suits the other parameters."""
+        on_landmarks = parameters.get("refresh", "none") == "embeddings"
+        return LandmarkFeatures.name if on_landmarks else cls.default_backbone
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -135,7 +149,8 @@ class Auto(WholeTaskLearner):
             )
 
     def _no_statistics(self) -> list[ClassStatistics]:
-        width = self.backbone.width
+        """Return sums of nothing: as wide as there are landmarks, where features stand on such."""
+        width = len(self.landmarks_) if self.backbone.on_landmarks else self.backbone.width
         return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
     @property
@@ -149,15 +164,19 @@ class Auto(WholeTaskLearner):
         self.label_space_ = task.label_space
         seen = self.backbone.prepare(self._showing(task))
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
-        if self.refresh == "embeddings" and not is_first_graph(task):
+        again = self.refresh == "embeddings" and not is_first_graph(task)
+        if again and not self.backbone.on_landmarks:
             self._recount(seen, task.ids)
         sizes = self._sizes(task)
         for part in ("train", "validation"):
             nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
             entries = Entries(task.ids[nodes], labels, sizes[labels].reciprocal())
-            self._take_in(part, entries, self._rows(seen, nodes))
             if self.ledger:
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
+            if not self.backbone.on_landmarks:
+                self._take_in(part, entries, self._rows(seen, nodes))
+        if self.backbone.on_landmarks:  # which are chosen among all nodes before any is counted
+            self._recount(seen, task.ids)
         self._solved = False
 
     def _showing(self, task: Task) -> Graph:
@@ -197,26 +216,17 @@ class Auto(WholeTaskLearner):
             self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _choose_landmarks(self, entries: Entries, rows: ViewRows) -> None:
-        """Consider nodes as landmarks; turn what was counted to those there are now."""
-        rows, before = self._with_codes(rows), self.landmarks_.nodes_
+        """Take landmarks among all learned nodes, before any of them is counted."""
+        assert isinstance(self.backbone, LandmarkFeatures)
+        rows = self._with_codes(rows)
         if self.keep is not None:
             dims = 2 * (rows.dims + self.backbone.code_dims * self.backbone.coded)
-            self.landmarks_.total = min(
-                self.backbone.width, max(int(LANDMARK_SHARE * parse_size(self.keep)) // dims, 1)
-            )
+            most = max(int(LANDMARK_SHARE * parse_size(self.keep)) // dims, 1)
+            self.landmarks_.most = min(self.backbone.width, most)
+        self.landmarks_.clear()
         self.landmarks_.keep(rows, labels=entries.labels, nodes=entries.ids)
-        if not self.landmarks_.nodes_.equal(before):
-            self._stand_on_landmarks()
-
-    def _stand_on_landmarks(self) -> None:
-        """Take landmarks as they are now as the basis, of old sums as well."""
-        assert isinstance(self.backbone, LandmarkFeatures)
-        counted = any(bool(statistics.counts_.any()) for statistics in self.statistics_)
-        before = self.backbone.expansion() if counted else None
-        after = self.backbone.stand_on(self.landmarks_.rows())
-        if before is not None:
-            for statistics, matrix in zip(self.statistics_, before.onto(after), strict=True):
-                statistics.transform(matrix)
+        self.backbone.stand_on(self.landmarks_.rows())
+        self.statistics_ = self._no_statistics()
 
     def _limit_probes(self, hop_dims: int) -> None:
         """Keep to the bytes that there are."""
@@ -254,7 +264,6 @@ class Auto(WholeTaskLearner):
         """Count all learned nodes anew as they are in a graph that holds them."""
         self.statistics_ = self._no_statistics()
         self.probes_.clear()
-        self.landmarks_.clear()
         for part in ("train", "validation"):
             entries = self.ledger_.part(part)
             self._take_in(part, entries, self._rows(seen, torch.searchsorted(ids, entries.ids)))
@@ -276,6 +285,7 @@ class Auto(WholeTaskLearner):
         assert head is not None
         coded = self._mixture(scores, [*range(len(heads))])
         plain = self._mixture(scores, bare) if bare else coded.new_zeros(0)
+        heads = [pad(head, (0, 0, 0, self.backbone.width - len(head))) for head in heads]
         head.weight.data = _side_by_side(heads, coded)
         if bare:
             self.backbone.bare = _side_by_side([heads[place] for place in bare], plain)
@@ -296,7 +306,8 @@ class Auto(WholeTaskLearner):
         """Return λ of every view: what errs least on the probes, maybe by their first features."""
         if not len(self.probes_):
             return [0.01] * len(self.statistics_)
-        narrow = min(self.backbone.choice_width or self.backbone.width, self.backbone.width)
+        width = self.statistics_[0].width
+        narrow = min(self.backbone.choice_width or width, width)
         asked = count_views(
             [ClassStatistics(narrow, device=self.device) for _ in self.statistics_],
             self._with_codes(self.probes_.rows()),
@@ -380,8 +391,7 @@ class Auto(WholeTaskLearner):
             self._recount(after[0], known_as)
         elif self.backbone.on_landmarks:
             raise ConfigurationError(
-                "forget needs a graph of all learned nodes where sums stand on landmarks, or "
-                "backbone 'view-features': what a landmark tells of others is in all sums"
+                "graph must hold all learned nodes, to count them again on other landmarks"
             )
         else:
             self._replace(before, after)
@@ -409,23 +419,18 @@ class Auto(WholeTaskLearner):
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
         """Learn all that another learner has learned, without its data.
 
-        Both must see the same of a node: the same views and width, and with random features the
-        same seed.
+        Both must make the same features of a node: random ones, with the same views, width and
+        seed.
 
         classes: which class here each of the other's is; the same numbers unless given.
         """
         space, theirs = self._check_learned(), other._check_learned()
-        if not self.backbone.expands_like(other.backbone):
+        if self.backbone.on_landmarks or not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
-                "learners can be merged if they make the same features of a node: make both "
-                "with the same views, width and, unless on landmarks, seed"
+                "learners can be merged if their random features are the same ones: make both "
+                "with backbone view-features, the same views, width and seed"
             )
-        added = other.statistics_
-        if self.backbone.on_landmarks:
-            self.landmarks_.copy_from(other.landmarks_, classes)
-            self._stand_on_landmarks()
-            added = self._turned(other)
-        pairs = zip(self.statistics_, added, strict=True)
+        pairs = zip(self.statistics_, other.statistics_, strict=True)
         self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
         total = max(statistics.num_classes for statistics in self.statistics_)
         self.label_space_ = space.joined(theirs, classes, total=total)
@@ -434,18 +439,6 @@ class Auto(WholeTaskLearner):
         self._limit_probes(self.probes_.rows().dims)
         self.probes_.copy_from(other.probes_, classes)
         self._solved = False
-
-    def _turned(self, other: Auto) -> list[ClassStatistics]:
-        """Return another's statistics on the landmarks that are here."""
-        here, there = self.backbone.expansion(), other.backbone.expansion()
-        assert isinstance(here, LandmarkMap)
-        assert isinstance(there, LandmarkMap)
-        turned = []
-        for statistics, matrix in zip(other.statistics_, there.onto(here), strict=True):
-            copy = ClassStatistics(statistics.width, device=self.device).merged(statistics)
-            copy.transform(matrix)
-            turned.append(copy)
-        return turned
 
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mixed scores of all classes learned so far.  -> [nodes, classes]"""
@@ -504,12 +497,13 @@ class Auto(WholeTaskLearner):
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Take back what ``state`` returned, at the point where it was taken."""
         super().restore(state, label_space)
+        if isinstance(self.backbone, LandmarkFeatures):
+            self.landmarks_.restore(part_of(state, "landmarks/"))
+            self.backbone.stand_on(self.landmarks_.rows())
+            self.statistics_ = self._no_statistics()
         for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
-        self.landmarks_.restore(part_of(state, "landmarks/"))
-        if isinstance(self.backbone, LandmarkFeatures) and len(self.landmarks_):
-            self.backbone.stand_on(self.landmarks_.rows())
         self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
         self._solved = True

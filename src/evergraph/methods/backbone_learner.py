@@ -51,11 +51,18 @@ class BackboneLearner(Learner):
 
     def _parameter_default(self, name: str) -> Any:
         made: dict[str, Callable[[], Any]] = {
-            "backbone": lambda: backbones.make(self.default_backbone),
+            "backbone": lambda: backbones.make(
+                self.backbone_by_default(refresh=getattr(self, "refresh", "none"))
+            ),
             "trainer": lambda: Trainer(**vars(self.backbone.recipe)),
             "memory": self.make_memory,
         }
         return made[name]() if name in made else super()._parameter_default(name)
+
+    @classmethod
+    def backbone_by_default(cls, **parameters: Any) -> str:
+        """Return the name of the backbone that suits other parameters of the method."""
+        return cls.default_backbone
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
