@@ -35,7 +35,8 @@ class MethodHead(OnlineHead):
 
     Args:
         method: name of the method.
-        backbone: name of its backbone; the method's own unless given.
+        backbone: name of its backbone; the method's own unless given, and ``pdgnn`` for ``joint``,
+            which would choose among five networks.
         epochs: of training; the backbone's recipe unless given.
     """
 
@@ -149,6 +150,8 @@ class MethodHead(OnlineHead):
 
     def _made_backbone(self) -> Backbone:
         name = self.backbone or methods.resolve(self.method).default_backbone
+        if self.backbone is None and backbones.resolve(name).rivals > 1:
+            name = "pdgnn"  # not five networks, and a choice among them, after every delta
         given = {"topology": self._topology, "scaling": self._scaling}
         takes = backbones.parameters(name)
         return backbones.make(name, **{key: v for key, v in given.items() if key in takes})
