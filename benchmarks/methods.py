@@ -75,10 +75,16 @@ def lines() -> list[Line]:
     """
     trained = [n for n in methods.names() if not issubclass(methods.resolve(n), WholeTaskLearner)]
     found = [(name, "gcn") for name in trained if _accepts(name, "gcn")]
-    at_home = [(name, methods.resolve(name).default_backbone) for name in trained]
+    at_home = [(name, _home(name)) for name in trained]
     elsewhere = [line for line in at_home if line[1] != "gcn"]
     yardsticks = [("finetune", backbone) for _, backbone in elsewhere]
     return list(dict.fromkeys([*found, *yardsticks, *elsewhere]))
+
+
+def _home(method: str) -> str:
+    """Return a method's own backbone; one that is the best of several is no single training."""
+    name = methods.resolve(method).default_backbone
+    return name if backbones.resolve(name).rivals == 1 else "pdgnn"
 
 
 def _accepts(method: str, backbone: str) -> bool:

@@ -37,7 +37,8 @@ def compared(cases: list[tuple[str, str]], seconds: float) -> Table:
     """Return what was planned beside what was taken."""
     rows = []
     for dataset, method in cases:
-        config = RunConfig.of({"dataset": dataset, "method": method})
+        backbone = "pdgnn" if method == "joint" else None
+        config = RunConfig.of({"dataset": dataset, "method": method, "backbone": backbone})
         plan = plan_run(config, seconds=seconds).seed
         taken = cost_of(config, load_graph(config))
         rows.append(

@@ -149,7 +149,9 @@ if TYPE_CHECKING:
         Modulated,
         PrototypeNetwork,
         RandomFeatures,
+        Residual,
         SimpleConvolution,
+        Tuned,
         UntrainedGCN,
     )
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
@@ -325,7 +327,9 @@ _HOMES = {
         "Modulated",
         "PrototypeNetwork",
         "RandomFeatures",
+        "Residual",
         "SimpleConvolution",
+        "Tuned",
         "UntrainedGCN",
     ),
     "online": (
@@ -466,6 +470,7 @@ __all__ = [
     "RedditTwin",
     "ReplayHead",
     "Reservoir",
+    "Residual",
     "ResourceError",
     "Resources",
     "ResultsError",
@@ -487,6 +492,7 @@ __all__ = [
     "TooMuchError",
     "TopologyEncoder",
     "Trainer",
+    "Tuned",
     "UniformSampler",
     "UnknownEdgeError",
     "UnknownNameError",

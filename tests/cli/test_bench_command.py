@@ -27,7 +27,7 @@ SMALL = """
 datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise = 0.5 }]
 settings = ["task-il"]
 seeds = [0, 1]
-methods = ["finetune", "joint"]
+methods = ["finetune", { name = "joint", run = { backbone = "pdgnn" } }]
 common = { training = { epochs = 60 } }
 """
 ON_CPU = ["--device", "cpu", "--workers", "1"]

@@ -49,7 +49,7 @@ def test_a_backbones_own_parameters_are_given_too() -> None:
     assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
 
 
-@pytest.mark.parametrize("method", ["joint", "tem", "finetune", "tpp", "taam"])
+@pytest.mark.parametrize("method", ["tem", "finetune", "tpp", "taam"])
 def test_the_default_penalty_does_not_depend_on_the_graph(method: str) -> None:
     assert resolved(config_of(method)).training.weight_decay == 1e-5
 

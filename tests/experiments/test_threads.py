@@ -14,6 +14,7 @@ from evergraph.core.threads import exactly_threads
 
 # Long sums, which torch and BLAS cut by the number of threads: 1,500 rows, 600 features.
 FULL = {"epochs": 2, "batch_size": "full"}
+NETWORKS = FULL | {"backbone": {"name": "tuned", "hidden": 128}}
 WIDE = {"backbone": {"name": "random-features", "width": 600}}
 VIEWS = {"backbone": {"name": "view-features", "width": 600, "views": ["2", "0"]}}
 
@@ -26,7 +27,7 @@ def graph() -> eg.Graph:
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("tem", FULL), ("joint", FULL), ("er-gnn", FULL), ("analytic", WIDE), ("auto", VIEWS)],
+    [("tem", FULL), ("joint", NETWORKS), ("er-gnn", FULL), ("analytic", WIDE), ("auto", VIEWS)],
 )
 def test_a_run_is_the_same_with_any_number_of_threads(
     method: str, settings: dict[str, Any], graph: eg.Graph

@@ -19,12 +19,16 @@ from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
 from evergraph.methods import load_learner, methods
-from evergraph.nn import RandomFeatures
+from evergraph.nn import RandomFeatures, Tuned
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
 
 # Methods whose default size would only make the tests slow: a smaller backbone.
-SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFeatures, width=64)}
+SMALL = {
+    "analytic": partial(RandomFeatures, width=128),
+    "auto": partial(ViewFeatures, width=64),
+    "joint": partial(Tuned, hidden=64),
+}
 # Methods whose default sampler must see a class whole: another, where classes come back.
 UNIFORM: dict[str, Callable[[], SubgraphMemory]] = {"er-gnn": SubgraphMemory}
 # Methods that draw nothing: every seed gives the same learner.

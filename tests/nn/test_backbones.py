@@ -21,12 +21,15 @@ from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn import PDGNN, Backbone, backbones
 from evergraph.nn.gnn import GNN
+from evergraph.nn.residual import Residual
 from graphs_to_draw import graph_of, path_pairs
 
 NAMES = backbones.names()
 REDUCED = {"untrained-gcn": 1024, "feature-graph": 64}  # what makes few features of many: how many
 GNNS = [name for name in NAMES if issubclass(backbones.resolve(name), GNN)]
 every_backbone = pytest.mark.parametrize("name", NAMES)
+# Residual networks have an input and an output layer of their own.
+PLAIN_GNNS = [name for name in GNNS if not issubclass(backbones.resolve(name), Residual)]
 every_gnn = pytest.mark.parametrize("name", GNNS)
 close = torch.testing.assert_close
 
@@ -113,7 +116,7 @@ def test_hidden_states_are_those_of_the_rows_and_never_dropped(name: str) -> Non
     close(hidden(backbone, PATH), states)
 
 
-@every_gnn
+@pytest.mark.parametrize("name", PLAIN_GNNS)
 def test_the_hidden_states_of_a_single_layer_are_the_features(name: str) -> None:
     backbone = ready(name, PATH, layers=1)
     assert hidden(backbone, PATH, torch.tensor([3, 1])).equal(PATH.features[[3, 1]])
@@ -132,7 +135,8 @@ def test_weights_come_from_the_generator_given_and_nowhere_else(name: str) -> No
         first.parameters(), again.parameters(), other.parameters(), strict=True
     ):
         assert one.equal(same)
-        assert not one.equal(another)
+        # A norm begins with a scale of one and no shift, whatever the seed.
+        assert one.unique().numel() == 1 or not one.equal(another)
 
 
 @every_backbone
@@ -243,7 +247,8 @@ def test_sparse_features_of_a_single_layer_too(name: str) -> None:
     thin = dense.with_features(dense.features.to_sparse_csr())
     backbone = ready(name, dense, layers=1)
     close(scores_of(backbone, thin), scores_of(backbone, dense))
-    close(hidden(backbone, thin, torch.tensor([2])), dense.features[[2]])
+    if name in PLAIN_GNNS:
+        close(hidden(backbone, thin, torch.tensor([2])), dense.features[[2]])
 
 
 @every_backbone

@@ -172,3 +172,27 @@ def test_mini_batches_of_equal_size_average_to_the_whole_loss(
         for rows in shuffle.split(size)
     ]
     torch.testing.assert_close(torch.stack(parts).mean(), loss_of(setting, logits, targets))
+
+
+def test_smoothing_spreads_a_share_over_the_classes_allowed_by_hand() -> None:
+    logits = torch.tensor([[2.0, 0.0, 5.0]], dtype=torch.float64)
+    allowed = torch.tensor([[True, True, False]])
+    right, wrong = torch.tensor([2.0, 0.0], dtype=torch.float64).log_softmax(0).tolist()
+    loss = masked_cross_entropy(
+        logits,
+        torch.tensor([0]),
+        weights=torch.ones(1, dtype=torch.float64),
+        allowed=allowed,
+        smoothing=0.2,
+    )
+    assert loss.item() == pytest.approx(-0.8 * right - 0.2 * (right + wrong) / 2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, rows=st.integers(1, 9))
+def test_smoothing_is_torchs_where_every_class_is_allowed(seed: int, rows: int) -> None:
+    logits, targets = examples(seed, rows)
+    ours = masked_cross_entropy(
+        logits, targets, weights=torch.ones(rows, dtype=torch.float64), smoothing=0.1
+    )
+    torch.testing.assert_close(ours, cross_entropy(logits, targets, label_smoothing=0.1))

@@ -132,7 +132,7 @@ def test_every_neighbour_is_drawn_equally_often() -> None:
 
 
 def ready(name: str, graph: Graph, **options: object) -> Backbone:
-    backbone = backbones.make(name, **options)
+    backbone = backbones.make(name, **{"dropout": 0.0, **options})
     backbone.begin(graph.num_features, generator=generator())
     backbone.grow(3, generator=generator(1))
     return backbone

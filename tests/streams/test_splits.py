@@ -155,3 +155,44 @@ def test_whole_numbers_are_nodes_of_every_class(size: int, expected: list[int]) 
 def test_numbers_of_nodes_are_whole_and_at_least_one(shares: tuple[float, float, float]) -> None:
     with pytest.raises(ConfigurationError, match="split must be"):
         split_classes(labels_of(20), (0,), shares=shares)
+
+
+@pytest.mark.parametrize(
+    ("share", "size", "expected"),
+    [
+        (0.05, 100, [5, 5, 90]),  # as many to validate, the rest to test
+        (0.05, 59, [2, 2, 55]),  # 2.95 rounds down
+        (0.05, 10, [1, 1, 8]),  # at least one of each
+        (0.05, 3, [1, 1, 1]),
+        (0.2, 10, [2, 2, 6]),
+        (0.6, 10, [6, 2, 2]),  # no more than half of what is left
+        (0.6, 100, [60, 20, 20]),
+        (0.9, 10, [8, 1, 1]),  # one is left for each of the others
+    ],
+)
+def test_a_share_of_every_class_is_labelled(share: float, size: int, expected: list[int]) -> None:
+    labels = labels_of(size, 7)
+    split = split_classes(labels, (0, 1), labelled=share)
+    assert counts(split, labels, 0) == expected
+    parts = torch.cat([getattr(split, part) for part in PARTS])
+    assert sorted(parts.tolist()) == [*range(size + 7)]
+
+
+def test_fewer_labels_are_some_of_more() -> None:
+    labels = labels_of(200, 90)
+    few, more, default = (
+        set(split_classes(labels, (0, 1), seed=3, **options).train.tolist())  # type: ignore[arg-type]
+        for options in ({"labelled": 0.05}, {"labelled": 0.2}, {})
+    )
+    assert few < more < default
+
+
+@pytest.mark.parametrize("labelled", [0.0, 1.0, -0.1, 5])
+def test_a_share_of_labels_is_above_none_and_below_all(labelled: float) -> None:
+    with pytest.raises(ConfigurationError, match="labelled must be"):
+        split_classes(labels_of(10), (0,), labelled=labelled)
+
+
+def test_labels_are_shared_out_once() -> None:
+    with pytest.raises(ConfigurationError, match="leave out one of them"):
+        split_classes(labels_of(10), (0,), labelled=0.1, shares=(0.5, 0.25, 0.25))

@@ -118,6 +118,21 @@ def test_splits_are_those_of_whole_classes_whatever_the_way(way: dict[str, Any])
         assert set(split.test.tolist()) <= set(ids(task.graph, task.own))
 
 
+@pytest.mark.parametrize(
+    "way", [{}, {"by": "online"}, {"by": "time"}, {"by": "blurred", "tasks": 2}, {"by": "random"}]
+)
+def test_a_share_of_every_class_is_labelled_whatever_the_way(way: dict[str, Any]) -> None:
+    stream = stream_of(seed=2, labelled=0.3, classes_per_task=1, **way)
+    for part, each in zip(PARTS, (9, 9, 12), strict=True):  # of 30 nodes a class
+        nodes = torch.cat([getattr(split, part) for split in stream.splits])
+        assert torch.bincount(WHOLE.labels[nodes]).tolist() == [each] * 3
+
+
+def test_too_few_labels_for_the_tasks_are_refused() -> None:
+    with pytest.raises(DataError, match=r"or label more than 0.04 \(parameter labelled\)"):
+        stream_of(by="random", tasks=5, labelled=0.04)  # three training nodes
+
+
 @WAYS
 def test_labels_are_right_and_numbered_by_first_arrival(way: dict[str, Any]) -> None:
     stream = stream_of(order=[2, 0, 1], **way)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -247,3 +248,83 @@ def test_threads_come_back_after_a_step_that_fails(small_graph: Graph) -> None:
     with pytest.raises(ValueError, match="a step that fails"):
         Counting(1000, fails=True).fit_task(GraphStream(small_graph).open(0))
     assert torch.get_num_threads() == 3
+
+
+class Path(Line):
+    """Walks w by one step of Adam an epoch, and is best on validation nodes where w is near 0.3."""
+
+    def __init__(self, *, trainer: Trainer, goal: float = 0.3) -> None:
+        super().__init__(trainer=trainer)
+        self.goal = goal
+        self.looked: list[float] = []
+
+    def validate(self, task: Task) -> tuple[float, float] | None:
+        self.looked.append(round(self.weights.w.item(), 2))
+        return 0.5, -abs(self.weights.w.item() - self.goal)  # the loss decides between equals
+
+
+def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Graph) -> None:
+    epochs: list[int] = []
+    trainer = Trainer(
+        epochs=50, lr=0.1, weight_decay=0.0, patience=2, device="cpu",
+        on_epoch=lambda task, epoch: epochs.append(epoch),
+    )  # fmt: skip
+    learner = Path(trainer=trainer)
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert learner.looked == [0.1, 0.2, 0.3, 0.4, 0.5]  # two epochs without a better one
+    assert epochs == [0, 1, 2, 3, 4]
+    assert learner.weights.w.item() == pytest.approx(0.3, abs=0.01)
+    assert learner.calls[-1] == "end"  # what is kept for later is of the best weights
+
+
+def test_the_last_weights_are_kept_without_patience(small_graph: Graph) -> None:
+    learner = Path(trainer=Trainer(epochs=5, lr=0.1, weight_decay=0.0, device="cpu"))
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert learner.looked == []
+    assert learner.weights.w.item() == pytest.approx(0.5, abs=0.02)
+
+
+def test_validation_nodes_are_looked_at_every_few_epochs_and_after_the_last(
+    small_graph: Graph,
+) -> None:
+    trainer = Trainer(epochs=5, lr=0.1, patience=9, evaluate_every=2, device="cpu")
+    learner = Path(trainer=trainer, goal=9.0)
+    learner.fit_task(GraphStream(small_graph).open(0))
+    assert learner.looked == [0.2, 0.4, 0.5]
+    assert learner.weights.w.item() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("objective", "accuracy"), [("balanced", 0.5), ("plain", 0.75)])
+def test_what_is_better_on_validation_nodes_by_hand(
+    objective: Any, accuracy: float, small_graph: Graph
+) -> None:
+    stream = GraphStream(small_graph)
+    task = stream.open(0)
+    # Three nodes of class 0 and one of class 1, and a learner that calls everything 0.
+    few = [(task.validation_labels == label).nonzero().flatten() for label in (0, 1)]
+    chosen = torch.cat([few[0][:3], few[1][:1]])
+    part = {
+        "validation": task.validation[chosen],
+        "validation_labels": task.validation_labels[chosen],
+    }
+    learner = methods.make(
+        "finetune", trainer=Trainer(objective=objective, device="cpu"), generator=seeded(0)
+    )
+    learner.begin_task(task)
+    learner.logits = lambda graph, nodes: torch.tensor([[2.0, 0.0]]).expand(len(nodes), 2)  # type: ignore[method-assign]
+    found = learner.validate(replace(task, **part))
+    right, wrong = torch.tensor([2.0, 0.0]).log_softmax(0)
+    loss = accuracy * right + (1 - accuracy) * wrong
+    assert found == (pytest.approx(accuracy), pytest.approx(loss.item()))
+    assert learner.validate(replace(task, validation=task.validation[:0])) is None
+
+
+def test_decoupled_decay_shrinks_weights_beside_the_step(small_graph: Graph) -> None:
+    weights = []
+    for decay in (0.0, 0.5):
+        trainer = Trainer(epochs=2, lr=0.1, weight_decay=decay, decay="decoupled", device="cpu")
+        learner = Line(trainer=trainer)
+        learner.fit_task(GraphStream(small_graph).open(0))
+        weights.append(learner.weights.w.item())
+    # Nothing to shrink at the first step; at the second, 0.1 times (1 - lr · decay).
+    assert weights[1] == pytest.approx(weights[0] - 0.1 * 0.1 * 0.5, abs=1e-4)

@@ -64,6 +64,9 @@ def run_command(
     views: str | None = typer.Option(
         None, help="What auto sees of a node, such as '2,0|2,0|2+y' (default: seven views)."
     ),
+    labelled: float | None = typer.Option(
+        None, help="Share of every class that is labelled, such as 0.05 (default: 0.6)."
+    ),
     classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
     epochs: int | None = typer.Option(
         None, help="Passes over each task (default: the backbone's own)."
@@ -119,6 +122,7 @@ def run_command(
             "setting": setting,
             "by": by,
             "edges": edges,
+            "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
         "memory": {"budget": parse_budget(budget), "sampler": sampler},

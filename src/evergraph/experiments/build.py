@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
-from evergraph.nn import Backbone, backbones
+from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
 from evergraph.topology import TopologyEncoder, topologies
@@ -137,8 +138,7 @@ def resolved(config: RunConfig) -> RunConfig:
     load_plugins(config.plugins)
     config = pooled(config)
     backbone = _backbone_of(config)
-    recipe = dict(vars(backbones.resolve(backbone.name).recipe))
-    recipe["batch_size"] = recipe["batch_size"] or "full"
+    recipe = _spelled_recipe(backbones.resolve(backbone.name).recipe)
     training = recipe | config.training.model_dump(exclude_none=True)
     return config.model_copy(
         update={
@@ -149,6 +149,18 @@ def resolved(config: RunConfig) -> RunConfig:
             "training": config.training.model_copy(update=training),
         }
     )
+
+
+def _spelled_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as a configuration says it.
+
+    Of values that recipes did not always have, what is off is left unsaid: runs and rows that were
+    made before them are then still of the same configuration.
+    """
+    later = ("decay", "smoothing", "patience", "evaluate_every")
+    off = {field.name: field.default for field in fields(Recipe) if field.name in later}
+    said = {key: v for key, v in vars(recipe).items() if key not in off or v != off[key]}
+    return said | {"batch_size": recipe.batch_size or "full"}
 
 
 _METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
@@ -194,6 +206,11 @@ def parts_used(config: RunConfig) -> set[str]:
     if not issubclass(method, WholeTaskLearner):
         used.add("training")
     return used
+
+
+def epochs_of(config: RunConfig) -> int:
+    """Return how many epochs a task of a resolved configuration has at the most."""
+    return (config.training.epochs or 1) * backbones.resolve(_backbone_of(config).name).rivals
 
 
 def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
@@ -251,7 +268,7 @@ _OF_TARGETS: dict[str, Any] = {
 def say_unseen(config: RunConfig, graph: Graph) -> None:
     """Say what of a graph the configured learner does not look at."""
     backbone = _backbone_of(config)
-    parts: list[Any] = [backbones.resolve(backbone.name)]
+    parts: list[Any] = [build_backbone(config)]
     if "topology" in parts_used(config):
         parts.append(topologies.resolve(config.topology.name))
     unseen = []

@@ -104,6 +104,7 @@ class StreamConfig(Section):
     edges: str = "within"
     setting: str = "class-il"
     split: tuple[int, int, int] | tuple[float, float, float] = (0.6, 0.2, 0.2)
+    labelled: float | None = None
     split_seed: int | Literal["run"] = 0
     min_class_size: int = 3
     known_labels: str = "global"
@@ -137,6 +138,11 @@ class TrainingConfig(Section):
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
     schedule: str | None = None
+    decay: str | None = None
+    smoothing: float | None = None
+    patience: int | None = None
+    evaluate_every: int | None = None
+    objective: str | None = None
 
 
 class RunConfig(Section):

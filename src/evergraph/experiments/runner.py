@@ -18,6 +18,7 @@ from evergraph.experiments.build import (
     build_learner,
     build_stream,
     check,
+    epochs_of,
     fitted_to,
     load_graph,
     resolved,
@@ -172,7 +173,7 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     bar = RunProgress(
         label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
-        epochs={config.method.name: config.training.epochs or 1 for config in configs},
+        epochs={config.method.name: epochs_of(config) for config in configs},
         tasks=len(runs[0].stream),
         seeds=len(configs[0].seeds),
         called="task" if len(runs[0].stream) == len(runs[0].stream.tasks) else "batch",

@@ -116,7 +116,8 @@ def _alike(key: str, ours: Any, theirs: Any) -> bool:
     """Return whether two values of a setting mean the same.
 
     2 was the default of ``min_class_size``, and no run with a class of two nodes came to an end.
-    Rows were float32 before they could be anything else, and models went on from task to task.
+    Rows were float32 before they could be anything else, models went on from task to task, and
+    ``joint`` had no choice to make again.
     """
     if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
         return True
@@ -124,6 +125,8 @@ def _alike(key: str, ours: Any, theirs: Any) -> bool:
         return bool(ours == "float32")
     if key == "method.restart" and theirs is None:
         return not ours
+    if key == "method.again" and theirs is None:
+        return bool(ours == 1.0)
     return bool(ours == theirs)
 
 

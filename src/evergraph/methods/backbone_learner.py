@@ -13,7 +13,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.mapped import is_mapped
 from evergraph.graphs import Graph
-from evergraph.methods.examples import Examples, make_examples
+from evergraph.methods.examples import Examples, Weighting, make_examples
 from evergraph.nn import PDGNN, Backbone, backbones, masked_cross_entropy
 from evergraph.streams import Task
 from evergraph.training import Batch, Learner, Trainer
@@ -30,6 +30,7 @@ class BackboneLearner(Learner):
     """
 
     default_backbone: ClassVar[str] = "gcn"
+    chooses: ClassVar[bool] = False  # whether it chooses among a backbone's rivals
 
     def __init__(
         self,
@@ -40,6 +41,11 @@ class BackboneLearner(Learner):
     ) -> None:
         backbone = backbone if backbone is not None else backbones.make(self.default_backbone)
         self.check_backbone(backbone)
+        if backbone.rivals > 1 and not self.chooses:
+            raise ConfigurationError(
+                f"backbone {backbone.name!r} is the best of {backbone.rivals} networks trained on "
+                f"everything, and {self.name} chooses none: use backbone 'residual'"
+            )
         if trainer is None:
             trainer = Trainer(**vars(backbone.recipe))
         super().__init__(trainer=trainer, generator=generator)
@@ -100,7 +106,10 @@ class BackboneLearner(Learner):
         inputs = self.backbone.prepare(task.graph)
         inputs, rows = self.backbone.narrowed(inputs, task.train.to(self.device))
         targets = task.train_labels.to(self.device)
-        return make_examples(inputs, rows, targets, label_space=task.label_space)
+        weighting: Weighting = "class-balanced" if self.trainer.objective == "balanced" else "plain"
+        return make_examples(
+            inputs, rows, targets, label_space=task.label_space, weighting=weighting
+        )
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the weighted cross-entropy over some of the examples."""
@@ -127,6 +136,7 @@ class BackboneLearner(Learner):
             weights=examples.weights[batch],
             allowed=None if examples.allowed is None else examples.allowed[batch],
             offsets=examples.offsets,
+            smoothing=self.trainer.smoothing,
         )
 
     def end_task(self, task: Task) -> None:

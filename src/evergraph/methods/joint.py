@@ -2,14 +2,102 @@
 
 from __future__ import annotations
 
+import logging
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_number
+from evergraph.core.label_space import LabelSpace
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
+from evergraph.nn import Backbone, Tuned
+from evergraph.streams import Task
+from evergraph.training import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 @methods.register
 class Joint(BackboneLearner):
-    """Trains at every task on the training nodes of all tasks so far, through a cumulative view."""
+    """Trains at every task on the training nodes of all tasks so far, through a cumulative view.
+
+    On backbone ``tuned``, its own, every candidate is trained from scratch and the best on the
+    validation nodes of all tasks so far is kept: an upper bound that costs five trainings a task.
+    Any other backbone is trained as it is, and goes on from task to task.
+
+    Args:
+        again: a choice is made anew once there are so many times the training nodes of the last
+            one, with 1 at every task; in between the network chosen goes on from its weights.
+        backbone, trainer, generator: see ``BackboneLearner``.
+
+    Attributes:
+        tried_: accuracy on validation nodes of every candidate at the last choice.
+    """
 
     name = "joint"
-    default_backbone = "pdgnn"
+    default_backbone = "tuned"
+    chooses = True
     cumulative = True
+
+    def __init__(
+        self,
+        *,
+        again: float = 1.0,
+        backbone: Backbone | None = None,
+        trainer: Trainer | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        check_number("again", again, least=1.0)
+        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
+        self.again = again
+        self.tried_: list[float] = []
+        self._choice = (-1, 0)  # which candidate, and of how many training nodes
+        if isinstance(self.backbone, Tuned):
+            self.backbone.candidates()  # refuses what cannot be chosen among
+
+    def fit_task(self, task: Task) -> None:
+        """Learn everything so far."""
+        nodes = len(task.train)
+        if not isinstance(self.backbone, Tuned) or nodes < self.again * self._choice[1]:
+            super().fit_task(task)
+            return
+        candidates = self.backbone.candidates()
+        self.tried_ = []
+        best: tuple[tuple[float, float], int] | None = None
+        # Without validation nodes there is nothing to choose by.
+        for index in range(len(candidates) if len(task.validation) else 1):
+            self._take(candidates[index])
+            self.trainer.fit(self, task)
+            score = self.validate(task) or (0.0, 0.0)
+            self.tried_.append(score[0])
+            if best is None or score > best[0]:
+                best = score, index
+        assert best is not None
+        self._choice = best[1], nodes
+        self._take(candidates[best[1]])
+        chosen = candidates[best[1]]
+        logger.info(
+            "joint: task %d: %s of %d layers is best on validation nodes: %.1f %% (tried: %s)",
+            task.index, chosen.kind, chosen.layers, 100 * self.tried_[best[1]],
+            ", ".join(f"{100 * found:.1f}" for found in self.tried_),
+        )  # fmt: skip
+
+    def _take(self, candidate: Tuned) -> None:
+        """Go on with a candidate, with its own weights if it has any."""
+        candidate.place(self.device, self.resources)
+        self.backbone = candidate
+        self.trainer.restore({})  # moments are of another network
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that later tasks depend on, as named CPU tensors."""
+        chosen = {"choice": torch.tensor(self._choice)} if self._choice[0] >= 0 else {}
+        return super().state() | chosen
+
+    def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
+        """Take back what ``state`` returned, at the point where it was taken."""
+        if "choice" in state and isinstance(self.backbone, Tuned):
+            index, nodes = state["choice"].tolist()
+            self._choice = index, nodes
+            self._take(self.backbone.candidates()[index])
+        super().restore(state, label_space)

@@ -12,6 +12,7 @@ from evergraph.nn.modulated import Modulated
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
+from evergraph.nn.residual import Residual, Tuned
 from evergraph.nn.sage import GraphSAGE
 from evergraph.nn.sgc import SimpleConvolution
 from evergraph.nn.untrained_gcn import UntrainedGCN
@@ -30,7 +31,9 @@ __all__ = [
     "PrototypeNetwork",
     "RandomFeatures",
     "Recipe",
+    "Residual",
     "SimpleConvolution",
+    "Tuned",
     "UntrainedGCN",
     "backbones",
     "check_head",

@@ -25,6 +25,10 @@ class Recipe:
     batch_size: int | None
     momentum: Literal["carried", "fresh"] = "carried"
     schedule: Literal["constant", "cosine"] = "constant"
+    decay: Literal["coupled", "decoupled"] = "coupled"
+    smoothing: float = 0.0
+    patience: int = 0
+    evaluate_every: int = 1
 
 
 class Backbone(Part, nn.Module, ABC):
@@ -38,12 +42,14 @@ class Backbone(Part, nn.Module, ABC):
         recipe: how it is trained by default.
         scores_edges: whether ``edge_scores`` has anything to say.
         sees_weights: whether it looks at the weights of edges.
+        rivals: how many networks are trained where it stands for the best of several.
     """
 
     name: ClassVar[str]
     recipe: ClassVar[Recipe]
-    scores_edges: ClassVar[bool] = False
-    sees_weights: ClassVar[bool] = True
+    scores_edges: bool = False
+    sees_weights: bool = True
+    rivals: ClassVar[int] = 1
 
     def __init__(self, *, hops: int) -> None:
         super().__init__()

@@ -160,7 +160,7 @@ class GNN(Backbone):
     def _prepare(self, graph: Graph) -> GraphInputs:
         raw = graph.features if stays_sparse(graph.features) else densify(graph.features)
         adjacency = SparseOperator.of(self._adjacency(graph))
-        return GraphInputs(adjacency, raw, _multipliable(raw))
+        return GraphInputs(adjacency, raw, multipliable(raw))
 
     def width_of(self, inputs: GraphInputs) -> int:
         """Return how wide features are."""
@@ -175,7 +175,7 @@ class GNN(Backbone):
             around = sample_neighbourhood(
                 inputs.adjacency.matrix, rows, fanouts=self.fanout, generator=generator
             )
-            features = _multipliable(take_rows(inputs.raw, around.nodes))
+            features = multipliable(take_rows(inputs.raw, around.nodes))
             return self._run(around.operators, features, generator)
         scores = self._run([inputs.adjacency] * self.layers, inputs.features, generator)
         return scores if rows is None else scores[rows]
@@ -238,7 +238,8 @@ def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor
     return times(adjacency @ state, weight)
 
 
-def _multipliable(raw: Tensor) -> Features:
+def multipliable(raw: Tensor) -> Features:
+    """Return features, dense or CSR, as ``times`` takes them."""
     return raw if raw.layout == torch.strided else SparseOperator.of(raw)
 
 

@@ -14,11 +14,12 @@ def masked_cross_entropy(
     weights: Tensor,
     allowed: Tensor | None = None,
     offsets: Tensor | None = None,
+    smoothing: float = 0.0,
 ) -> Tensor:
     """Return the mean of ``weights · CE`` over rows, classes outside ``allowed`` left out.
 
     logits: [n, classes]; targets: int64 [n]; weights: [n]; allowed: bool [n, classes] or None;
-    offsets: added to every row's logits, [classes] or None.
+    offsets: added to every row's logits, [classes] or None; smoothing: see ``masked_losses``.
 
     >>> loss = masked_cross_entropy(torch.zeros(1, 4), torch.tensor([1]), weights=torch.ones(1),
     ...                             allowed=torch.tensor([[True, True, False, False]]))
@@ -27,14 +28,25 @@ def masked_cross_entropy(
     """
     if offsets is not None:
         logits = logits + offsets
-    return torch.dot(weights, masked_losses(logits, targets, allowed=allowed)) / len(targets)
+    losses = masked_losses(logits, targets, allowed=allowed, smoothing=smoothing)
+    return torch.dot(weights, losses) / len(targets)
 
 
-def masked_losses(logits: Tensor, targets: Tensor, *, allowed: Tensor | None = None) -> Tensor:
-    """Return the cross-entropy of every row, classes outside ``allowed`` left out.  -> [n]"""
+def masked_losses(
+    logits: Tensor, targets: Tensor, *, allowed: Tensor | None = None, smoothing: float = 0.0
+) -> Tensor:
+    """Return the cross-entropy of every row, classes outside ``allowed`` left out.  -> [n]
+
+    smoothing: share of the target that is spread evenly over the classes that are not left out.
+    """
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
-    return cross_entropy(logits, targets, reduction="none")
+    losses = cross_entropy(logits, targets, reduction="none")
+    if not smoothing:
+        return losses
+    there = logits.detach() > -torch.inf
+    logs = logits.log_softmax(1).masked_fill(~there, 0.0)  # torch's own smoothing would be infinite
+    return (1 - smoothing) * losses - smoothing * logs.sum(1) / there.sum(1)
 
 
 def term_weights(weights: Tensor, terms: Tensor) -> Tensor:

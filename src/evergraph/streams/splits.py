@@ -34,6 +34,7 @@ def split_classes(
     classes: Sequence[int],
     *,
     shares: Shares = SHARES,
+    labelled: float | None = None,
     seed: int = 0,
 ) -> Split:
     """Split the nodes of some classes at random, each class in the same shares.
@@ -43,18 +44,28 @@ def split_classes(
     draw for a class depends on ``seed`` and the class alone, not on the order in which classes
     arrive.
 
+    labelled: in place of shares, the share of a class that is labelled for training. As many nodes
+    are for validation, but no more than half of what is left, and all others are for test: 0.05 is
+    5, 5 and 90 %, and 0.6 is 60, 20 and 20 %. With the same seed, training nodes of a smaller share
+    are among those of a larger one.
+
     labels: int64 [nodes]
 
     >>> few = split_classes(torch.tensor([0] * 10 + [1] * 4), (0, 1), shares=(3, 1, 1))
     >>> [len(part) for part in (few.train, few.validation, few.test)]
     [5, 2, 2]
+    >>> few = split_classes(torch.tensor([0] * 40 + [1] * 4), (0, 1), labelled=0.05)
+    >>> [len(part) for part in (few.train, few.validation, few.test)]
+    [3, 3, 38]
     """
     check_shares(shares)
+    check_labelled(labelled, shares)
     parts: list[list[Tensor]] = [[], [], []]
     for label in classes:
         nodes = (labels == label).nonzero().flatten()
         shuffle = torch.randperm(len(nodes), generator=seeded(seed, "split", label))
-        for part, chosen in zip(parts, _cut(nodes[shuffle], label, shares), strict=True):
+        cut = _cut(nodes[shuffle], label, shares, labelled)
+        for part, chosen in zip(parts, cut, strict=True):
             part.append(chosen)
     return Split(*(torch.cat(part).sort().values for part in parts))
 
@@ -64,6 +75,7 @@ def split_tasks(
     arrival: Arrival,
     *,
     shares: Shares = SHARES,
+    labelled: float | None = None,
     seed: int = 0,
 ) -> list[Split]:
     """Split whole classes, then give each task the nodes of every part that arrive with it.
@@ -72,15 +84,16 @@ def split_tasks(
 
     labels: int64 [nodes]
     """
-    whole = split_classes(labels, arrival.classes, shares=shares, seed=seed)
+    whole = split_classes(labels, arrival.classes, shares=shares, labelled=labelled, seed=seed)
     parts = [arrival.shared_out(getattr(whole, part)) for part in PARTS]
     splits = [Split(*nodes) for nodes in zip(*parts, strict=True)]
+    more = "" if labelled is None else f", or label more than {labelled:g} (parameter labelled)"
     for index, split in enumerate(splits):
         for part, called in PARTS.items():
             if not len(getattr(split, part)):
                 raise DataError(
                     f"task {index} has no {called} nodes: make fewer tasks than {len(splits)} "
-                    "(parameter tasks)"
+                    f"(parameter tasks){more}"
                 )
     return splits
 
@@ -100,11 +113,28 @@ def check_shares(shares: Shares) -> None:
         )
 
 
+def check_labelled(labelled: float | None, shares: Shares) -> None:
+    """Raise unless a share of labelled nodes is one, and is all that is said of the split."""
+    if labelled is None:
+        return
+    check_number("labelled", labelled, least=0.0, most=1.0)
+    if not 0 < labelled < 1:
+        raise ConfigurationError(
+            f"labelled must be above 0 and below 1, a share of every class, not {labelled!r}"
+        )
+    if tuple(shares) != SHARES:
+        raise ConfigurationError(
+            "labelled and split both say how many nodes are for training: leave out one of them"
+        )
+
+
 def _are_counts(shares: Shares) -> bool:
     return len(shares) == 3 and all(isinstance(share, int) for share in shares)
 
 
-def _cut(nodes: Tensor, label: int, shares: Shares) -> tuple[Tensor, Tensor, Tensor]:
+def _cut(
+    nodes: Tensor, label: int, shares: Shares, labelled: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
     if _are_counts(shares):
         nodes, shares = nodes[: int(sum(shares))], _proportions(shares)
     count = len(nodes)
@@ -115,10 +145,14 @@ def _cut(nodes: Tensor, label: int, shares: Shares) -> tuple[Tensor, Tensor, Ten
             "classes)"
         )
     # Rounding down, but not below what the share says in decimals: 0.29 of 100 is 29.
-    wanted = [max(1, int(share * count + 1e-9)) for share in shares[1:]]
-    validation = min(wanted[0], count - 2)
-    test = min(wanted[1], count - validation - 1)
-    train = count - validation - test
+    if labelled is not None:
+        train = min(max(1, int(labelled * count + 1e-9)), count - 2)
+        validation = min(train, (count - train) // 2)
+    else:
+        wanted = [max(1, int(share * count + 1e-9)) for share in shares[1:]]
+        validation = min(wanted[0], count - 2)
+        test = min(wanted[1], count - validation - 1)
+        train = count - validation - test
     return nodes[:train], nodes[train : train + validation], nodes[train + validation :]
 
 

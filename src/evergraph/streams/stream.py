@@ -105,6 +105,10 @@ class GraphStream(Shown):
         setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
         split: shares of training, validation and test nodes in every class, or how many of them,
             such as (200, 50, 200).
+        labelled: in place of ``split``, the share of every class that is labelled for training,
+            such as 0.05; as many nodes are for validation (no more than half of what is left), at
+            least one of each, and all others are for test. Where nodes have several labels or
+            numbers, a share of every task.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
             with the first task that has a neighbour of them, see ``with_companions``. Unless given,
@@ -146,6 +150,7 @@ class GraphStream(Shown):
         edges: Edges = "within",
         setting: Setting = "class-il",
         split: tuple[float, float, float] = SHARES,
+        labelled: float | None = None,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
         unlabelled: Unlabelled | None = None,
@@ -183,9 +188,9 @@ class GraphStream(Shown):
         )
         self.tasks = arrival.new_classes
         self.splits = (
-            split_tasks(labels, arrival, shares=split, seed=seed)
+            split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
             if whole.targets is None
-            else split_each(arrival, shares=split, seed=seed)
+            else split_each(arrival, shares=split, labelled=labelled, seed=seed)
         )
         if by == "online":
             arrival, self.splits = in_batches(

@@ -48,7 +48,9 @@ def new_targets(targets: Targets, tasks: int) -> list[tuple[int, ...]]:
     return [tuple(range(len(targets.names))), *([()] * (tasks - 1))]
 
 
-def split_each(arrival: Arrival, *, shares: Shares = SHARES, seed: int = 0) -> list[Split]:
+def split_each(
+    arrival: Arrival, *, shares: Shares = SHARES, labelled: float | None = None, seed: int = 0
+) -> list[Split]:
     """Split the nodes of every task at random in the same shares, as a class is split elsewhere.
 
     >>> arrival = Arrival(torch.arange(20) // 10, [(0,), ()])
@@ -62,4 +64,4 @@ def split_each(arrival: Arrival, *, shares: Shares = SHARES, seed: int = 0) -> l
             f"training, validation and test: make fewer tasks than {len(arrival)} (parameter tasks)"
         )
     tasks = Arrival(arrival.owner, [(index,) for index in range(len(arrival))])
-    return split_tasks(arrival.owner, tasks, shares=shares, seed=seed)
+    return split_tasks(arrival.owner, tasks, shares=shares, labelled=labelled, seed=seed)

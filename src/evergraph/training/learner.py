@@ -25,6 +25,7 @@ from evergraph.core.predictions import (
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
+from evergraph.nn.losses import class_balanced, masked_losses
 from evergraph.streams import Task
 from evergraph.training.batches import Batch
 from evergraph.training.saving import save_learner
@@ -265,6 +266,27 @@ class Learner(Part, ABC):
             tasks = torch.zeros(len(scores), dtype=torch.int64)
         allowed = self._check_learned().allowed(tasks, device=scores.device)
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
+
+    @torch.no_grad()
+    def validate(self, task: Task) -> tuple[float, float] | None:
+        """Return accuracy and minus the loss on a task's validation nodes: larger is better.
+
+        Classes count alike or nodes do, as the trainer's ``objective`` says. The loss decides
+        between equal accuracies, which few nodes often have. None without validation nodes.
+        """
+        if not len(task.validation):
+            return None
+        labels = task.validation_labels
+        tasks = task.label_space.task_of(labels) if task.label_space.setting == "task-il" else None
+        scores = self.logits_of_exam(task.graph, task.validation, tasks)
+        scores = self._allowed(scores, tasks).float()
+        labels = labels.to(scores.device)
+        weights = class_balanced(labels) if self.trainer.objective == "balanced" else None
+        weights = torch.ones_like(scores[:, 0]) if weights is None else weights
+        right = (scores.argmax(dim=1) == labels).float()
+        found = torch.stack([right, -masked_losses(scores, labels)]) @ weights / weights.sum()
+        accuracy, minus_loss = found.tolist()
+        return accuracy, minus_loss
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """Return every trainable parameter by name."""

@@ -22,6 +22,8 @@ from evergraph.training.captured import CapturedSteps
 
 Momentum = Literal["carried", "fresh"]
 Schedule = Literal["constant", "cosine"]
+Decay = Literal["coupled", "decoupled"]
+Objective = Literal["balanced", "plain"]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -59,6 +61,10 @@ class Trainable(Protocol):
         """Return every trainable parameter by name."""
         ...
 
+    def validate(self, task: Task) -> tuple[float, float] | None:
+        """Return how good the weights are on validation nodes, larger is better; None without."""
+        ...
+
 
 class Trainer(Part):
     """Runs Adam over a learner's loss, task after task.
@@ -66,11 +72,20 @@ class Trainer(Part):
     Args:
         epochs: passes over a task's examples.
         lr: learning rate.
-        weight_decay: L2 penalty, inside Adam as the released code has it.
+        weight_decay: L2 penalty; how it is taken is for ``decay`` to say.
         batch_size: examples per step; None for all at once.
         momentum: ``carried`` keeps Adam's moments from task to task (the released code's one
             optimiser for the whole sequence), ``fresh`` starts each task anew.
         schedule: ``constant``, or ``cosine`` from ``lr`` to 0 within each task.
+        decay: whether the penalty is part of Adam's gradient (``coupled``, as the released code
+            has it) or shrinks weights beside it (``decoupled``: AdamW).
+        smoothing: share of every label that the loss spreads over all classes.
+        patience: a task ends after so many epochs without a better result on its validation nodes,
+            and the best weights are kept; 0 does all epochs and keeps the last ones. A task
+            without validation nodes is trained as with 0.
+        evaluate_every: after how many epochs validation nodes are looked at, if at all.
+        objective: what counts as better, and what a method without a weighting of its own
+            minimises: classes count alike (``balanced``) or nodes do (``plain``).
         device: ``auto``, ``cpu`` or ``cuda``.
         resources: how much memory may be taken, and who does work that can be cut.
         on_epoch: called with (task, epoch) after every epoch.
@@ -85,6 +100,11 @@ class Trainer(Part):
         batch_size: int | None = 512,
         momentum: Momentum = "carried",
         schedule: Schedule = "constant",
+        decay: Decay = "coupled",
+        smoothing: float = 0.0,
+        patience: int = 0,
+        evaluate_every: int = 1,
+        objective: Objective = "balanced",
         device: str = "auto",
         resources: Resources | None = None,
         on_epoch: Callable[[int, int], None] | None = None,
@@ -96,12 +116,22 @@ class Trainer(Part):
             check_integer("batch_size", batch_size, least=1)
         check_choice("momentum", momentum, ("carried", "fresh"))
         check_choice("schedule", schedule, ("constant", "cosine"))
+        check_choice("decay", decay, ("coupled", "decoupled"))
+        check_number("smoothing", smoothing, least=0.0, most=0.99)
+        check_integer("patience", patience, least=0)
+        check_integer("evaluate_every", evaluate_every, least=1)
+        check_choice("objective", objective, ("balanced", "plain"))
         self.epochs = epochs
         self.lr = lr
         self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.momentum = momentum
         self.schedule = schedule
+        self.decay = decay
+        self.smoothing = smoothing
+        self.patience = patience
+        self.evaluate_every = evaluate_every
+        self.objective = objective
         self.device = choose_device(device)
         self._device = device  # as it was asked for: elsewhere ``auto`` may be another
         self.resources = Resources() if resources is None else resources
@@ -121,6 +151,7 @@ class Trainer(Part):
         decay = 0.0 if task.label_space.decided else self.weight_decay
         optimiser = self._optimiser(parameters, decay=decay)
         last: list[Tensor] = []
+        best = Best(parameters)
         step = self._step(learner, optimiser, last)
         with worthwhile_threads(learner.step_work(min(count, self.batch_size or count))):
             for epoch in range(self.epochs):
@@ -131,9 +162,19 @@ class Trainer(Part):
                     step(batch)
                 if self.on_epoch is not None:
                     self.on_epoch(task.index, epoch)
+                if self._looks(epoch):
+                    best.meet(learner.validate(task), epoch)
+                    if best.score is not None and epoch - best.epoch >= self.patience:
+                        break
         self._check_finite(learner, task, [*last, *parameters.values()])
         self._keep_moments(optimiser, parameters)
+        best.take_back()
         learner.end_task(task)
+
+    def _looks(self, epoch: int) -> bool:
+        """Whether validation nodes are looked at after an epoch; after the last they are."""
+        due = (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
+        return bool(self.patience) and due
 
     def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
         """Raise if training went astray; once a task, since looking at a GPU means waiting for it.
@@ -174,7 +215,8 @@ class Trainer(Part):
         self, parameters: Mapping[str, nn.Parameter], *, decay: float
     ) -> torch.optim.Adam:
         on_gpu = self.device.type == "cuda"
-        optimiser = torch.optim.Adam(
+        kind = torch.optim.AdamW if self.decay == "decoupled" else torch.optim.Adam
+        optimiser = kind(
             parameters.values(),
             # A recorded step reads the rate from where it lies.
             lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,
@@ -219,3 +261,31 @@ class Trainer(Part):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self.moments_ = dict(state)
+
+
+class Best:
+    """The weights that did best on validation nodes, the first of equally good ones.
+
+    Attributes:
+        score: what they came to; None as long as nothing was validated.
+        epoch: when they were met.
+    """
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        self.score: tuple[float, float] | None = None
+        self.epoch = 0
+        self._parameters = parameters
+        self._kept: dict[str, Tensor] = {}
+
+    def meet(self, score: tuple[float, float] | None, epoch: int) -> None:
+        """Keep the weights as they are now if no earlier ones were as good."""
+        if score is None or (self.score is not None and score <= self.score):
+            return
+        self.score, self.epoch = score, epoch
+        self._kept = {name: p.detach().clone() for name, p in self._parameters.items()}
+
+    @torch.no_grad()
+    def take_back(self) -> None:
+        """Put the best weights in place, if there are any."""
+        for name, value in self._kept.items():
+            self._parameters[name].copy_(value)
