@@ -412,9 +412,9 @@ def test_nothing_is_solved_before_somebody_asks(
     solved: list[float] = []
     whole, factorise = module.balanced_ridge, torch.linalg.cholesky_ex
 
-    def counted(statistics: Any, strength: float) -> Tensor:
+    def counted(statistics: Any, strength: float, **options: Any) -> Tensor:
         solved.append(strength)
-        return whole(statistics, strength)
+        return whole(statistics, strength, **options)
 
     def refused(*_: Any) -> Any:
         raise AssertionError("nobody has asked")
@@ -489,10 +489,10 @@ def test_in_task_il_weights_are_fitted_within_tasks(
     seen: list[Tensor] = []
     whole = module.fused_weights
 
-    def watched(scores: Tensor, labels: Tensor, *, allowed: Tensor) -> Tensor:
+    def watched(scores: Tensor, labels: Tensor, *, allowed: Tensor, **options: Any) -> Tensor:
         assert allowed.equal((labels // 2)[:, None] == torch.arange(6) // 2)
         seen.append(labels)
-        return whole(scores, labels, allowed=allowed)
+        return whole(scores, labels, allowed=allowed, **options)
 
     monkeypatch.setattr(module, "fused_weights", watched)
     stream = GraphStream(small_graph, setting="task-il", edges="all")
@@ -702,8 +702,11 @@ def test_what_is_not_learned_yet_is_newer(small_graph: Graph) -> None:
         ({"weights": "heavy"}, "weights"),
         ({"refresh": "corrected"}, "refresh"),
         ({"fusing": "some"}, "fusing"),
-        ({"backbone": GCN()}, "use backbone 'view-features', not 'gcn'"),
-        ({"backbone": RandomFeatures(), "keep": "5MB"}, "'view-features', not 'random-features'"),
+        ({"backbone": GCN()}, "use backbone 'landmark-features', not 'gcn'"),
+        (
+            {"backbone": RandomFeatures(), "keep": "5MB"},
+            "not 'random-features'",
+        ),
         ({"keep": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"keep": "-5MB"}, "above 0, not '-5MB'"),
         ({"keep": 0}, "above 0, not 0"),

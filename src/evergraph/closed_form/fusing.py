@@ -65,7 +65,7 @@ class _Problem:
         labels: Tensor,
         allowed: Tensor | None,
         start: Tensor,
-        balanced: bool,
+        balanced: bool = True,
     ) -> None:
         counts = torch.bincount(labels).double()
         self.shares = counts[labels].reciprocal() / (counts > 0).sum()  # [n], sum 1

@@ -14,7 +14,6 @@ from evergraph.closed_form.fusing import Probes, draw_order
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import Parts, Product, ViewMap
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.nn.backbone import backbones
@@ -161,10 +160,15 @@ class Landmarks(Probes):
     def __init__(self, most: int) -> None:
         super().__init__(per_class=most)
         self.most = most
+        self._total = most
+
+    def keep(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
+        """Consider all nodes that there are, as many as they allow for."""
+        self._total = min(self.most, max(FEW, len(nodes) // SHARE))
+        super().keep(rows, labels=labels, nodes=nodes)
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        counts = torch.bincount(labels)
-        total = min(self.most, max(FEW, len(nodes) // SHARE))
+        counts, total = torch.bincount(labels), self._total
         least, most = 1, max(int(counts.max()), 1) if len(counts) else 1
         while least < most:  # the largest quota by which no more than ``total`` are kept
             middle = (least + most + 1) // 2
@@ -172,10 +176,10 @@ class Landmarks(Probes):
             least, most = (middle, most) if fits else (least, middle - 1)
         self.per_class = least
         first = super()._first(nodes, labels)
-        if len(first) <= self.most:
+        if len(first) <= total:
             return first
         order = draw_order(nodes[first]).argsort()  # more classes than landmarks: some have none
-        return first[order[: self.most].sort().values]
+        return first[order[:total].sort().values]
 
 
 @backbones.register
@@ -183,8 +187,8 @@ class LandmarkFeatures(ViewFeatures):
     """s(x) = Σ_v W_v φ_v(x) with φ the kernel values to landmark nodes, see ``LandmarkMap``.
 
     Method ``auto`` says which nodes are landmarks (``stand_on``) while the graph is at hand, so
-    that everything can be counted again when they change; others use ``view-features``. Features
-    are not projected, however wide they are.
+    that everything can be counted again when they change. For methods that name none, features are
+    random ones. What a hop gathers is not projected, however wide it is.
 
     Args:
         views: see ``ViewFeatures``; ``s`` is how many neighbours a node has and how long its
@@ -225,11 +229,6 @@ class LandmarkFeatures(ViewFeatures):
         )  # fmt: skip
         return self._map
 
-    def expansion(self) -> LandmarkMap:
-        """Return φ of all views."""
-        if self._map is None:
-            raise ConfigurationError(
-                "landmark-features has no landmarks yet, which method auto chooses: use auto, or "
-                "backbone view-features"
-            )
-        return self._map
+    def expansion(self) -> ViewMap:
+        """Return φ of all views; random ones until landmarks are chosen."""
+        return super().expansion() if self._map is None else self._map

@@ -26,7 +26,7 @@ def shape_of(graph: Graph) -> Tensor:
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[3.], [3.]]),
     ...                         labels=torch.tensor([0, 1]), undirected=True)
     >>> shape_of(pair).square().sum(1)
-    tensor([1.0000, 1.0000])
+    tensor([1., 1.])
     """
     degrees, lengths = graph.degrees.float().cpu() + 1, _lengths(graph.features) + 1e-6
     return torch.cat([_waves(degrees), _waves(lengths)], dim=1) / math.sqrt(2)

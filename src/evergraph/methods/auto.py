@@ -262,6 +262,8 @@ class Auto(WholeTaskLearner):
 
     def _recount(self, seen: ViewRows, ids: Tensor) -> None:
         """Count all learned nodes anew as they are in a graph that holds them."""
+        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved for nobody
+            torch.cuda.empty_cache()
         self.statistics_ = self._no_statistics()
         self.probes_.clear()
         for part in ("train", "validation"):

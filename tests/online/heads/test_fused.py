@@ -39,7 +39,7 @@ LABELS = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
 def features(head: FusedHead, view: tuple[int, ...], x: Tensor) -> Tensor:
     """φ of a view, written down: its parts beside each other over the root of their number."""
     parts = x.split([DIMS, DIMS, 2 * CODES], dim=1)
-    matrices = [*head.scorer().parts.matrices.values()]
+    matrices = [*head.scorer().map.matrices.values()]
     count = sum(2 if part == 2 else 1 for part in view)  # codes are near and far
     total = sum(parts[part] @ matrices[part] for part in view)
     return torch.relu(total) * (2 / (head.width * count)) ** 0.5  # type: ignore[arg-type]

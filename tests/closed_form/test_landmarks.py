@@ -1,0 +1,190 @@
+"""Kernel values to landmark nodes, and what `auto` makes of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.closed_form import LandmarkFeatures
+from evergraph.closed_form.landmarks import LandmarkMap, Landmarks
+from evergraph.closed_form.ridge import balanced_ridge
+from evergraph.closed_form.shape import shape_of
+from evergraph.closed_form.statistics import ClassStatistics
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import View, ViewRows, parse_views
+from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
+from evergraph.methods.auto import Auto
+from evergraph.streams import GraphStream
+
+OWN = View((0,))
+
+
+def rows_of(*angles: float) -> ViewRows:
+    """Return unit vectors in the plane."""
+    turned = torch.tensor(angles)
+    return ViewRows(torch.stack([turned.cos(), turned.sin()], 1), None)
+
+
+def test_the_kernel_by_hand() -> None:
+    """k = (sin t + (π - t) cos t) / π: 1 for the same node, 1/π at right angles, 0 opposite."""
+    one = LandmarkMap.on([OWN], rows_of(0.0), [0])
+    asked = rows_of(0.0, math.pi / 2, math.pi, math.pi / 3)
+    found = one.kernel(OWN, one.seen_of(asked, [OWN]))[:, 0]
+    third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
+    assert found.tolist() == pytest.approx([1.0, 1 / math.pi, 0.0, third], abs=1e-6)
+
+
+def test_a_view_is_the_mean_of_its_parts() -> None:
+    """Two hops that agree are like one, one that is missing halves the square of the length."""
+    both = View((0, 1))
+    landmark = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), None)
+    one = LandmarkMap.on([both], landmark, [0, 1])
+    asked = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]), None)
+    found = one.kernel(both, one.seen_of(asked, [both]))[:, 0]
+    t = math.acos(0.5 / math.sqrt(0.5))
+    half = math.sqrt(0.5) * (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
+    assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
+
+
+def test_random_features_estimate_it() -> None:
+    """The kernel is what the features of `RandomMap` have as inner products on the average."""
+    rows = rows_of(0.1, 1.0, 2.0)
+    (drawn,) = RandomMap.drawn([OWN], {0: 2}, width=200_000, seed=3)(rows)
+    one = LandmarkMap.on([OWN], rows, [0])
+    exact = one.kernel(OWN, one.seen_of(rows, [OWN]))
+    assert torch.allclose(drawn @ drawn.t(), exact, atol=0.01)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), nodes=st.integers(1, 20))
+def test_features_of_landmarks_have_the_kernel_as_inner_products(seed: int, nodes: int) -> None:
+    """Among landmarks φφᵀ = K; of others it is less than k(x, x), never more."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = ViewRows(torch.nn.functional.normalize(torch.randn(nodes, 5, generator=generator)), None)
+    other = torch.nn.functional.normalize(torch.randn(9, 5, generator=generator))
+    one = LandmarkMap.on([OWN], rows, [0])
+    (features,) = one(rows)
+    kernel = one.kernel(OWN, one.seen_of(rows, [OWN]))
+    assert torch.allclose(features @ features.t(), kernel, atol=1e-3)
+    (others,) = one(ViewRows(other, None))
+    assert bool((others.square().sum(1) <= 1 + 1e-4).all())
+
+
+def test_all_nodes_as_landmarks_are_kernel_ridge_regression() -> None:
+    """V on features is α on the kernel: (K + λ I)⁻¹ Y, here with a node a class."""
+    rows = rows_of(0.0, 0.7, 2.0)
+    one = LandmarkMap.on([OWN], rows, [0])
+    (features,) = one(rows)
+    statistics = ClassStatistics(3)
+    statistics.add(features, torch.arange(3), torch.ones(3))
+    said = features.double() @ balanced_ridge(statistics, 0.1)
+    kernel = one.kernel(OWN, one.seen_of(rows, [OWN])).double()
+    strength = 0.1 * float(kernel.trace()) / 3
+    by_hand = kernel @ torch.linalg.inv(kernel + strength * torch.eye(3))
+    assert torch.allclose(said, by_hand, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
+def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most: int) -> None:
+    """The order of nodes does not matter, and no class has two more than another could have."""
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.randperm(100, generator=generator)[:40]
+    labels = torch.randint(classes, (40,), generator=generator)
+    rows = ViewRows(nodes[:, None].float(), None)
+    order = torch.randperm(40, generator=generator)
+
+    def chosen(places: Tensor) -> set[int]:
+        kept = Landmarks(most)
+        kept.keep(rows.of(places), labels=labels[places], nodes=nodes[places])
+        assert len(kept) <= most
+        return set(kept.nodes_.tolist())
+
+    assert chosen(torch.arange(40)) == chosen(order)
+    kept = Landmarks(most)
+    kept.keep(rows, labels=labels, nodes=nodes)
+    counts, found = torch.bincount(labels), torch.bincount(kept.labels_, minlength=0)
+    full = found.max()
+    short = [int(c) for c, f in zip(counts.tolist(), found.tolist(), strict=False) if f < full]
+    if len(found) == len(counts) and bool((found > 0).all()):
+        assert all(count < int(full) for count in short)
+
+
+def test_shape_tells_degree_and_length_and_nothing_else() -> None:
+    """Nodes of one degree and length are alike whatever their features; others are not."""
+    edges = torch.tensor([[0, 0, 3], [1, 2, 4]])
+    features = torch.tensor([[3.0, 4.0], [5.0, 0.0], [0.0, 5.0], [1.0, 0.0], [0.0, 2.0]])
+    graph = Graph.from_edges(edges, features=features, labels=labels, undirected=True)
+    found = shape_of(graph)
+    alike = found @ found.t()
+    assert float(alike[1, 2]) == pytest.approx(1.0)  # a neighbour and a length of 5 each
+    assert float(alike[0, 1]) < 0.9  # two neighbours and one
+    assert float(alike[3, 4]) < 0.9  # lengths of 1 and 2
+    assert torch.allclose(alike.diagonal(), torch.ones(5))
+    sparse = Graph.from_edges(
+        edges, features=features.to_sparse_csr(), labels=labels, undirected=True
+    )
+    assert torch.allclose(shape_of(sparse), found)
+
+
+def test_a_view_may_show_it() -> None:
+    (view,) = parse_views(["0|2|s+y"])
+    assert view.shaped
+    assert str(view) == "0|2|s+y"
+
+
+def learned(stream: GraphStream, **options: object) -> Auto:
+    learner = Auto(
+        refresh="embeddings",
+        generator=torch.Generator().manual_seed(0),
+        **options,  # type: ignore[arg-type]
+    )
+    for index in range(len(stream)):
+        learner.fit_task(stream.open(index))
+    return learner
+
+
+def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(small_graph: Graph) -> None:
+    learner = learned(GraphStream(small_graph, edges="all"))
+    assert isinstance(learner.backbone, LandmarkFeatures)
+    train = learner.ledger_.part("train")
+    assert set(learner.landmarks_.nodes_.tolist()) == set(train.ids.tolist())  # few: all of them
+    assert learner.statistics_[0].width == len(train)
+
+
+def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
+    """After ``forget`` all that is kept is that of a learner which never met the node."""
+    stream = GraphStream(small_graph, edges="all")
+    learner, other = learned(stream), learned(stream)
+    gone = learner.landmarks_.nodes_[:3]
+    learner.forget(gone, small_graph)
+    other.ledger_.strike(gone)
+    graph = other._shown(
+        small_graph, torch.arange(small_graph.num_nodes), other.ledger_.part("train")
+    )
+    other._recount(other.backbone.prepare(graph), torch.arange(small_graph.num_nodes))
+    mine, theirs = learner.state(), other.state()
+    assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())
+    for name in mine:
+        if name.startswith(("landmarks/", "statistics:", "probes/")):
+            assert torch.allclose(mine[name].double(), theirs[name].double(), atol=1e-6), name
+
+
+def test_without_the_graph_landmarks_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="needs refresh='embeddings'"):
+        Auto(backbone=LandmarkFeatures(), generator=torch.Generator())
+
+
+def test_objectives_differ_where_classes_do(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    heads = [learned(stream, objective=each) for each in ("balanced", "plain")]
+    for learner in heads:
+        learner.solve()
+    first, second = (learner.backbone.head.weight for learner in heads)  # type: ignore[union-attr]
+    assert not torch.allclose(first, second)
