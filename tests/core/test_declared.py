@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.core import declared
-from evergraph.core.declared import declared_parts, declared_summary
-from evergraph.core.resolver import Resolver
+from evergraph.core import resolver
+from evergraph.core.resolver import Resolver, declared_parts, declared_summary
 from evergraph.datasets import datasets
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -45,7 +44,7 @@ def test_source_and_resolver_say_the_same(
 def test_only_what_is_decorated_and_named_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(declared, "PACKAGE", tmp_path)
+    monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
     (tmp_path / "shapes.py").write_text(
         '@shapes.register\nclass Square(Shape):\n    """\n    Four sides.\n\n    Equal.\n    """\n'
         '    name: ClassVar[str] = "square"\n'
@@ -58,5 +57,5 @@ def test_only_what_is_decorated_and_named_counts(
 
 
 def test_a_function_without_docstring_or_file_has_an_empty_summary() -> None:
-    assert declared_summary("core/declared.py", "_registered") == ""
+    assert declared_summary("core/resolver.py", "_registered") == ""
     assert declared_summary("core/absent.py", "anything") == ""

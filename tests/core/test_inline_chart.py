@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from evergraph.core.inline_chart import MARKED, line_chart
+from evergraph.core.display import MARKED, line_chart
 
 
 def test_points_lie_where_they_should() -> None:

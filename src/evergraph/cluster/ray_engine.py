@@ -31,9 +31,9 @@ from evergraph.cluster.ray_cluster import (
 )
 from evergraph.cluster.ray_transport import pack, packed_bytes, unpack
 from evergraph.core.checks import check_integer
-from evergraph.core.closing import Closing
 from evergraph.core.engine import LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
+from evergraph.core.file_lock import Closing
 from evergraph.core.plugins import file_plugins
 from evergraph.core.sizes import shown
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from evergraph.core.predictions import Predictions
+from evergraph.core.label_space import Predictions
 from evergraph.graphs import Graph
 from evergraph.streams import Exam
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_once
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import in_memory, is_mapped
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
-from evergraph.core.predictions import target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId

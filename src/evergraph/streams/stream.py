@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from evergraph.core.threads import available_threads
+from evergraph.core.device import available_threads
 from evergraph.graphs.kernels.row_ranges import spread
 
 # Pieces a thread: a thread that met cheap rows takes the next piece while another is busy.

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.threads import available_threads, exactly_threads
+from evergraph.core.device import available_threads, exactly_threads
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import ScaledRows
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.threads import available_threads, fixed_sums
+from evergraph.core.device import available_threads, fixed_sums
 
 # A thread takes many ranges, so that none waits long for another that was given the hubs.
 RANGES_PER_THREAD = 16
