@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.streams.blurred import arrival_times, blurred
+from evergraph.streams.ways import arrival_times, blurred
 
 LABELS = torch.tensor([1, 0, 2, 0, 1, 2, 2, 2, -1, 3])
 MANY = torch.arange(4).repeat_interleave(2500)
