@@ -32,8 +32,7 @@ from evergraph.experiments.bench.ray_pool import RayPool
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
-from evergraph.graphs.reach.cost import search_costs
-from evergraph.graphs.reach.reach import searched_sizes
+from evergraph.graphs.reach.reach import search_costs, searched_sizes
 from evergraph.memory import ClassStatistics
 from evergraph.memory.gathered_statistics import BLOCK_ROWS, with_counted
 from evergraph.nn.expansion import Expansion

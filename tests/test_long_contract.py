@@ -33,7 +33,7 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.graphs.kernels import choice
+from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
@@ -174,7 +174,7 @@ def test_reach(
 ) -> None:
     if compiled:
         pytest.importorskip("numba")
-        monkeypatch.setattr(choice, "NUMBA_PAYS_FROM", 0)
+        monkeypatch.setattr(scaled_rows, "NUMBA_PAYS_FROM", 0)
         monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
     check(REACH[work], kind)
 

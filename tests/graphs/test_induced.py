@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.core.mapped import is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, homophily, induced
+from evergraph.graphs import Graph, csr, homophily
 
 
 class Tight(Resources):
@@ -39,7 +39,7 @@ def test_blocks_give_the_dense_cut(graph: Graph, data: st.DataObject, block: int
         data.draw(st.lists(st.integers(0, 1), min_size=graph.num_nodes, max_size=graph.num_nodes))
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(induced.BLOCK_ENTRIES, "cpu", block)
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
         cut = graph.subgraph(nodes, groups=groups)
     dense = torch.zeros(graph.num_nodes, graph.num_nodes)
     dense[graph.edge_rows(), graph.indices.long()] = 1
@@ -72,5 +72,5 @@ def test_homophily_in_blocks(graph: Graph, block: int) -> None:
     known = (ends[0] >= 0) & (ends[1] >= 0)
     expected = float((ends[0] == ends[1])[known].float().mean()) if known.any() else 0.0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(induced.BLOCK_ENTRIES, "cpu", block)
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
         assert homophily(graph) == pytest.approx(expected)

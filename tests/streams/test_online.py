@@ -15,8 +15,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
-from evergraph.graphs.reach.around import nodes_around
-from evergraph.graphs.reach.covered import covered_nodes
+from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
 from evergraph.streams.task_members import MetSizes
 from evergraph.topology import SGC

@@ -15,8 +15,14 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
-from evergraph.graphs.induced import induced_adjacency
+from evergraph.graphs.csr import (
+    as_csr,
+    build_csr,
+    build_weighted_csr,
+    induced_adjacency,
+    repeat,
+    take_rows,
+)
 from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets

@@ -12,7 +12,7 @@ from torch import Tensor
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear

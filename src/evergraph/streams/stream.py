@@ -17,7 +17,7 @@ from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.reach.around import nodes_around
+from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.classless import (
     UNLABELLED_WAYS,

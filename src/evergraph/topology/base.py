@@ -13,7 +13,7 @@ from evergraph.core.resolver import Resolver
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.held_rows import ROW_TYPES, RowType
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, RowType
 from evergraph.topology.rowwise import unit_rows
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import Graph
-from evergraph.graphs.reach.covered import covered_nodes, reaching_nodes
+from evergraph.graphs.reach.reach import covered_nodes, reaching_nodes
 
 
 class Encoder(Protocol):

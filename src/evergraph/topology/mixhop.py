@@ -10,7 +10,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology.base import TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
 from evergraph.topology.stepwise import Stepwise

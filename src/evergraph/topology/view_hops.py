@@ -8,7 +8,7 @@ import torch
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology.mixhop import MixHop
 
 # Features wider than this are turned into so many: inner products are kept to about 1/√2048, and

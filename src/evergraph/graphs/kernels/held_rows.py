@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.graphs.kernels.choice import triton_works
-from evergraph.graphs.kernels.room import room
 from evergraph.graphs.kernels.row_ranges import spread
+from evergraph.graphs.kernels.scaled_rows import room, triton_works
 
-RowType = Literal["float32", "float16", "bfloat16"]
-ROW_TYPES: dict[RowType, torch.dtype] = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
 LARGEST = torch.finfo(torch.float16).max
 ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory beside what is returned
 
