@@ -11,8 +11,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Smoother, smoother
 from evergraph.graphs.kernels import products, scaled_rows
-from evergraph.graphs.kernels.held_rows import held_rows
-from evergraph.graphs.kernels.scaled_rows import Kernel, RowType
+from evergraph.graphs.kernels.scaled_rows import Kernel, RowType, held_rows
 from graphs_to_draw import graph_of, path_pairs
 
 pytest.importorskip("triton")

@@ -16,7 +16,6 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.csr import as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.held_rows import held_rows
 from evergraph.graphs.kernels.products import (
     Product,
     numba_product,
@@ -30,6 +29,7 @@ from evergraph.graphs.kernels.scaled_rows import (
     RowType,
     ScaledRows,
     choose_kernel,
+    held_rows,
     numba_works,
     room,
     triton_works,

@@ -14,9 +14,8 @@ from torch import Tensor
 from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs.kernels import products
-from evergraph.graphs.kernels.held_rows import held_rows
 from evergraph.graphs.kernels.products import torch_product
-from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType, held_rows
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.device import available_threads, exactly_threads
-from evergraph.graphs.kernels.held_rows import held_rows
 from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_ranges, spread
-from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel
+from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
     from evergraph.graphs.kernels.numba_sum import (
