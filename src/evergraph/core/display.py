@@ -18,6 +18,8 @@ DASHES = ("none", "5 3", "2 2")
 LINE = 12  # between names
 MARKED = 30  # as many points are marked one by one
 
+LISTED = 12  # names that a table shows; of more it is said how many
+
 Points = Sequence[tuple[float, float]]
 
 
@@ -157,3 +159,13 @@ def _label(x: float, y: float, said: str, anchor: str) -> str:
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor">'
         f"{escape(said)}</text>"
     )
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names with commas between them, and how many more there are.
+
+    >>> listed("ab"), listed(range(14))
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')
+    """
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(str(name) for name in names[:LISTED]) + more

@@ -43,6 +43,37 @@ def build_weighted_csr(
     return *_pointed(keys[counts], nodes), weights[order[counts]]
 
 
+def built_csr(
+    rows: Tensor, columns: Tensor, weights: Tensor | None, nodes: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return pairs as CSR, with or without weights."""
+    if weights is None:
+        return *build_csr(rows, columns, nodes), None
+    return build_weighted_csr(rows, columns, weights, nodes)
+
+
+def adjacency_of(
+    edge_index: Tensor, weights: Tensor | None, nodes: int, *, undirected: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return (source, target) pairs as CSR, row by target; self-loops are dropped.
+
+    edge_index: integer [2, edges]; weights: float32 [edges]
+    -> [nodes + 1], int32 [entries], float32 [entries]
+    """
+    sources, ends = edge_index[0].long(), edge_index[1].long()
+    distinct = sources != ends
+    sources, ends = sources[distinct], ends[distinct]
+    weights = None if weights is None else weights[distinct]
+    if undirected and weights is not None:  # each edge beside its reverse, as the last counts
+        sources, ends = (
+            torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
+        )
+        weights = weights.repeat_interleave(2)
+    elif undirected:
+        sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
+    return built_csr(ends, sources, weights, nodes)
+
+
 def _pointed(keys: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """Return ascending keys row · nodes + column as CSR."""
     return row_pointers(keys // max(nodes, 1), nodes), (keys % max(nodes, 1)).int()
