@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.cluster.ray_transport import pack, unpack
+from evergraph.cluster.ray_engine import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
@@ -39,8 +39,8 @@ from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
-from evergraph.memory.ego_networks import ego_networks
 from evergraph.memory.embedding_memory import first_coverers
+from evergraph.memory.subgraph_memory import ego_networks
 from evergraph.methods import methods
 from evergraph.nn import RandomFeatures, ViewFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph

@@ -14,9 +14,9 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.memory import ClassStatistics
 from evergraph.methods import ADR
+from evergraph.methods.adr import LayerSums
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.methods.balanced_ridge import balanced_ridge
-from evergraph.methods.layer_sums import LayerSums
 from evergraph.nn import GCN, GIN
 from evergraph.streams import GraphStream
 

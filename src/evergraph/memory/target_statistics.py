@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.memory.budget import MemoryUsage
 from evergraph.memory.class_statistics import ROWS, ClassStatistics, Features
-from evergraph.memory.usage import MemoryUsage
 
 MOST_PATTERNS = 64
 

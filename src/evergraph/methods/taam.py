@@ -99,3 +99,17 @@ class TAAM(TPP):
     @property
     def _anchored(self) -> APPNP:
         return APPNP(hops=self.steps, alpha=self.anchor)
+
+
+@methods.register
+class TAAMPerTestSet(TAAM):
+    """``taam`` told which test nodes share a task, as its authors test (Liu and Zhang 2026).
+
+    Not comparable in class-IL, see ``TPP.pooled``.
+
+    Args:
+        steps, anchor, distance, backbone, trainer, generator: see ``TAAM``.
+    """
+
+    name = "taam-per-test-set"
+    pooled = True

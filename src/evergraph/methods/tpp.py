@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +22,8 @@ from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
+
+log = logging.getLogger(__name__)
 
 # How far the classes of other tasks lie below those of the chosen one: e^-100 is no chance at all,
 # and a float32 still tells them apart, for task-IL, where the task is known to be another.
@@ -53,6 +58,10 @@ class TPP(BackboneLearner):
     name = "tpp"
     default_backbone = "pdgnn"
     backbone: PDGNN
+    # Whether it is told which test nodes share a task: one task is guessed for all of them, by the
+    # mean of their likenesses. In class-IL that gives away what other methods have to find out, so
+    # accuracies are not comparable with theirs, nor with those of the same method node by node.
+    pooled: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -88,6 +97,12 @@ class TPP(BackboneLearner):
 
     def begin_task(self, task: Task) -> int:
         """Make a new head for the classes that the task has."""
+        if self.pooled and not self.heads_:
+            log.warning(
+                "%s pools the test nodes of each task: do not compare its class-il accuracy with "
+                "that of methods that classify node by node",
+                self.name,
+            )
         present = torch.cat([task.train_labels, torch.tensor([*task.label_space.newest()]).long()])
         self.classes_.append(present.unique())
         self.backbone.head = None
@@ -130,10 +145,20 @@ class TPP(BackboneLearner):
             scores[:, columns] = own.log_softmax(1).where(chosen == task, elsewhere)
         return scores + level
 
+    def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
+        """Return the scores; if ``pooled``, of the nodes of each task together, or of all."""
+        if not self.pooled or tasks is None or not len(nodes):
+            return self.logits(graph, nodes)
+        rows = [(tasks == task).nonzero().flatten() for task in tasks.unique()]
+        scores = torch.cat([self.logits(graph, nodes[r]) for r in rows])
+        return scores[torch.cat(rows).argsort().to(scores.device)]
+
     def guess_tasks(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the task whose profile is nearest to each node.  [nodes] -> int64 [nodes]"""
-        profiles = self.profiles_.to(self.device)
-        return nearest(self.likeness(graph, nodes), profiles, distance=self.distance)
+        profiles, alike = self.profiles_.to(self.device), self.likeness(graph, nodes)
+        if self.pooled:
+            alike = alike.mean(0, keepdim=True).expand(len(nodes), -1)
+        return nearest(alike, profiles, distance=self.distance)
 
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return what some nodes look like together.  int64 [n] -> float32 [features]"""
@@ -181,6 +206,20 @@ class TPP(BackboneLearner):
     def _keep_head(self) -> None:
         assert self.backbone.head is not None
         self.heads_.append(self.backbone.head.eval())
+
+
+@methods.register
+class TPPPerTestSet(TPP):
+    """``tpp`` told which test nodes share a task, as its paper tests (Niu et al. 2024).
+
+    Not comparable in class-IL, see ``pooled``.
+
+    Args:
+        steps, distance, backbone, trainer, generator: see ``TPP``.
+    """
+
+    name = "tpp-per-test-set"
+    pooled = True
 
 
 def _scores(head: nn.Module, embeddings: Tensor) -> Tensor:

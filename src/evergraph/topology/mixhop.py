@@ -11,9 +11,8 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.scaled_rows import RowType
-from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
-from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register
