@@ -11,8 +11,7 @@ from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, propagate
 from evergraph.methods.base import methods
-from evergraph.methods.task_profile import Distance
-from evergraph.methods.tpp import TPP
+from evergraph.methods.tpp import TPP, Distance
 from evergraph.nn import Backbone, Modulated
 from evergraph.topology import APPNP
 from evergraph.training import Trainer
