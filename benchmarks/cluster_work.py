@@ -34,8 +34,7 @@ from evergraph.experiments.bench.ray_pool import RayPool
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
-from evergraph.graphs.reach.cost import search_costs
-from evergraph.graphs.reach.reach import searched_sizes
+from evergraph.graphs.reach.reach import search_costs, searched_sizes
 from evergraph.nn.random_features import Expansion
 from evergraph.topology import SGC
 from evergraph.topology.column_blocks import encode_within

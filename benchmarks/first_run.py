@@ -21,7 +21,7 @@ import torch
 from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, in_own_process, run, times
 
-from evergraph.core import threads
+from evergraph.core import device
 from evergraph.core.seeding import seeded
 from evergraph.methods import Finetune
 from evergraph.streams import GraphStream
@@ -105,7 +105,7 @@ def command_table(commands: Mapping[str, Cost]) -> Table:
 def four_tasks(case: str, count: int, epochs: int) -> tuple[float, float]:
     """Return the CPU and clock seconds of training on some tasks with so many threads a step."""
     torch.set_num_threads(count)
-    threads.WORK_A_THREAD = 1  # every step is worth all of them
+    device.WORK_A_THREAD = 1  # every step is worth all of them
     stream = GraphStream(CASES[case].load())
     learner = Finetune(
         trainer=Trainer(epochs=epochs, device="cpu"),

@@ -28,7 +28,7 @@ from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import learn_stream
 from evergraph.experiments.result import PHASES
 from evergraph.graphs import Graph, normalised, propagate
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology import SGC, EmbeddingCache
 
 TWINS = ("products-twin", "reddit-twin")

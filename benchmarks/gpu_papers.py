@@ -23,7 +23,7 @@ from benchmarks.measure import Options, Table, run
 
 from evergraph.graphs import Smoother
 from evergraph.graphs.csr import pointers_of
-from evergraph.graphs.kernels import choose_kernel
+from evergraph.graphs.kernels.scaled_rows import choose_kernel
 from evergraph.graphs.normalisation import scalings
 
 NODES, ENTRIES, WIDTH = 111_059_956, 3_228_124_712, 128

@@ -23,7 +23,7 @@ from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology import SGC
 
 ROWS: tuple[RowType, ...] = ("float32", "float16", "bfloat16")

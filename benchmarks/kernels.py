@@ -29,9 +29,13 @@ import evergraph
 from evergraph.core.mapped import in_memory
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, normalised, smoother, walk
-from evergraph.graphs.kernels import Kernel, room
-from evergraph.graphs.kernels.choice import NUMBA_PAYS_FROM, numba_works
-from evergraph.graphs.kernels.held_rows import ROW_TYPES
+from evergraph.graphs.kernels.scaled_rows import (
+    NUMBA_PAYS_FROM,
+    ROW_TYPES,
+    Kernel,
+    numba_works,
+    room,
+)
 
 HOPS = 2
 AGREE = 1e-4

@@ -39,7 +39,7 @@ from benchmarks.measure import (
 
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, csr, estimate_reach_sizes, normalised, reach_sizes, smoother
-from evergraph.graphs.kernels import choice
+from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.reach import reach as search
 
@@ -122,12 +122,12 @@ def in_bits(graph: Graph, pairs: Tensor, bits: str) -> dict[str, Callable[[], Te
 @contextmanager
 def compiling() -> Iterator[None]:
     """Have even a small graph's work done by compiled code."""
-    before = choice.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM
-    choice.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM = 0, 0
+    before = scaled_rows.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM
+    scaled_rows.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM = 0, 0
     try:
         yield
     finally:
-        choice.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM = before
+        scaled_rows.NUMBA_PAYS_FROM, search.SEARCH_PAYS_FROM = before
 
 
 def peak(size: tuple[int, int], file: Path, name: str, bits: str) -> int:

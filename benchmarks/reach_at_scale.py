@@ -36,9 +36,14 @@ from benchmarks.measure import (
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes
-from evergraph.graphs.reach.cost import ReachCost, reach_cost, search_costs
 from evergraph.graphs.reach.hyperloglog import REGISTERS
-from evergraph.graphs.reach.reach import multiplied_sizes, searched_sizes
+from evergraph.graphs.reach.reach import (
+    ReachCost,
+    multiplied_sizes,
+    reach_cost,
+    search_costs,
+    searched_sizes,
+)
 from evergraph.memory import Candidates, EmbeddingMemory
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.streams import GraphStream

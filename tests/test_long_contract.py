@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ViewFeatures
 from evergraph.closed_form.relations import RelationCodes, RelationHops
-from evergraph.cluster.ray_transport import pack, unpack
+from evergraph.cluster.ray_engine import pack, unpack
 from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
@@ -35,14 +35,14 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.graphs.kernels import choice
+from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.reach import reach as search
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
 from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
-from evergraph.memory.ego_networks import ego_networks
 from evergraph.memory.embedding_memory import first_coverers
+from evergraph.memory.subgraph_memory import ego_networks
 from evergraph.methods import methods
 from evergraph.nn import RandomFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -175,7 +175,7 @@ def test_reach(
 ) -> None:
     if compiled:
         pytest.importorskip("numba")
-        monkeypatch.setattr(choice, "NUMBA_PAYS_FROM", 0)
+        monkeypatch.setattr(scaled_rows, "NUMBA_PAYS_FROM", 0)
         monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
     check(REACH[work], kind)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from evergraph.cli.commands import COMMANDS
-from evergraph.core.declared import declared_summary
-from evergraph.core.resolver import first_line
+from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.catalogue import catalogue
 from evergraph.memory.samplers import samplers

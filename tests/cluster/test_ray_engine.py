@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.cluster.engines import make_engine
-from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine
-from evergraph.cluster.ray_transport import pack, unpack
+from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, pack, unpack
 from evergraph.core.engine import Columns, LocalEngine
 from evergraph.core.errors import (
     ConfigurationError,

@@ -1,16 +1,23 @@
-"""Names become classes; wrong names and wrong parameters are told with the right ones."""
+"""Names become parts, and what the source says of them."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from evergraph.core import resolver
 from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.core.resolver import Resolver, first_line
+from evergraph.core.resolver import Resolver, declared_parts, declared_summary, first_line
+from evergraph.datasets import datasets
 from evergraph.memory import samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
+from evergraph.methods import methods
+from evergraph.nn import backbones
+from evergraph.online.heads.base import heads
+from evergraph.studies import studies
 from evergraph.topology import topologies
 
 
@@ -179,3 +186,50 @@ def test_every_registered_class_can_be_made_and_says_what_it_is(resolver: Resolv
     for name, summary in resolver.summaries().items():
         assert resolver.make(name).name == name
         assert summary
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "resolver"),
+    [
+        ("datasets", "datasets", datasets),
+        ("memory/samplers", "samplers", samplers),
+        ("methods", "methods", methods),
+        ("nn closed_form", "backbones", backbones),
+        ("online/heads", "heads", heads),
+        ("studies", "studies", studies),
+        ("topology", "topologies", topologies),
+    ],
+)
+def test_source_and_resolver_say_the_same(
+    folder: str, name: str, resolver: Resolver[object]
+) -> None:
+    declared: dict[str, str] = {}
+    for each in folder.split():
+        declared |= declared_parts(each, name)
+    ours = {
+        part: line
+        for part, line in resolver.summaries().items()
+        if resolver.resolve(part).__module__.startswith("evergraph.")  # and not another test's
+    }
+    assert declared == ours
+    assert len(ours) >= 3
+
+
+def test_only_what_is_decorated_and_named_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
+    (tmp_path / "shapes.py").write_text(
+        '@shapes.register\nclass Square(Shape):\n    """\n    Four sides.\n\n    Equal.\n    """\n'
+        '    name: ClassVar[str] = "square"\n'
+        '@shapes.register\nclass Nameless(Shape):\n    """No name."""\n'
+        '@dataclass\nclass Other:\n    """Not registered."""\n    name = "other"\n'
+        '@bodies.register\nclass Cube:\n    """Of another resolver."""\n    name = "cube"\n'
+    )
+    assert declared_parts(".", "shapes") == {"square": "Four sides."}
+    assert declared_parts("absent", "shapes") == {}
+
+
+def test_a_function_without_docstring_or_file_has_an_empty_summary() -> None:
+    assert declared_summary("core/resolver.py", "_registered") == ""
+    assert declared_summary("core/absent.py", "anything") == ""

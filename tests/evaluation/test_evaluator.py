@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
-from evergraph.core.predictions import Predictions
+from evergraph.core.label_space import Predictions
 from evergraph.evaluation import evaluate
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.graphs import Graph

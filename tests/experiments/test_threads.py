@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import evergraph as eg
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, ResultsError
-from evergraph.core.threads import exactly_threads
 
 # Long sums, which torch and BLAS cut by the number of threads: 1,500 rows, 600 features.
 FULL = {"epochs": 2, "batch_size": "full"}

@@ -11,8 +11,7 @@ import torch
 
 from evergraph.graphs import Graph, covered_nodes, estimate_reach_sizes, reach_sizes, smoother
 from evergraph.graphs.graph_folder import open_graph_folder
-from evergraph.graphs.kernels.torch_max import TorchMax
-from evergraph.graphs.reach.hyperloglog import hashed
+from evergraph.graphs.reach.hyperloglog import TorchMax, hashed
 from evergraph.graphs.rows import RowSweep
 from evergraph.streams import GraphStream
 from wide_folder import HEAVY, LIGHT, light_graph, wide_arrays, wide_folder

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.core.mapped import is_mapped
+from evergraph.core.resources import Resources
+from evergraph.graphs import Graph, csr, homophily
 from evergraph.graphs.csr import first_of_each_row
 
 
@@ -37,3 +41,67 @@ def test_each_row_keeps_what_sorting_it_would(entries: list[tuple[int, int]], co
         places = [place for place, (owner, _) in enumerate(entries) if owner == row]
         expected += sorted(places, key=lambda place: entries[place][1])[:count]
     assert first_of_each_row(owners, keys, count).tolist() == expected
+
+
+class Tight(Resources):
+    """No memory at all for arrays that stay: everything goes to a file."""
+
+    @property
+    def left(self) -> int:
+        return 0
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    nodes = draw(st.integers(1, 8))
+    pairs = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=30))
+    labels = draw(st.lists(st.integers(-1, 2), min_size=nodes, max_size=nodes))
+    edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    return Graph.from_edges(
+        edges, features=torch.rand(nodes, 3), labels=torch.tensor(labels, dtype=torch.int64)
+    )
+
+
+@given(graphs(), st.data(), st.integers(1, 5))
+def test_blocks_give_the_dense_cut(graph: Graph, data: st.DataObject, block: int) -> None:
+    nodes = torch.tensor(data.draw(st.permutations(range(graph.num_nodes))))
+    nodes = nodes[: data.draw(st.integers(1, graph.num_nodes))]
+    groups = torch.tensor(
+        data.draw(st.lists(st.integers(0, 1), min_size=graph.num_nodes, max_size=graph.num_nodes))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
+        cut = graph.subgraph(nodes, groups=groups)
+    dense = torch.zeros(graph.num_nodes, graph.num_nodes)
+    dense[graph.edge_rows(), graph.indices.long()] = 1
+    expected = (dense * (groups[:, None] == groups))[nodes][:, nodes]
+    found = torch.zeros(len(nodes), len(nodes))
+    found[cut.edge_rows(), cut.indices.long()] = 1
+    assert found.equal(expected)
+    assert cut.features.equal(graph.features[nodes])
+
+
+def test_what_does_not_fit_lies_in_files_and_is_the_same() -> None:
+    ring = torch.stack([torch.arange(3000), torch.arange(3000).roll(1)])
+    graph = Graph.from_edges(
+        ring, features=torch.rand(3000, 9), labels=torch.arange(3000) % 2, undirected=True
+    )
+    nodes = torch.arange(500, 2500)
+    in_memory, on_disk = graph.subgraph(nodes), graph.subgraph(nodes, resources=Tight())
+    assert on_disk.mapped
+    assert is_mapped(on_disk.features)
+    assert not in_memory.mapped
+    assert on_disk.indices.equal(in_memory.indices)
+    assert on_disk.features.equal(in_memory.features)
+    again = on_disk.subgraph(torch.arange(10), resources=Tight())  # of a graph in files
+    assert again.indices.equal(in_memory.subgraph(torch.arange(10)).indices)
+
+
+@given(graphs(), st.integers(1, 5))
+def test_homophily_in_blocks(graph: Graph, block: int) -> None:
+    ends = graph.labels[graph.edge_rows()], graph.labels[graph.indices]
+    known = (ends[0] >= 0) & (ends[1] >= 0)
+    expected = float((ends[0] == ends[1])[known].float().mean()) if known.any() else 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
+        assert homophily(graph) == pytest.approx(expected)

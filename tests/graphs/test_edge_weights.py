@@ -20,8 +20,9 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs import normalisation as normalisation_module
 from evergraph.graphs.disjoint import disjoint_union
-from evergraph.graphs.kernels import Kernel, numba_works, row_ranges, scaled_rows
-from evergraph.graphs.kernels.streamed import streamed_product
+from evergraph.graphs.kernels import row_ranges, scaled_rows
+from evergraph.graphs.kernels.products import streamed_product
+from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
 from evergraph.graphs.normalisation import Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
 

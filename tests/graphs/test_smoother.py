@@ -23,7 +23,7 @@ from evergraph.graphs.normalisation import graph_scalings
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import graph_of, path_pairs
 
-MODULE = import_module("evergraph.graphs.smoother")  # the function has its name
+MODULE = import_module("evergraph.graphs.propagation")  # the function has its name
 KERNELS = ["torch", "numba"]
 seeds = st.integers(0, 10_000)
 schemes = st.sampled_from(["symmetric", "row", "none"])

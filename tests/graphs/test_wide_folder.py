@@ -28,12 +28,10 @@ from evergraph.graphs import (
 )
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.graph_folder import FACTS, GraphFolderWriter, open_graph_folder
-from evergraph.graphs.kernels import KERNELS
-from evergraph.graphs.kernels.numba_max import NumbaMax
-from evergraph.graphs.kernels.torch_max import TorchMax
+from evergraph.graphs.kernels.scaled_rows import KERNELS
 from evergraph.graphs.reach import reach as search
-from evergraph.graphs.reach.cost import walk_counts
-from evergraph.graphs.reach.hyperloglog import hashed
+from evergraph.graphs.reach.hyperloglog import NumbaMax, TorchMax, hashed
+from evergraph.graphs.reach.reach import walk_counts
 from evergraph.graphs.rows import RowSweep
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.samplers.greedy_coverage import _Search

@@ -15,8 +15,8 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import ADR
+from evergraph.methods.adr import LayerSums
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.methods.layer_sums import LayerSums
 from evergraph.nn import GCN, GIN
 from evergraph.streams import GraphStream
 

@@ -15,7 +15,7 @@ from evergraph.graphs import Graph, covered_nodes, reach
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.memory import SubgraphMemory
 from evergraph.memory.samplers import UniformSampler
-from evergraph.nn import GCN, backbones
+from evergraph.nn import GCN, PDGNN, backbones
 from evergraph.streams import GraphStream
 
 REPLAY = ["er-gnn", "ssm", "sem", "full-subgraph"]
@@ -203,3 +203,21 @@ def test_no_neighbours_are_refused_and_a_large_budget_is_not(
 def test_tem_on_a_backbone_whose_embeddings_would_go_stale_is_refused(make: Any) -> None:
     with pytest.raises(ConfigurationError, match="use 'pdgnn' or 'sgc', not 'gcn'"):
         make("tem", backbone=GCN())
+
+
+Make = Any
+
+
+def test_a_gradient_a_task_counts_with_the_nodes(make: Make, two_pairs: Graph) -> None:
+    memory = SubgraphMemory(budget=2)
+    learner = make("gem", memory=memory, backbone=PDGNN(hidden=(3,)))
+    assert (learner.usage.gradients, learner.usage.bytes) == (0, 0)
+    stream = GraphStream(two_pairs)
+    for tasks, classes in ((1, 2), (2, 4)):
+        learner.fit_task(stream.open(tasks - 1))
+        values = (4 + 1) * 3 + (3 + 1) * classes  # weights and biases of both layers
+        nodes = 2 * classes
+        assert learner.usage.samples == nodes * 4
+        assert learner.usage.edges == memory.usage.edges
+        assert learner.usage.gradients == tasks * values
+        assert learner.usage.bytes == memory.usage.bytes + 4 * tasks * values

@@ -15,7 +15,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.methods import TPP
-from evergraph.methods.task_profile import likeness, nearest, profile
+from evergraph.methods.tpp import likeness, nearest, profile
 from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC

@@ -10,8 +10,15 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn import PrototypeNetwork
-from evergraph.nn.prototype_head import NOTHING, PrototypeHead
-from evergraph.nn.prototypes import Thresholds, nearest, stand_in, unit, unmatched
+from evergraph.nn.prototype_head import (
+    NOTHING,
+    PrototypeHead,
+    Thresholds,
+    nearest,
+    stand_in,
+    unit,
+    unmatched,
+)
 
 close = torch.testing.assert_close
 NONE = torch.empty(0, 2)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from evergraph import ContinualNodeClassifier
-from evergraph.core import free_memory as free_memory_module
+from evergraph.core import sizes
 from evergraph.core.errors import ConfigurationError, TooMuchError
-from evergraph.core.free_memory import free_memory
+from evergraph.core.sizes import free_memory
 from evergraph.online.bounds import Bounds, estimate, new_classes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -185,8 +185,8 @@ def test_estimates_are_above_what_is_measured_and_not_far_above():
 
 def test_free_memory_is_what_the_narrowest_limit_leaves(tmp_path, monkeypatch):
     whole = free_memory()
-    monkeypatch.setattr(free_memory_module, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(free_memory_module, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(sizes, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(sizes, "_OWN_CGROUP", tmp_path / "own")
     (tmp_path / "own").write_text("0::/slice/unit\n")
     unit = tmp_path / "slice" / "unit"
     unit.mkdir(parents=True)

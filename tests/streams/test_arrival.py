@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.streams import Arrival
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.streams import Arrival, order_classes
 from evergraph.streams.arrival import arrival_of
 
 
@@ -47,3 +49,105 @@ def test_every_class_is_new_exactly_once_and_never_before_its_nodes(
     for task, classes in enumerate(arrival.new_classes):
         for label in classes:
             assert int(owner[labels == label].min()) == task
+
+
+def equal(classes: int) -> torch.Tensor:
+    return torch.full((classes,), 5)
+
+
+def flat(tasks: list[tuple[int, ...]]) -> list[int]:
+    return [label for task in tasks for label in task]
+
+
+def test_label_order_is_the_default() -> None:
+    assert order_classes(equal(6), per_task=2) == [(0, 1), (2, 3), (4, 5)]
+    assert order_classes(equal(6), per_task=3, order="label") == [(0, 1, 2), (3, 4, 5)]
+
+
+def test_a_single_class_left_over_is_dropped() -> None:
+    assert order_classes(equal(5), per_task=2) == [(0, 1), (2, 3)]
+    assert order_classes(equal(4), per_task=3) == [(0, 1, 2)]
+
+
+def test_two_or_more_left_over_make_a_smaller_task() -> None:
+    assert order_classes(equal(5), per_task=3) == [(0, 1, 2), (3, 4)]
+    assert order_classes(equal(3), per_task=10) == [(0, 1, 2)]
+
+
+def test_one_class_a_task_drops_nothing() -> None:
+    assert order_classes(equal(3), per_task=1) == [(0,), (1,), (2,)]
+    assert order_classes(equal(1), per_task=1) == [(0,)]
+
+
+def test_classes_below_the_smallest_size_are_dropped() -> None:
+    sizes = torch.tensor([9, 1, 2, 0, 3, 9])
+    assert order_classes(sizes, per_task=2) == [(0, 4)]  # at least 3 unless told; 5 is left over
+    assert order_classes(sizes, per_task=2, min_size=2) == [(0, 2), (4, 5)]
+    assert order_classes(sizes, per_task=1, min_size=3) == [(0,), (4,), (5,)]
+    assert order_classes(sizes, per_task=1, min_size=4) == [(0,), (5,)]
+
+
+def test_a_given_order_is_kept_and_may_leave_classes_out() -> None:
+    assert order_classes(equal(4), per_task=2, order=[3, 1, 0, 2]) == [(3, 1), (0, 2)]
+    assert order_classes(equal(6), per_task=2, order=(5, 2)) == [(5, 2)]
+
+
+def test_by_size_the_largest_come_first_and_equal_ones_by_label() -> None:
+    sizes = torch.tensor([4, 9, 2, 4, 30, 9])
+    assert order_classes(sizes, per_task=2, order="size") == [(4, 1), (5, 0)]  # 3 is left over
+    assert order_classes(sizes, per_task=1, order="size", min_size=9) == [(4,), (1,), (5,)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), per_task=st.integers(1, 4))
+def test_shuffled_is_a_permutation_that_the_seed_decides(seed: int, per_task: int) -> None:
+    tasks = order_classes(equal(12), per_task=per_task, order="shuffled", seed=seed)
+    assert sorted(flat(tasks)) == list(range(12))
+    assert tasks == order_classes(equal(12), per_task=per_task, order="shuffled", seed=seed)
+
+
+def test_different_seeds_shuffle_differently_and_label_order_ignores_them() -> None:
+    orders = {tuple(flat(order_classes(equal(12), per_task=2, order="shuffled", seed=seed)))
+              for seed in range(10)}  # fmt: skip
+    assert len(orders) == 10
+    assert order_classes(equal(4), per_task=2, seed=1) == [(0, 1), (2, 3)]
+
+
+def test_shuffling_leaves_small_classes_and_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    tasks = order_classes(torch.tensor([5, 1, 5, 5, 5]), per_task=2, order="shuffled")
+    assert sorted(flat(tasks)) == [0, 2, 3, 4]
+    assert torch.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize("order", [[0, 0, 1], [0, 1, 9], [0, -1], [0, 2]])
+def test_an_order_with_doubles_strangers_or_small_classes_is_refused(order: list[int]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        order_classes(torch.tensor([5, 5, 1]), per_task=1, order=order)
+    assert "order must name each class at most once" in str(caught.value)
+    assert str(order) in str(caught.value)
+
+
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="order must be 'label', 'size', 'shuffled' or classes, not 'age'"):  # fmt: skip  # noqa: E501
+        order_classes(equal(4), per_task=2, order="age")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("per_task", [0, -1, 1.5, True])
+def test_tasks_of_no_class_are_refused(per_task: int) -> None:
+    with pytest.raises(ConfigurationError, match="classes_per_task must be an integer"):
+        order_classes(equal(4), per_task=per_task)
+
+
+@pytest.mark.parametrize(("sizes", "found"), [([5], 1), ([5, 1], 1), ([1, 1], 0), ([], 0)])
+def test_too_few_classes_for_a_task_are_refused(sizes: list[int], found: int) -> None:
+    count = "1 class has" if found == 1 else f"{found} classes have"
+    message = f"no task can be made: {count} at least 3 nodes, and a task needs 2"
+    with pytest.raises(DataError, match=message):
+        order_classes(torch.tensor(sizes), per_task=2)
+
+
+def test_the_sizes_come_back_unchanged() -> None:
+    sizes = torch.tensor([5, 1, 5])
+    order_classes(sizes, per_task=2)
+    assert sizes.tolist() == [5, 1, 5]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.streams.by_time import by_time, group_times
+from evergraph.streams.ways import by_time, group_times
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, -1])
 YEARS = torch.tensor([2003, 1999, 1999, 2001, 2003, 1990])

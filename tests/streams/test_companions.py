@@ -12,8 +12,8 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED, Graph, Targets, rows
 from evergraph.graphs.relations import NodeTypes
-from evergraph.streams import GraphStream, companions
-from evergraph.streams.companions import with_companions
+from evergraph.streams import GraphStream, classless
+from evergraph.streams.classless import with_companions
 
 
 def authors() -> Graph:
@@ -75,7 +75,7 @@ def over_all_edges(graph: Graph, owner: Tensor) -> Tensor:
     free = graph.labels == UNLABELLED
     one, other = graph.edge_rows(), graph.indices.long()
     when = owner.where(owner >= 0, never)
-    for _ in range(companions.ROUNDS):
+    for _ in range(classless.ROUNDS):
         near = when.clone()
         near.scatter_reduce_(0, one, when[other], "amin")
         near.scatter_reduce_(0, other, when[one], "amin")
@@ -105,7 +105,7 @@ def test_blocks_of_rows_do_not_show(
     owner = torch.where(graph.labels == 3, -1, graph.labels)  # class 3 is dropped
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "BLOCK_ENTRIES", block)
-        patch.setattr(companions, "_ROWS", 5)
+        patch.setattr(classless, "_ROWS", 5)
         found = with_companions(graph, owner)
     assert torch.equal(found, over_all_edges(graph, owner))
 

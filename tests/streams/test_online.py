@@ -15,10 +15,9 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
-from evergraph.graphs.reach.around import nodes_around
-from evergraph.graphs.reach.covered import covered_nodes
+from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
-from evergraph.streams.met_sizes import MetSizes
+from evergraph.streams.task_members import MetSizes
 from evergraph.topology import SGC
 
 NODES = 80

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.resources import Resources
-from evergraph.core.shelf import Shelf
+from evergraph.core.resources import Resources, Shelf
 from evergraph.graphs import Graph, reach
 from evergraph.topology import EmbeddingCache, MixHop, topologies
 from graphs_to_draw import graph_of, path_pairs, random_graph

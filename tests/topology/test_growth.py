@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.topology import EmbeddingCache, topologies
-from evergraph.topology.growth import affected_nodes, encode_nodes, grown_embeddings
+from evergraph.topology.cached import affected_nodes, encode_nodes, grown_embeddings
 from graphs_to_draw import graph_of, path_pairs
 
 NODES = 12

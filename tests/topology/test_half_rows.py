@@ -16,7 +16,7 @@ from evergraph.experiments.build import build_learner
 from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, topologies

@@ -16,8 +16,8 @@ from evergraph.graphs import Graph, Smoother, normalised, smoother
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
+from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
-from evergraph.topology.stepwise import coefficients
 from graphs_to_draw import random_graph
 
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]

@@ -18,8 +18,8 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.topology import SGC, column_blocks, topologies
+from evergraph.topology.cached import grown_embeddings
 from evergraph.topology.column_blocks import encode_within
-from evergraph.topology.growth import grown_embeddings
 from graphs_to_draw import edge_index, path_pairs
 
 every_topology = pytest.mark.parametrize("name", topologies.names())

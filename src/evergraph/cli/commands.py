@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from evergraph.cli.refusals import extra_arguments
-from evergraph.core.declared import declared_summary
 from evergraph.core.errors import UnknownNameError
+from evergraph.core.resolver import declared_summary
 
 # In the order in which --help lists them; NAME is the function NAME_command of a file so called.
 COMMANDS = (

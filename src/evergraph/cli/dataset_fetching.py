@@ -49,7 +49,7 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
 
 def check_rooms(published: Sequence[Published], cache: Path, how: Fetch) -> None:
     """Raise unless the disk has room for all that is still to come."""
-    from evergraph.core.free_disk import check_room
+    from evergraph.core.sizes import check_room
     from evergraph.datasets.fetching.raw_files import MAKE_ROOM
 
     rooms = {dataset.name: dataset.raw(cache).room(how) for dataset in published}

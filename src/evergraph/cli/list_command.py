@@ -12,8 +12,8 @@ import typer
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.plugin_option import PLUGINS
 from evergraph.core.checks import check_choice
-from evergraph.core.declared import declared_parts
 from evergraph.core.plugins import installed_plugins, load_plugins
+from evergraph.core.resolver import declared_parts
 
 if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evergraph.core.declared import declared_parts
 from evergraph.core.errors import ConfigurationError, did_you_mean
+from evergraph.core.resolver import declared_parts
 
 
 def is_refusal(error: Exception) -> bool:

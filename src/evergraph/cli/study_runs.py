@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.output import say
-from evergraph.core.free_disk import check_room
+from evergraph.core.sizes import check_room
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
@@ -60,7 +60,7 @@ class StudyRuns:
 
 def _fitting(bench: Bench) -> int:
     """Return how many runs this machine carries at once, graphs of that size."""
-    from evergraph.core.free_memory import free_memory
+    from evergraph.core.sizes import free_memory
     from evergraph.experiments.bench.capacity import default_workers
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))

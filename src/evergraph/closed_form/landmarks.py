@@ -14,8 +14,8 @@ from evergraph.closed_form.fusing import Probes, draw_order
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import Parts, Product, ViewMap
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
-from evergraph.graphs.kernels.held_rows import RowType
 from evergraph.graphs.kernels.row_ranges import tiled_product
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import backbones
 from evergraph.topology.cached import Storage
 

@@ -14,7 +14,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels import choose_kernel
+from evergraph.graphs.kernels.scaled_rows import choose_kernel
 from evergraph.graphs.relations import Relations
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evergraph.core.device import fixed_sums
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.threads import fixed_sums
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
-from evergraph.memory.usage import MemoryUsage
+from evergraph.memory.budget import MemoryUsage
 
 # Columns of the lower triangle multiplied at a time, and of its corners on the diagonal: of what
 # lies above the diagonal only the part inside a corner's panels is computed, for nothing.

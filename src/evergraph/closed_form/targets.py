@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.closed_form.ridge import TOLERANCE, solved
 from evergraph.closed_form.statistics import ROWS, ClassStatistics, Features
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.memory.usage import MemoryUsage
+from evergraph.memory.budget import MemoryUsage
 
 MOST_PATTERNS = 64
 

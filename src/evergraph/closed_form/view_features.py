@@ -30,7 +30,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels.held_rows import RowType
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear

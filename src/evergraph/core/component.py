@@ -1,4 +1,4 @@
-"""What all parts have in common: their parameters by name, and a short way of saying what they are.
+"""What all parts have in common: their parameters by name.
 
 Importing this module loads no torch.
 """
@@ -7,70 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import fields
-from html import escape
 from typing import Any
 
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 
 # What a part is given to work with, rather than what makes it the part it is: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
-
-
-class Shown:
-    """Something that says what it is in one line, and as a small table in a notebook.
-
-    >>> class Point(Shown):
-    ...     "A place on a line."
-    ...     def _repr_facts(self): return {"x": 3}
-    >>> Point()
-    Point(x=3)
-    >>> Point()._repr_html_()
-    '<table><caption><b>Point</b> A place on a line.</caption><tr><th>x</th><td>3</td></tr></table>'
-    """
-
-    def _repr_facts(self) -> Mapping[str, object]:
-        """Return what the line says; nothing but the name unless overridden."""
-        return {}
-
-    def _repr_table(self) -> Mapping[str, object]:
-        """Return what the table says; the same unless overridden."""
-        return self._repr_facts()
-
-    def _repr_pictures(self) -> str:
-        """Return HTML to stand below the table, escaped already; nothing unless overridden."""
-        return ""
-
-    def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={value!r}" for name, value in self._repr_facts().items())
-        return f"{type(self).__name__}({facts})"
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        title = f"<b>{type(self).__name__}</b> {escape(_first_line(type(self)))}"
-        rows = "".join(
-            f"<tr><th>{escape(str(name))}</th><td>{escape(_text(value))}</td></tr>"
-            for name, value in self._repr_table().items()
-        )
-        return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
-
-
-class ShownRecord(Shown):
-    """A dataclass that shows its fields; the line is as dataclasses have it.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Place(ShownRecord):
-    ...     "Somewhere."
-    ...     x: int
-    >>> Place(3), "<th>x</th><td>3</td>" in Place(3)._repr_html_()
-    (Place(x=3), True)
-    """
-
-    def _repr_facts(self) -> Mapping[str, object]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
 
 
 class Part(Shown):
@@ -151,11 +95,3 @@ def alike(one: object, other: object) -> bool:
 def _made_alike(one: Part, other: Part) -> bool:
     ours, theirs = one._repr_table(), other._repr_table()
     return ours.keys() == theirs.keys() and all(alike(v, theirs[n]) for n, v in ours.items())
-
-
-def _first_line(cls: type) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)

@@ -1,10 +1,11 @@
-"""Choosing where tensors live, and telling how much memory was used."""
+"""Where things are computed, by how many threads, and how much memory it took."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import torch
@@ -65,3 +66,91 @@ def _peak_by_psutil() -> int:
     except ImportError:
         return 0
     return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows's alone
+
+
+# Multiplications that keep one thread busy for a few milliseconds, in which threads that meet at
+# the end of every operation do not wait longer for each other than they work: decision record 30.
+WORK_A_THREAD = 50_000_000
+
+_SHARED: ContextVar[int | None] = ContextVar("threads that share pieces of work", default=None)
+
+
+def available_threads() -> int:
+    """Return how many threads may share work that is cut where no sum is."""
+    return _SHARED.get() or torch.get_num_threads()
+
+
+@contextmanager
+def fixed_sums() -> Iterator[None]:
+    """Let every sum come out the same, bit for bit, however many threads there are.
+
+    Torch and its BLAS cut long sums into as many parts as they have threads, so meanwhile they have
+    one. All others stay at hand for work in pieces whose size does not depend on them, see
+    ``evergraph.graphs.kernels.row_ranges``.
+
+    >>> with exactly_threads(2), fixed_sums():
+    ...     torch.get_num_threads(), available_threads()
+    (1, 2)
+    """
+    before = _SHARED.set(available_threads())
+    try:
+        with exactly_threads(1):
+            yield
+    finally:
+        _SHARED.reset(before)
+
+
+def threads_for(work: int, available: int) -> int:
+    """Return how many of the available threads so many multiplications are worth.
+
+    It depends on sizes alone, never on a clock: the last bits of a sum may depend on how many
+    threads made it.
+
+    >>> threads_for(10_000, 8), threads_for(120_000_000, 8), threads_for(10**10, 8)
+    (1, 2, 8)
+    """
+    return min(available, max(1, work // WORK_A_THREAD))
+
+
+@contextmanager
+def worthwhile_threads(work: int | None) -> Iterator[None]:
+    """Let torch use, meanwhile, no more threads than pieces of work of this size are worth.
+
+    work: multiplications in a piece; None for what cannot be told, which keeps all threads.
+    """
+    before = torch.get_num_threads()
+    wanted = before if work is None else threads_for(work, before)
+    if wanted == before:
+        yield
+        return
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def sums_by(threads: int | None) -> AbstractContextManager[None]:
+    """Return ``exactly_threads``, and ``fixed_sums`` where no number is given."""
+    return fixed_sums() if threads is None else exactly_threads(threads)
+
+
+@contextmanager
+def exactly_threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads meanwhile, in this thread; None: as many as it does anyway.
+
+    For what must come out the same, bit for bit, whoever computes it and wherever.
+
+    >>> with exactly_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
 from weakref import WeakSet
 
-from evergraph.core.closing import Closing
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
+
+T = TypeVar("T", bound="Closing")
+
+
+class Closing(ABC):
+    """Something that holds a folder or processes until it is closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is held; a second time does nothing."""
+
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
 
 LOCK_FILE = "lock"  # what it is called in the folder it stands for
 _MOMENT = 0.02  # seconds

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,8 +16,31 @@ from torch import Tensor
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.errors import ResourceError
 from evergraph.core.mapped import create_array, give_memory_back
-from evergraph.core.shelf import Shelf
 from evergraph.core.sizes import shown
+
+T = TypeVar("T")
+
+
+class Shelf:
+    """Keeps what was made of a thing, by how it was made, while the thing lives.
+
+    >>> class Thing: ...
+    >>> shelf, thing = Shelf(), Thing()
+    >>> shelf.take(thing, "name", lambda: "made"), shelf.take(thing, "name", lambda: "made again")
+    ('made', 'made')
+    """
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
+
+    def take(self, thing: object, way: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned the first time this was asked for."""
+        made = self._kept.setdefault(thing, {})
+        if way not in made:
+            made[way] = make()
+        found: T = made[way]
+        return found
+
 
 # Of the memory that is free when work begins, unless a limit is given.
 FREE_SHARE = 0.8

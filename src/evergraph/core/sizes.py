@@ -1,10 +1,15 @@
-"""Sizes in bytes, as people write and read them."""
+"""Sizes in bytes: as people write and read them, and how many are free on a disk and in memory."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, ResourceError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -36,3 +41,85 @@ def shown(size: float) -> str:
     ('2.5 GB', '12 MB')
     """
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make room") -> None:
+    """Raise unless so many bytes are free where a folder is, or will be.
+
+    >>> check_room(Path("/"), 1e18, "this")
+    Traceback (most recent call last):
+    evergraph.core.errors.ResourceError: /: this takes about 1000000000.0 GB of disk, but only ...
+    """
+    free = shutil.disk_usage(there(folder)).free
+    if needed > free:
+        raise ResourceError(
+            f"{folder}: {purpose} takes about {shown(needed)} of disk, but only {shown(free)} are "
+            f"free, {shown(needed - free)} too few: {remedy}"
+        )
+
+
+def there(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that exists."""
+    return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def free_memory() -> int:
+    """Return how many bytes may still be taken: of the machine's, of the group's and of its own.
+
+    The machine's is what is free or can be freed at once; that of a control group, by which
+    containers and service managers limit what they start, is what its limit leaves beside what it
+    holds, files that are only cached left out; that of the process is what ``ulimit -v`` leaves.
+    """
+    import psutil
+
+    found = [int(psutil.virtual_memory().available), *_left_to_groups()]
+    if (own := _left_to_process()) is not None:
+        found.append(own)
+    return max(min(found), 0)
+
+
+def _left_to_groups() -> Iterator[int]:
+    """Yield what each group leaves that this process is in, the innermost first."""
+    try:
+        name = next(
+            line[3:] for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::")
+        )
+    except (OSError, StopIteration):  # another system, or groups of another kind
+        return
+    inner = _CGROUPS / name.strip("/")
+    for folder in (inner, *inner.parents):
+        if not folder.is_relative_to(_CGROUPS):
+            return
+        if (left := _left_to_group(folder)) is not None:
+            yield left
+
+
+def _left_to_group(folder: Path) -> int | None:
+    try:
+        limit = (folder / "memory.max").read_text().strip()
+        if limit == "max":
+            return None
+        held = int((folder / "memory.current").read_text())
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    cached = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
+    return int(limit) - held + cached
+
+
+def _left_to_process() -> int | None:
+    """Return what the limit of addresses leaves, None where there is none."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    import psutil
+
+    return int(limit) - int(psutil.Process(os.getpid()).memory_info().vms)

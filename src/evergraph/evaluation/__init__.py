@@ -1,6 +1,10 @@
 """The accuracy matrix and the measures computed from it."""
 
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
+from evergraph.evaluation.accuracy import (
+    balanced_accuracy,
+    expected_calibration_error,
+    plain_accuracy,
+)
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
     anytime_accuracy,
@@ -10,10 +14,14 @@ from evergraph.evaluation.accuracy_matrix import (
     average_forgetting,
     average_forgetting_curve,
 )
-from evergraph.evaluation.calibration import expected_calibration_error
-from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
-from evergraph.evaluation.open_world import rejection_auroc
-from evergraph.evaluation.scoring import Predictor
+from evergraph.evaluation.evaluator import (
+    AVERAGES,
+    MEASURES,
+    Evaluation,
+    Predictor,
+    evaluate,
+    rejection_auroc,
+)
 from evergraph.evaluation.target_metrics import (
     average_precision,
     macro_f1,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.core.predictions import THRESHOLD
+from evergraph.core.label_space import THRESHOLD
 
 
 def micro_f1(predicted: Tensor, right: Tensor) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from evergraph.core.device import choose_device
-from evergraph.core.versions import installed_version
+from evergraph.core.extras import installed_version
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed
 from evergraph.core.label_space import Kind

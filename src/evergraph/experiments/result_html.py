@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evergraph.core.inline_chart import line_chart
+from evergraph.core.display import line_chart
 from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
 from evergraph.streams.stream import TESTINGS
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
-from evergraph.core.resources import Resources
-from evergraph.core.shelf import Shelf
+from evergraph.core.resources import Resources, Shelf
 from evergraph.experiments.build import (
     build_learner,
     build_stream,

@@ -1,15 +1,12 @@
 """The graph record, normalisation, propagation, reach and homophily."""
 
-from evergraph.graphs.curvature import forman_curvature
+from evergraph.graphs.edge_measures import forman_curvature, homophily
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.homophily import homophily
 from evergraph.graphs.normalisation import normalised
-from evergraph.graphs.propagation import propagate, walk
-from evergraph.graphs.reach.covered import covered_nodes
+from evergraph.graphs.propagation import Smoother, propagate, smoother, walk
 from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.graphs.reach.reach import reach, reach_sizes
+from evergraph.graphs.reach.reach import covered_nodes, reach, reach_sizes
 from evergraph.graphs.relations import NodeTypes, Relations
-from evergraph.graphs.smoother import Smoother, smoother
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import UNLABELLED
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.mapped import is_mapped, page_out, put
+from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers are of 64 bits
@@ -40,6 +41,37 @@ def build_weighted_csr(
     torch.ne(keys[1:], keys[:-1], out=counts[:-1])  # the last of each pair
     counts &= weights[order] > 0
     return *_pointed(keys[counts], nodes), weights[order[counts]]
+
+
+def built_csr(
+    rows: Tensor, columns: Tensor, weights: Tensor | None, nodes: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return pairs as CSR, with or without weights."""
+    if weights is None:
+        return *build_csr(rows, columns, nodes), None
+    return build_weighted_csr(rows, columns, weights, nodes)
+
+
+def adjacency_of(
+    edge_index: Tensor, weights: Tensor | None, nodes: int, *, undirected: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return (source, target) pairs as CSR, row by target; self-loops are dropped.
+
+    edge_index: integer [2, edges]; weights: float32 [edges]
+    -> [nodes + 1], int32 [entries], float32 [entries]
+    """
+    sources, ends = edge_index[0].long(), edge_index[1].long()
+    distinct = sources != ends
+    sources, ends = sources[distinct], ends[distinct]
+    weights = None if weights is None else weights[distinct]
+    if undirected and weights is not None:  # each edge beside its reverse, as the last counts
+        sources, ends = (
+            torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
+        )
+        weights = weights.repeat_interleave(2)
+    elif undirected:
+        sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
+    return built_csr(ends, sources, weights, nodes)
 
 
 def _pointed(keys: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
@@ -193,3 +225,102 @@ def densify(features: Tensor) -> Tensor:
     if features.device.type != "cpu":
         return features.to_dense()
     return torch.from_numpy(as_scipy(features).toarray())  # four times as fast as ``to_dense``
+
+
+# What a row costs besides its entries, in entries: keeps blocks of empty rows small as well.
+ROW_COST = 16
+
+
+def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
+    """Cut a sequence into slices whose summed cost stays below ``limit`` (one item at least).
+
+    >>> list(cut(np.array([3.0, 1.0, 9.0, 2.0]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    total = np.cumsum(costs)
+    start = 0
+    while start < len(costs):
+        spent = total[start - 1] if start else 0.0
+        stop = max(start + 1, int(np.searchsorted(total, spent + limit, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def cut_rows(indptr: Tensor, rows: Tensor, limit: int) -> Iterator[slice]:
+    """Cut rows of a CSR matrix so that no block has too many entries.
+
+    indptr: [n + 1]; rows: int64 [m]
+    """
+    lengths = indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)
+    return cut(lengths.cpu().double().numpy() + ROW_COST, limit)
+
+
+# Adjacency entries looked at at a time: some 100 MB on a CPU. A GPU has room, and waits for
+# every block that is cut.
+BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
+
+
+def induced_adjacency(
+    indptr: Tensor,
+    indices: Tensor,
+    nodes: Tensor,
+    *,
+    weights: Tensor | None = None,
+    keep: Tensor | None = None,
+    groups: Tensor | None = None,
+    resources: Resources | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the adjacency among ``nodes``, numbered in the order given, and its weights.
+
+    weights: of the entries, if they have any.  float32 [edges]; keep: entries to keep, where not
+    all.  bool [edges]; groups: only entries that join nodes of one group are kept.  [all nodes]
+    -> [nodes + 1], int32 [entries], float32 [entries]
+    """
+    position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=indptr.device)
+    position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=indptr.device)
+    lengths = indptr[nodes + 1].long() - indptr[nodes].long()
+    resources = Resources() if resources is None else resources
+    most = int(lengths.sum())
+    columns = _room(most, torch.int32, indptr.device, resources)
+    weighed = None if weights is None else _room(most, weights.dtype, indptr.device, resources)
+    counts = torch.empty(len(nodes), dtype=torch.int64, device=indptr.device)
+    stop = 0
+    for block in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[indptr.device.type]):
+        owners, entries = row_entries(indptr, nodes[block])
+        found = indices.as_subclass(Tensor).index_select(0, entries)
+        inside = position.index_select(0, found)
+        kept = inside >= 0
+        if keep is not None:
+            kept &= keep[entries]
+        if groups is not None:
+            kept &= groups[found] == groups[nodes[block]][owners]
+        inside, owners = inside[kept], owners[kept]
+        counts[block] = torch.bincount(owners, minlength=len(counts[block]))
+        put(columns, stop, inside)
+        _let_go(indices, entries)
+        if weights is not None and weighed is not None:
+            put(weighed, stop, weights.as_subclass(Tensor).index_select(0, entries[kept]))
+            _let_go(weights, entries)
+        stop += len(inside)
+    pointers = pointers_of(counts)
+    columns = shortened(columns, stop)
+    weighed = None if weighed is None else shortened(weighed, stop)
+    if len(nodes) < 2 or bool((nodes[1:] > nodes[:-1]).all()):  # columns keep their order
+        return pointers, columns, weighed
+    rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
+    if weighed is not None:
+        return build_weighted_csr(rows, columns.long(), weighed.as_subclass(Tensor), len(nodes))
+    return *build_csr(rows, columns.long(), len(nodes)), None
+
+
+def _room(size: int, kind: torch.dtype, device: torch.device, resources: Resources) -> Tensor:
+    if device.type == "cpu":
+        return resources.array((size,), kind)
+    return torch.empty(size, dtype=kind, device=device)
+
+
+def _let_go(indices: Tensor, entries: Tensor) -> None:
+    """Let pages that are done with leave memory."""
+    if is_mapped(indices) and len(entries):
+        low, high = int(entries.min()), int(entries.max())
+        page_out(indices[low : high + 1])

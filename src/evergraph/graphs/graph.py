@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown, listed
 from evergraph.core.errors import DataError
-from evergraph.core.extras import require
 from evergraph.core.mapped import in_memory, is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import as_csr, build_csr, build_weighted_csr, repeat, take_rows
-from evergraph.graphs.induced import induced_adjacency
-from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_hetero
+from evergraph.graphs.csr import (
+    adjacency_of,
+    as_csr,
+    built_csr,
+    induced_adjacency,
+    repeat,
+    take_rows,
+)
+from evergraph.graphs.pyg import is_hetero, read_data, read_hetero, write_data, write_hetero
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
 from evergraph.graphs.validation import (
@@ -33,8 +38,6 @@ from evergraph.graphs.validation import (
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
-
-LISTED = 12  # names or classes that a notebook shows; of more it is said how many
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -290,40 +293,27 @@ class Graph(Shown):
         """Return the graph on another device (itself if it is there already)."""
         if self.device.type == torch.device(device).type:
             return self
-        return Graph(
-            self.indptr.to(device),
-            self.indices.to(device),
-            self.features.to(device),
-            self.labels.to(device),
-            None if self.time is None else self.time.to(device),
-            self.undirected,
-            weights=None if self.weights is None else self.weights.to(device),
-            relations=_each(self.relations, lambda array: array.to(device)),
-            types=_each(self.types, lambda array: array.to(device)),
-            targets=None if self.targets is None else self.targets.to(device),
-            columns=self.columns,
-            class_names=self.class_names,
-        )
+        return self._each(lambda array: array.to(device))
 
     def in_memory(self) -> Graph:
         """Return the graph with its arrays in memory, wherever they are now."""
-        arrays = (self.indptr, self.indices, self.features, self.labels)
-        indptr, indices, features, labels = (in_memory(array) for array in arrays)
-        time = None if self.time is None else in_memory(self.time)
-        weights = None if self.weights is None else in_memory(self.weights)
-        return Graph(
-            indptr,
-            indices,
-            features,
-            labels,
-            time,
-            self.undirected,
-            weights=weights,
-            targets=None if self.targets is None else self.targets.in_memory(),
-            relations=_each(self.relations, in_memory),
-            types=_each(self.types, in_memory),
-            columns=self.columns,
-            class_names=self.class_names,
+        return self._each(in_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Graph:
+        """Return the graph with every array changed: it is then of no folder."""
+        return replace(
+            self,
+            indptr=change(self.indptr),
+            indices=change(self.indices),
+            features=change(self.features),
+            labels=change(self.labels),
+            time=None if self.time is None else change(self.time),
+            weights=None if self.weights is None else change(self.weights),
+            relations=None if self.relations is None else self.relations.each(change),
+            types=None if self.types is None else self.types.each(change),
+            targets=None if self.targets is None else self.targets.each(change),
+            folder=None,
+            bare=None,
         )
 
     def to_undirected(self) -> Graph:
@@ -335,7 +325,7 @@ class Graph(Shown):
             return self
         rows, columns = self.edge_rows(), self.indices.long()
         # New directions first: of an edge that is there both ways, each keeps its own weight.
-        indptr, indices, weights = _built(
+        indptr, indices, weights = built_csr(
             torch.cat([columns, rows]),
             torch.cat([rows, columns]),
             None if self.weights is None else torch.cat([self.weights, self.weights]),
@@ -372,12 +362,7 @@ class Graph(Shown):
         """
         if self.undirected or self.relations is not None:
             return self
-        ends = torch.stack([self.indices.long(), self.edge_rows()])
-        number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
-        relations = Relations.of(
-            ends, number, ("edge",), nodes=self.num_nodes, weights=self.weights
-        )
-        return self.with_relations(relations)
+        return self.with_relations(self._as_relation(self.weights))
 
     @classmethod
     def from_edges(
@@ -419,18 +404,7 @@ class Graph(Shown):
         check_features(features, nodes)
         if weights is not None:
             weights = checked_weights("weight", weights, edge_index.shape[1])
-        sources, ends = edge_index[0].long(), edge_index[1].long()
-        distinct = sources != ends
-        sources, ends = sources[distinct], ends[distinct]
-        weights = None if weights is None else weights[distinct]
-        if undirected and weights is not None:  # each edge beside its reverse, as the last counts
-            sources, ends = (
-                torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
-            )
-            weights = weights.repeat_interleave(2)
-        elif undirected:
-            sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
-        indptr, indices, weights = _built(ends, sources, weights, nodes)
+        indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
         time = None if time is None else time.long()
         return cls(
             indptr,
@@ -474,44 +448,22 @@ class Graph(Shown):
 
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
-        require("torch_geometric", extra="pyg", why="Graph.to_data()")
-        from torch_geometric.data import Data
-
-        data = Data(
-            x=self.features,
-            edge_index=torch.stack([self.indices.long(), self.edge_rows()]),
-            y=self.labels if self.targets is None else self.targets.values,
-        )
-        if self.time is not None:
-            data.time = self.time
-        if self.weights is not None:
-            data.edge_weight = self.weights
-        return data
+        ends = torch.stack([self.indices.long(), self.edge_rows()])
+        y = self.labels if self.targets is None else self.targets.values
+        return write_data(self.features, ends, y, time=self.time, weights=self.weights)
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
         relations = self.relations
         if relations is None:
-            ends = torch.stack([self.indices.long(), self.edge_rows()])
-            zeros = torch.zeros(self.num_edges, dtype=torch.int64)
-            relations = Relations.of(ends, zeros, ("edge",), nodes=self.num_nodes)
+            relations = self._as_relation(None)
         return write_hetero(self.features, self.labels, self.types, relations)
 
-
-def _built(
-    rows: Tensor, columns: Tensor, weights: Tensor | None, nodes: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return pairs as CSR, with or without weights."""
-    if weights is None:
-        return *build_csr(rows, columns, nodes), None
-    return build_weighted_csr(rows, columns, weights, nodes)
-
-
-Arrays = TypeVar("Arrays", Relations, NodeTypes)
-
-
-def _each(record: Arrays | None, change: Callable[[Tensor], Tensor]) -> Arrays | None:
-    return None if record is None else record.each(change)
+    def _as_relation(self, weights: Tensor | None) -> Relations:
+        """Return all edges as one relation, ``edge``."""
+        ends = torch.stack([self.indices.long(), self.edge_rows()])
+        number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
+        return Relations.of(ends, number, ("edge",), nodes=self.num_nodes, weights=weights)
 
 
 def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
@@ -522,13 +474,3 @@ def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
         found = "neither" if targets is None else "both"
         raise DataError(f"a graph has either labels or targets, not {found}")
     return torch.full((len(targets),), UNLABELLED, device=targets.values.device)
-
-
-def listed(names: Sequence[object]) -> str:
-    """Return names with commas between them, and how many more there are.
-
-    >>> listed("ab"), listed(range(14))
-    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')
-    """
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(str(name) for name in names[:LISTED]) + more

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.mapped import page_out
-from evergraph.graphs.csr import csr_tensor, pointer_type, repeat
-from evergraph.graphs.cuts import ROW_COST, cut
+from evergraph.graphs.csr import ROW_COST, csr_tensor, cut, pointer_type, repeat
 from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]

@@ -46,6 +46,21 @@ def read_data(data: Data) -> dict[str, Any]:
     }
 
 
+def write_data(
+    features: Tensor, edge_index: Tensor, y: Tensor, *, time: Tensor | None, weights: Tensor | None
+) -> Data:
+    """Return arrays of a graph as ``Data``."""
+    require("torch_geometric", extra="pyg", why="Graph.to_data()")
+    from torch_geometric.data import Data
+
+    data = Data(x=features, edge_index=edge_index, y=y)
+    if time is not None:
+        data.time = time
+    if weights is not None:
+        data.edge_weight = weights
+    return data
+
+
 def read_hetero(
     data: HeteroData, *, target: str | None = None
 ) -> tuple[dict[str, Any], Relations, NodeTypes]:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import page_out
-from evergraph.graphs.csr import row_entries
-from evergraph.graphs.cuts import cut_rows
+from evergraph.graphs.csr import cut_rows, row_entries
 from evergraph.graphs.graph import Graph
 
 # Entries looked at together: about 100 MB while they are, whatever the graph.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_once
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import in_memory, is_mapped
+from evergraph.core.mapped import is_mapped
 
 TargetKind = Literal["labels", "numbers"]
 TARGET_KINDS: tuple[str, ...] = get_args(TargetKind)
@@ -73,13 +73,12 @@ class Targets(Shown):
 
     def to(self, device: torch.device | str) -> Targets:
         """Return them on a device."""
-        return Targets(self.values.to(device), self.kind, self.names)
+        return self.each(lambda values: values.to(device))
 
-    def in_memory(self) -> Targets:
-        """Return them with their values in memory, wherever these are now."""
-        if not is_mapped(self.values):
-            return self
-        return Targets(in_memory(self.values), self.kind, self.names)
+    def each(self, change: Callable[[Tensor], Tensor]) -> Targets:
+        """Return them with their values changed, itself where they are not."""
+        values = change(self.values)
+        return self if values is self.values else Targets(values, self.kind, self.names)
 
     @classmethod
     def from_lists(

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.rows import RowSweep
-from evergraph.memory.budget import Budget, check_budget, class_budgets
+from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 from evergraph.memory.samplers.base import best_per_class
-from evergraph.memory.usage import MemoryUsage
 
 logger = logging.getLogger(__name__)
 
@@ -261,3 +260,15 @@ def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
             found.scatter_reduce_(0, near, repeat(first[some], counts), "amin")
         rows, first = (found < first).nonzero().flatten(), found
     return first.cpu()
+
+
+def coverage_ratio(graph: Graph, nodes: Tensor, *, hops: int) -> float:
+    """Return R_c(V_s) = |∪_{v∈V_s} ego(v)| / |V|: the share of nodes within reach of ``nodes``.
+
+    >>> import torch
+    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
+    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> coverage_ratio(path, torch.tensor([0]), hops=1)
+    0.5
+    """
+    return float(covered_nodes(graph, nodes, hops=hops).float().mean())

@@ -1,4 +1,4 @@
-"""Every method, one file each."""
+"""Every method."""
 
 from evergraph.methods.a_gem import AGEM
 from evergraph.methods.adr import ADR
@@ -21,11 +21,9 @@ from evergraph.methods.ocgl import OCGL
 from evergraph.methods.sem import SEM
 from evergraph.methods.slda import SLDA
 from evergraph.methods.ssm import SSM
-from evergraph.methods.taam import TAAM
-from evergraph.methods.taam_per_test_set import TAAMPerTestSet
+from evergraph.methods.taam import TAAM, TAAMPerTestSet
 from evergraph.methods.tem import TEM
-from evergraph.methods.tpp import TPP
-from evergraph.methods.tpp_per_test_set import TPPPerTestSet
+from evergraph.methods.tpp import TPP, TPPPerTestSet
 from evergraph.methods.twp import TWP
 
 __all__ = [

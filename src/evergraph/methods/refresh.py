@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn import PDGNN
 from evergraph.streams import Task
-from evergraph.topology.growth import Growth
+from evergraph.topology.cached import Growth
 
 logger = logging.getLogger(__name__)
 

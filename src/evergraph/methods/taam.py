@@ -11,8 +11,7 @@ from evergraph.core.checks import check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, propagate
 from evergraph.methods.base import methods
-from evergraph.methods.task_profile import Distance
-from evergraph.methods.tpp import TPP
+from evergraph.methods.tpp import TPP, Distance
 from evergraph.nn import Backbone, Modulated
 from evergraph.topology import APPNP
 from evergraph.training import Trainer
@@ -99,3 +98,17 @@ class TAAM(TPP):
     @property
     def _anchored(self) -> APPNP:
         return APPNP(hops=self.steps, alpha=self.anchor)
+
+
+@methods.register
+class TAAMPerTestSet(TAAM):
+    """``taam`` told which test nodes share a task, as its authors test (Liu and Zhang 2026).
+
+    Not comparable in class-IL, see ``TPP.pooled``.
+
+    Args:
+        steps, anchor, distance, backbone, trainer, generator: see ``TAAM``.
+    """
+
+    name = "taam-per-test-set"
+    pooled = True

@@ -2,23 +2,83 @@
 
 from __future__ import annotations
 
+import logging
+from typing import ClassVar, Literal
+
 import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, normalised, propagate, walk
+from evergraph.graphs.normalisation import row_sums
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.methods.task_profile import DISTANCES, Distance, likeness, nearest, profile
 from evergraph.nn import PDGNN, Backbone
 from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
+from evergraph.topology import SGC
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
+
+Distance = Literal["angle", "euclidean"]
+DISTANCES = ("angle", "euclidean")
+
+
+def profile(graph: Graph, nodes: Tensor, *, steps: int) -> Tensor:
+    """Return p = 1/n Σ_v d_v^-1/2 (Â^s X)_v over some nodes.  int64 [n] -> float32 [features]
+
+    d counts a node among its own neighbours, as Â does.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
+    ...                         labels=torch.tensor([0, 0]), undirected=True)
+    >>> profile(pair, torch.tensor([0, 1]), steps=1)  # smoothed to 2 and 2, d = 2
+    tensor([1.4142])
+    """
+    smoothed = SGC(hops=steps).encode(graph)[nodes]
+    return (_weights(graph, nodes) * smoothed).mean(0)
+
+
+def likeness(graph: Graph, nodes: Tensor, profiles: Tensor, *, steps: int) -> Tensor:
+    """Return ⟨profile of v alone, p_t⟩ for each node and task.  [tasks, features] -> [n, tasks]
+
+    Smoothing is linear, so one column a task is smoothed instead of one a feature. The mean over
+    several nodes is the likeness of their common profile.
+    """
+    columns = propagate(graph.features, profiles.t().contiguous())  # X pᵀ  [all nodes, tasks]
+    for step in walk(normalised(graph), columns, hops=steps):
+        columns = step
+    return _weights(graph, nodes) * columns[nodes]
+
+
+def nearest(likenesses: Tensor, profiles: Tensor, *, distance: Distance) -> Tensor:
+    """Return the task whose profile is nearest.  [n, tasks], [tasks, features] -> int64 [n]
+
+    angle: the largest ⟨x, p_t⟩ / ‖p_t‖. euclidean: the smallest ‖x - p_t‖², which is the largest
+    ⟨x, p_t⟩ - ‖p_t‖² / 2.
+
+    >>> profiles = torch.tensor([[1., 0.], [3., 3.]])
+    >>> point = torch.tensor([[2., 1.]])
+    >>> nearest(point @ profiles.t(), profiles, distance="angle")
+    tensor([1])
+    >>> nearest(point @ profiles.t(), profiles, distance="euclidean")
+    tensor([0])
+    """
+    lengths: Tensor = profiles.norm(dim=1)
+    if distance == "angle":
+        return (likenesses / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).argmax(1)
+    return (likenesses - lengths.square() / 2).argmax(1)
+
+
+def _weights(graph: Graph, nodes: Tensor) -> Tensor:
+    """Return d_v^-1/2, d_v the sum of the weights around a node.  int64 [n] -> float32 [n, 1]"""
+    return (row_sums(graph)[nodes] + 1).float().rsqrt()[:, None]
+
+
+log = logging.getLogger(__name__)
 
 # How far the classes of other tasks lie below those of the chosen one: e^-100 is no chance at all,
 # and a float32 still tells them apart, for task-IL, where the task is known to be another.
@@ -53,6 +113,10 @@ class TPP(BackboneLearner):
     name = "tpp"
     default_backbone = "pdgnn"
     backbone: PDGNN
+    # Whether it is told which test nodes share a task: one task is guessed for all of them, by the
+    # mean of their likenesses. In class-IL that gives away what other methods have to find out, so
+    # accuracies are not comparable with theirs, nor with those of the same method node by node.
+    pooled: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -88,6 +152,12 @@ class TPP(BackboneLearner):
 
     def begin_task(self, task: Task) -> int:
         """Make a new head for the classes that the task has."""
+        if self.pooled and not self.heads_:
+            log.warning(
+                "%s pools the test nodes of each task: do not compare its class-il accuracy with "
+                "that of methods that classify node by node",
+                self.name,
+            )
         present = torch.cat([task.train_labels, torch.tensor([*task.label_space.newest()]).long()])
         self.classes_.append(present.unique())
         self.backbone.head = None
@@ -130,10 +200,20 @@ class TPP(BackboneLearner):
             scores[:, columns] = own.log_softmax(1).where(chosen == task, elsewhere)
         return scores + level
 
+    def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
+        """Return the scores; if ``pooled``, of the nodes of each task together, or of all."""
+        if not self.pooled or tasks is None or not len(nodes):
+            return self.logits(graph, nodes)
+        rows = [(tasks == task).nonzero().flatten() for task in tasks.unique()]
+        scores = torch.cat([self.logits(graph, nodes[r]) for r in rows])
+        return scores[torch.cat(rows).argsort().to(scores.device)]
+
     def guess_tasks(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the task whose profile is nearest to each node.  [nodes] -> int64 [nodes]"""
-        profiles = self.profiles_.to(self.device)
-        return nearest(self.likeness(graph, nodes), profiles, distance=self.distance)
+        profiles, alike = self.profiles_.to(self.device), self.likeness(graph, nodes)
+        if self.pooled:
+            alike = alike.mean(0, keepdim=True).expand(len(nodes), -1)
+        return nearest(alike, profiles, distance=self.distance)
 
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return what some nodes look like together.  int64 [n] -> float32 [features]"""
@@ -181,6 +261,20 @@ class TPP(BackboneLearner):
     def _keep_head(self) -> None:
         assert self.backbone.head is not None
         self.heads_.append(self.backbone.head.eval())
+
+
+@methods.register
+class TPPPerTestSet(TPP):
+    """``tpp`` told which test nodes share a task, as its paper tests (Niu et al. 2024).
+
+    Not comparable in class-IL, see ``pooled``.
+
+    Args:
+        steps, distance, backbone, trainer, generator: see ``TPP``.
+    """
+
+    name = "tpp-per-test-set"
+    pooled = True
 
 
 def _scores(head: nn.Module, embeddings: Tensor) -> Tensor:

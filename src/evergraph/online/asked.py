@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.explanation import Explanation

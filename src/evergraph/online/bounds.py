@@ -17,8 +17,7 @@ import torch
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
-from evergraph.core.free_memory import free_memory
-from evergraph.core.sizes import shown
+from evergraph.core.sizes import free_memory, shown
 from evergraph.online.graph.array_storage import ARRAY_SHARE
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 

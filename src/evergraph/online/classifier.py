@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from evergraph.core.checks import check_choice
-from evergraph.core.closing import Closing
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
+from evergraph.core.file_lock import Closing
 from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
 from evergraph.datasets.columns import Columns, Encoder, Scheme

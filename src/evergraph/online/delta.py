@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.component import ShownRecord
+from evergraph.core.display import ShownRecord
 
 NodeId = str | int
 Label = str | int

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.component import ShownRecord
-from evergraph.core.predictions import likeliest
+from evergraph.core.display import ShownRecord
+from evergraph.core.label_space import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_relations import PARTS, FrozenRelations

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.views import CODE_HOPS
+from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
-from evergraph.core.predictions import target_values
 from evergraph.graphs import UNLABELLED
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId

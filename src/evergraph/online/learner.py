@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
-from evergraph.core.threads import exactly_threads
 from evergraph.graphs import UNLABELLED
 from evergraph.online.answers import name_of
 from evergraph.online.asked import Asked

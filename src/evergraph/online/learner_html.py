@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.core.inline_chart import line_chart
+from evergraph.core.display import line_chart
 from evergraph.online.page import History, Status
 from evergraph.online.prequential import Point
 

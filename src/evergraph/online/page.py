@@ -12,10 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.core.component import ShownRecord
+from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.label_space import Kind
-from evergraph.core.predictions import THRESHOLD, likeliest, target_values
+from evergraph.core.label_space import THRESHOLD, Kind, likeliest, target_values
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.heads import Scorer

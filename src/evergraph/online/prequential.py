@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.label_space import Kind
-from evergraph.core.predictions import THRESHOLD
+from evergraph.core.label_space import THRESHOLD, Kind
 
 
 class Point(TypedDict):

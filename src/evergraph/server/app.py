@@ -14,7 +14,7 @@ import anyio
 from fastapi import Depends, FastAPI
 
 from evergraph.core.errors import EvergraphError
-from evergraph.core.versions import own_version
+from evergraph.core.extras import own_version
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes
 from evergraph.server.http import answer_failures, only_known

@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from evergraph.core.versions import own_version
+from evergraph.core.extras import own_version
 from evergraph.server.http import HEADERS, REQUEST_ID
 
 if TYPE_CHECKING:

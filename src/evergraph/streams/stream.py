@@ -11,32 +11,28 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind, LabelSpace, Setting
 from evergraph.core.resources import Resources
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.reach.around import nodes_around
+from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams.class_order import ClassOrder
-from evergraph.streams.companions import (
+from evergraph.streams.classless import (
     UNLABELLED_WAYS,
     Unlabelled,
     fitting_way,
-    with_companions,
-)
-from evergraph.streams.in_batches import BATCH, in_batches
-from evergraph.streams.met_sizes import MetSizes
-from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
-from evergraph.streams.target_streams import (
     new_targets,
     split_each,
     stand_in_labels,
     target_space,
+    with_companions,
 )
+from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
-from evergraph.streams.task_members import TaskMembers
-from evergraph.streams.ways import By, arrange, check_way, without_classes
+from evergraph.streams.task_members import MetSizes, TaskMembers
+from evergraph.streams.ways import BATCH, By, arrange, check_way, in_batches, without_classes
 
 Edges = Literal["within", "all"]
 Testing = Literal["local", "global"]

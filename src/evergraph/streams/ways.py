@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Setting
+from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.streams.arrival import Arrival
-from evergraph.streams.blurred import at_random, blurred
-from evergraph.streams.by_class import by_class
-from evergraph.streams.by_time import by_time
+from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
 from evergraph.streams.class_order import (
     ClassOrder,
     arrange_classes,
     group_classes,
     order_classes,
 )
-from evergraph.streams.splits import LEAST_NODES
+from evergraph.streams.splits import LEAST_NODES, Split
 
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 WAYS: tuple[str, ...] = get_args(By)
@@ -125,3 +127,193 @@ def arrange(
     # As many as by class, although a class left over alone arrives here.
     tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
     return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)
+
+
+def by_class(labels: Tensor, tasks: Sequence[tuple[int, ...]]) -> Arrival:
+    """Return the arrival of all nodes of a class at once.
+
+    labels: int64 [nodes]; tasks: the classes of each, as ``order_classes`` returns them.
+
+    >>> by_class(torch.tensor([0, 1, 2, -1, 1]), [(2,), (1,)]).owner
+    tensor([-1,  1,  0, -1,  1])
+    """
+    width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+    owner = torch.full((width,), NOWHERE)
+    for index, classes in enumerate(tasks):
+        owner[list(classes)] = index
+    return Arrival(owner[labels], list(tasks))
+
+
+def by_time(
+    labels: Tensor, time: Tensor | None, *, classes: Sequence[int], tasks: int | None = None
+) -> Arrival:
+    """Return the arrival of nodes in the order of their times.
+
+    Nodes of one time arrive together. Domains are times: ``join`` numbers its graphs so.
+
+    labels, time: int64 [nodes]; classes: those that arrive at all; tasks: at most how many, of
+    consecutive times and nearly equal size; None makes a task of every time.
+
+    >>> by_time(torch.tensor([0, 1, 0, 1]), torch.tensor([1999, 1998, 2003, 1998]),
+    ...         classes=[0, 1]).owner
+    tensor([1, 0, 2, 0])
+    """
+    if time is None:
+        raise DataError("by = 'time' needs the time of every node, and the graph has none")
+    here = torch.isin(labels, torch.tensor(classes))
+    _, place, counts = time[here].unique(return_inverse=True, return_counts=True)
+    task_of_time = group_times(counts.tolist(), len(counts) if tasks is None else tasks)
+    owner = torch.full_like(labels, NOWHERE)
+    owner[here] = task_of_time[place]
+    return arrival_of(owner, labels, classes=classes)
+
+
+def group_times(counts: Sequence[int], tasks: int) -> Tensor:
+    """Return the task of each time, of which no task has none.  -> int64 [times]
+
+    Each task in its turn takes the times that bring it nearest to an equal share of what is left.
+
+    counts: nodes of each time, in order.
+
+    >>> group_times([1, 1, 2, 9, 3, 4], 3)
+    tensor([0, 0, 0, 1, 2, 2])
+    """
+    before = [0, *accumulate(counts)]  # nodes before each time, and all of them
+    cuts = [0]
+    for left in range(min(tasks, len(counts)), 1, -1):
+        done = before[cuts[-1]]
+        cut = _nearest(before, done + (before[-1] - done) / left)
+        # At least one time for this task and for each that follows.
+        cuts.append(min(max(cut, cuts[-1] + 1), len(counts) - left + 1))
+    return torch.bucketize(torch.arange(len(counts)), torch.tensor(cuts[1:]), right=True)
+
+
+def _nearest(ascending: Sequence[int], wanted: float) -> int:
+    """Return where the number nearest to ``wanted`` stands; the first of two equally near."""
+    place = bisect_left(ascending, wanted)
+    return place if ascending[place] - wanted < wanted - ascending[place - 1] else place - 1
+
+
+def blurred(
+    labels: Tensor,
+    *,
+    classes: Sequence[int],
+    tasks: int,
+    blur: float = 1.0,
+    together: int = 1,
+    comes_back: bool = False,
+    seed: int = 0,
+) -> Arrival:
+    """Return the arrival of nodes sorted by time and cut into batches of equal size.
+
+    Without blur classes come one after the other, and batches take no notice of where one ends;
+    with a little, neighbouring classes mix; with much, nodes come in no order at all. Many small
+    batches make a stream that is met once and has no tasks.
+
+    labels: int64 [nodes]; classes: those that arrive, in order; tasks: how many batches;
+    together, comes_back: see ``arrival_times``.
+
+    >>> blurred(torch.tensor([1, 1, 0, 0, 0, 1]), classes=[0, 1], tasks=2, blur=0.0).owner
+    tensor([1, 1, 0, 0, 0, 1])
+    """
+    times = arrival_times(
+        labels, classes=classes, blur=blur, together=together, comes_back=comes_back, seed=seed
+    )
+    here = times.isfinite().nonzero().flatten()
+    order = here[times[here].argsort(stable=True)]
+    owner = torch.full_like(labels, NOWHERE)
+    for index, nodes in enumerate(order.tensor_split(tasks)):
+        owner[nodes] = index
+    return arrival_of(owner, labels, classes=classes, tasks=tasks)
+
+
+def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int = 0) -> Arrival:
+    """Return the arrival of nodes in no order at all, in batches of equal size.
+
+    labels: int64 [nodes]; classes: those that arrive.
+
+    >>> at_random(torch.tensor([0, 0, -1, 0, 0]), classes=[0], tasks=2).owner.sort().values
+    tensor([-1,  0,  0,  1,  1])
+    """
+    here = torch.isin(labels, torch.tensor(classes))
+    alike = torch.where(here, 0, NOWHERE)  # as if all were of one class
+    order = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
+    return arrival_of(order, labels, classes=classes, tasks=tasks)
+
+
+def arrival_times(
+    labels: Tensor,
+    *,
+    classes: Sequence[int],
+    blur: float,
+    together: int = 1,
+    comes_back: bool = False,
+    seed: int,
+) -> Tensor:
+    """Return t_v = k + u_v + blur · ε_v, k the place of v's class among ``classes``.
+
+    u_v is uniform on 0..1 and ε_v standard normal, drawn from the seed and the node's number
+    alone; nodes of no class that arrives come at infinity. So at time t a class has the share
+    w_k(t) ∝ n_k · p_k(t) of what comes, n_k its nodes and p_k a bump around k + 1/2 of standard
+    deviation √(blur² + 1/12): Gaussian mixing curves, as in DRIFT (Sun et al. 2026).
+
+    labels: int64 [nodes]; together: how many neighbouring classes have one place; comes_back:
+    whether time is a circle, on which what would come after the end comes at the beginning and the
+    other way round: the first classes come back with the last ones.  -> float64 [nodes]
+    """
+    width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+    place = torch.full((width,), torch.inf, dtype=torch.float64)
+    places = torch.arange(len(classes)) // together
+    place[list(classes)] = places.double()
+    inside = _uniform(len(labels), seeded(seed, "arrival", "inside"))
+    # By the inverse of the distribution: torch.randn draws in blocks, in which a node's number
+    # depends on how many nodes there are.
+    noise = torch.special.ndtri(_uniform(len(labels), seeded(seed, "arrival", "blur")))
+    times: Tensor = place[labels] + inside + blur * noise
+    if comes_back:
+        here = times.isfinite()
+        times[here] = times[here].remainder(float(places[-1]) + 1)
+    return times
+
+
+def _uniform(count: int, generator: torch.Generator) -> Tensor:
+    """Draw numbers above 0 and below 1.  -> float64 [count]"""
+    draws = torch.rand(count, dtype=torch.float64, generator=generator)
+    return draws.clamp_min_(2.0**-54)
+
+
+BATCH = 10  # training nodes, unless another number is given: as in OCGL's benchmark
+
+
+def in_batches(
+    arrival: Arrival, splits: Sequence[Split], *, batch: int = BATCH, seed: int = 0
+) -> tuple[Arrival, list[Split]]:
+    """Return when each node arrives, and what each step is split into, where a batch is a step.
+
+    The training nodes of a task come in a random order, ``batch`` at a time, each once; the last
+    batch of a task may be smaller. Its validation and test nodes are all there with its first
+    batch, without their labels, so that a task is tested on the same nodes ever after (Donghi et
+    al. 2025, OCGL).
+
+    splits: of each task.
+
+    >>> tasks = Arrival(torch.tensor([0, 0, 0, 0, 0, 1, 1, 1]), [(0,), (1,)])
+    >>> split = [Split(*map(torch.tensor, parts)) for parts in
+    ...          (([0, 1, 2], [3], [4]), ([5], [6], [7]))]
+    >>> arrival, steps = in_batches(tasks, split, batch=2)
+    >>> arrival.tasks, [len(step.train) for step in steps], [len(step.test) for step in steps]
+    (tensor([0, 0, 1]), [2, 1, 1], [1, 0, 1])
+    """
+    owner = arrival.owner.clone()
+    task_of: list[int] = []
+    steps: list[Split] = []
+    for task, split in enumerate(splits):
+        shuffle = torch.randperm(len(split.train), generator=seeded(seed, "batches", task))
+        held_out = split.validation, split.test
+        owner[torch.cat(held_out)] = len(steps)
+        for nodes in split.train[shuffle].split(batch):
+            owner[nodes] = len(steps)
+            steps.append(Split(nodes.sort().values, *held_out))
+            held_out = split.validation[:0], split.test[:0]
+            task_of.append(task)
+    return Arrival(owner, arrival.new_classes, torch.tensor(task_of)), steps

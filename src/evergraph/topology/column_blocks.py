@@ -17,8 +17,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME
-from evergraph.graphs.kernels import room
-from evergraph.graphs.kernels.held_rows import ROW_TYPES
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, room
 from evergraph.topology.base import TopologyEncoder
 
 logger = logging.getLogger(__name__)

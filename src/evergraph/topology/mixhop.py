@@ -11,10 +11,9 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, walk
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.held_rows import RowType
-from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.graphs.kernels.scaled_rows import RowType
+from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
-from evergraph.topology.stepwise import Stepwise
 
 
 @topologies.register

@@ -12,10 +12,9 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.held_rows import RowType
-from evergraph.topology.base import TopologyEncoder, topologies
+from evergraph.graphs.kernels.scaled_rows import RowType
+from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import block_product, tanh
-from evergraph.topology.stepwise import Stepwise
 
 Layers = Literal["last", "all"]
 

@@ -1,12 +1,11 @@
-"""Strategy S1 of the paper."""
+"""Strategy S1 of the paper, and no topology at all."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, walk
-from evergraph.topology.base import TopologyEncoder, topologies
-from evergraph.topology.stepwise import Stepwise
+from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 
 
 @topologies.register
@@ -29,3 +28,20 @@ class SGC(Stepwise, TopologyEncoder):
         for step in walk(adjacency, graph.features, hops=self.hops):
             embeddings = step
         return embeddings
+
+
+@topologies.register
+class Identity(Stepwise, TopologyEncoder):
+    """E = X: the features as they are, to see what topology adds.
+
+    ``hops`` is 0 whatever is asked for: such an embedding covers only its own node.
+    """
+
+    name = "identity"
+    linear = True
+
+    def __init__(self, *, hops: int = 0, self_loops: bool = True) -> None:
+        super().__init__(hops=0, self_loops=self_loops)
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        return graph.features

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.label_space import Kind, LabelSpace
-from evergraph.core.predictions import (
+from evergraph.core.label_space import (
     THRESHOLD,
+    Kind,
+    LabelSpace,
     Predictions,
     answered_values,
     likeliest,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from evergraph.core.component import SURROUNDINGS, Part
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.versions import own_version
+from evergraph.core.extras import own_version
 from evergraph.core.written_aside import results_written, written_aside
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.component import Part
-from evergraph.core.device import choose_device, denormals_flushed
+from evergraph.core.device import choose_device, denormals_flushed, worthwhile_threads
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
-from evergraph.core.threads import worthwhile_threads
 from evergraph.nn.padding import padded
 from evergraph.streams import Task
 from evergraph.training.batches import Batch, batches

@@ -135,5 +135,5 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of([*REFERENCE["karate"]["edges"]], 34)
     whole = forman_curvature(graph)
     for size in (1, 7, 100):
-        monkeypatch.setattr("evergraph.graphs.curvature.BLOCK_NEIGHBOURS", size)
+        monkeypatch.setattr("evergraph.graphs.edge_measures.BLOCK_NEIGHBOURS", size)
         assert forman_curvature(graph).equal(whole)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.graphs import Graph, normalised, smoother
-from evergraph.graphs.kernels import Kernel, streamed
-from evergraph.graphs.kernels.held_rows import ROW_TYPES, RowType, held_rows
+from evergraph.graphs.kernels import products
 from evergraph.graphs.kernels.products import torch_product
+from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType, held_rows
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
@@ -146,14 +146,14 @@ def test_rows_are_held_once_for_all_ranges_that_are_streamed(
     graph = drawn(7, weighted=True)
     features, calls = features_of(graph, 7, 20), []
     # It stands in for Triton: both take rows that R has scaled.
-    monkeypatch.setattr(streamed, "_kernel", lambda *_: lambda *a, **b: torch_product(*a, **b))
-    monkeypatch.setattr(streamed, "STREAMED_ENTRIES", 40)
+    monkeypatch.setattr(products, "_kernel", lambda *_: lambda *a, **b: torch_product(*a, **b))
+    monkeypatch.setattr(products, "STREAMED_ENTRIES", 40)
     monkeypatch.setattr(
-        streamed, "held_rows", lambda *given: calls.append(given) or held_rows(*given)
+        products, "held_rows", lambda *given: calls.append(given) or held_rows(*given)
     )
     operator, rows = smoother(graph, held=asked).holding(features)
     out = torch.empty(60, 20)
-    streamed.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
+    products.streamed_product(operator, rows, out, add=None, scale=0.5, add_scale=0.0)
     expected = smoother(graph, held=asked).product(features, scale=0.5)
     torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
     assert len(calls) == (asked == "float32")  # half rows were held before

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph, smoother
-from evergraph.graphs.kernels import choice, choose_kernel, room
-from evergraph.graphs.kernels.choice import NUMBA_PAYS_FROM
+from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
+from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, room
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def test_torch_steps_in_without_numba(
 
 
 def test_triton_multiplies_large_graphs_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "triton_works", lambda: True)
-    assert choose_kernel(entries=choice.TRITON_PAYS_FROM, device="cuda") == "triton"
-    assert choose_kernel(entries=choice.TRITON_PAYS_FROM - 1, device="cuda") == "torch"
-    monkeypatch.setattr(choice, "triton_works", lambda: False)
-    assert choose_kernel(entries=choice.TRITON_PAYS_FROM, device="cuda") == "torch"
+    monkeypatch.setattr(scaled_rows, "triton_works", lambda: True)
+    assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM, device="cuda") == "triton"
+    assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM - 1, device="cuda") == "torch"
+    monkeypatch.setattr(scaled_rows, "triton_works", lambda: False)
+    assert choose_kernel(entries=scaled_rows.TRITON_PAYS_FROM, device="cuda") == "torch"
 
 
 def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(entries)
         return "torch"
 
-    monkeypatch.setattr(import_module("evergraph.graphs.smoother"), "choose_kernel", note)
+    monkeypatch.setattr(import_module("evergraph.graphs.propagation"), "choose_kernel", note)
     pair = Graph.from_edges(
         torch.tensor([[0], [1]]), features=torch.eye(3), labels=torch.arange(3), undirected=True
     )

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evergraph.core.threads import exactly_threads
+from evergraph.core.device import exactly_threads
 from evergraph.graphs.kernels import row_ranges
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.nn.linear import tiled_linear

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels import streamed
-from evergraph.graphs.smoother import smoother
+from evergraph.graphs.kernels import products
+from evergraph.graphs.propagation import smoother
 
 
 @pytest.mark.parametrize("self_loops", [True, False])
@@ -18,13 +18,13 @@ def test_ranges_give_the_whole(self_loops: bool, monkeypatch: pytest.MonkeyPatch
         edges, features=torch.rand(50, 7), labels=torch.zeros(50, dtype=torch.long)
     )
     whole = smoother(graph, self_loops=self_loops, kernel="torch")
-    monkeypatch.setattr(streamed, "STREAMED_ENTRIES", 40)
+    monkeypatch.setattr(products, "STREAMED_ENTRIES", 40)
     add, out = torch.rand(50, 7), torch.empty(50, 7)
-    streamed.streamed_product(whole, graph.features, out, add=add, scale=0.5, add_scale=2.0)
+    products.streamed_product(whole, graph.features, out, add=add, scale=0.5, add_scale=2.0)
     torch.testing.assert_close(out, 0.5 * (whole.matrix @ graph.features) + 2 * add)
     part = whole.rows(slice(10, 30))
     some = torch.empty(20, 7)
-    streamed.streamed_product(part, graph.features, some, add=None, scale=1.0, add_scale=1.0)
+    products.streamed_product(part, graph.features, some, add=None, scale=1.0, add_scale=1.0)
     torch.testing.assert_close(some, (whole.matrix @ graph.features)[10:30])
 
 

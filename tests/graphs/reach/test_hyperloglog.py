@@ -20,9 +20,15 @@ from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, estimate_reach_sizes, reach
 from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
-from evergraph.graphs.kernels.torch_max import piecewise_max
 from evergraph.graphs.reach import hyperloglog
-from evergraph.graphs.reach.hyperloglog import SEED, TOP, distinct_count, hashed, splitmix64
+from evergraph.graphs.reach.hyperloglog import (
+    SEED,
+    TOP,
+    distinct_count,
+    hashed,
+    piecewise_max,
+    splitmix64,
+)
 from graphs_to_draw import graph_of, star_pairs
 
 NODES = 12

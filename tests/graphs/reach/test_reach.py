@@ -16,12 +16,16 @@ from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
 from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_sizes
 from evergraph.graphs import rows as row_sweep
-from evergraph.graphs.kernels.numba_ego import search
-from evergraph.graphs.reach import cost as reach_cost
 from evergraph.graphs.reach import reach as searched_reach
-from evergraph.graphs.reach.cost import ReachCost, search_costs, walk_counts
-from evergraph.graphs.reach.covered import reaching_nodes
-from evergraph.graphs.reach.reach import reach_blocks, searched_sizes
+from evergraph.graphs.reach.reach import (
+    ReachCost,
+    reach_blocks,
+    reaching_nodes,
+    search,
+    search_costs,
+    searched_sizes,
+    walk_counts,
+)
 from graphs_to_draw import Pairs, graph_of, path_pairs, ring_pairs, star_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
@@ -213,9 +217,9 @@ def test_costs_by_hand() -> None:
     # a search never reads more than 10 entries and 6 nodes
     assert search_costs(STAR, nodes, hops=2).tolist() == [16, 8]
     assert search_costs(STAR, nodes, hops=4).tolist() == [16, 16]
-    cost = reach_cost.reach_cost(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
-    assert cost.exact == pytest.approx(24 * reach_cost.WALK_SECONDS)
-    assert cost.estimated == pytest.approx(16 * 64 * 2 * reach_cost.REGISTER_SECONDS)
+    cost = searched_reach.reach_cost(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
+    assert cost.exact == pytest.approx(24 * searched_reach.WALK_SECONDS)
+    assert cost.estimated == pytest.approx(16 * 64 * 2 * searched_reach.REGISTER_SECONDS)
 
 
 def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more() -> None:
@@ -233,9 +237,9 @@ def test_the_choice_is_made_from_the_cost_and_said(
     exact = reach_sizes(graph, nodes, hops=2, method="exact")
     rounded = estimate_reach_sizes(graph, nodes, hops=2).round().long()
     assert not exact.equal(rounded)
-    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach.cost"):
+    with caplog.at_level(logging.DEBUG, logger="evergraph.graphs.reach.reach"):
         assert reach_sizes(graph, nodes, hops=2).equal(exact)
-        monkeypatch.setattr(reach_cost, "WALK_SECONDS", 1.0)
+        monkeypatch.setattr(searched_reach, "WALK_SECONDS", 1.0)
         assert reach_sizes(graph, nodes, hops=2).equal(rounded)
         assert reach_sizes(graph, nodes, hops=2, method="exact").equal(exact)
     first, second, third = caplog.messages

@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.threads import exactly_threads
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner

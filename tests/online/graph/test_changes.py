@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
 from evergraph.graphs import UNLABELLED
-from evergraph.graphs.kernels import numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph import live_kernel
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import smoother
-from evergraph.graphs.kernels import numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph import hop_states, live_kernel
 from evergraph.online.graph.corrections import DRIFT, Moved, differences
 from evergraph.online.graph.graph_change import GraphChange

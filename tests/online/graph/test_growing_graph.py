@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs import Graph
-from evergraph.graphs.kernels import numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph import live_kernel
 from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import GrowingArray

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs.kernels import numba_works
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph import corrections, live_kernel
 from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown, listed
 from evergraph.core.errors import DataError
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.graph import listed
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from evergraph.core.errors import DataError, DownloadError, LockedError, WrongFileError
 from evergraph.core.file_lock import FileLock, is_held
-from evergraph.core.free_disk import check_room
 from evergraph.core.mapped import disk_is_enough
+from evergraph.core.sizes import check_room
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import (
     check_sum,

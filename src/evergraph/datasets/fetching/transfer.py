@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DownloadError, ResourceError
-from evergraph.core.free_disk import check_room
 from evergraph.core.mapped import disk_is_enough
-from evergraph.core.sizes import shown
+from evergraph.core.sizes import check_room, shown
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.fetching.request import Answer, Fault, ask
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.core.errors import WrongFileError
-from evergraph.core.free_disk import check_room
 from evergraph.core.mapped import disk_is_enough
+from evergraph.core.sizes import check_room
 
 _BLOCK = 1 << 20
 

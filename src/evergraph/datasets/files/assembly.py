@@ -12,8 +12,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
-from evergraph.graphs.feature_scale import column_peaks, say_loud_column
-from evergraph.graphs.validation import check_real, check_whole
+from evergraph.graphs.validation import check_real, check_whole, column_peaks, say_loud_column
 
 # CSR stores 8 bytes for every value of 4, and its products cost far more per value: below one
 # value in twenty it saves memory several times over, above it a dense matrix is better at both.

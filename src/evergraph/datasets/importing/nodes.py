@@ -46,8 +46,7 @@ from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.node_targets import target_columns
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.datasets.importing.queries import Source
-from evergraph.graphs.feature_scale import column_peaks, loud_column
-from evergraph.graphs.validation import UNLABELLED, check_labels
+from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 
 if TYPE_CHECKING:
     import pyarrow

@@ -21,10 +21,9 @@ import torch
 
 from evergraph.core.device import choose_device
 from evergraph.core.errors import EvergraphError
-from evergraph.core.free_memory import free_memory
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
-from evergraph.core.sizes import shown
+from evergraph.core.sizes import free_memory, shown
 from evergraph.experiments.config import RunConfig
 
 if TYPE_CHECKING:

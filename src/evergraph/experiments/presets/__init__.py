@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.declared import declared_parts
 from evergraph.core.errors import UnknownNameError, did_you_mean
+from evergraph.core.resolver import declared_parts
 
 logger = logging.getLogger(__name__)
 

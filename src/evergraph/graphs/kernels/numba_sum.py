@@ -15,8 +15,8 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from evergraph.graphs.kernels.compiled import compiled
 from evergraph.graphs.kernels.lanes import load, prefetch, store, times, times_plus, zeros
+from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
 

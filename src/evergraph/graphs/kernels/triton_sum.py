@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from evergraph.graphs.kernels.held_rows import SLICE, VECTOR, WHOLE, held_rows
-from evergraph.graphs.kernels.scaled_rows import ScaledRows
+from evergraph.graphs.kernels.scaled_rows import SLICE, VECTOR, WHOLE, ScaledRows, held_rows
 
 UNROLLED = 8  # entries whose rows are asked for before the first is there
 

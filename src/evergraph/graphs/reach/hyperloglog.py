@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,10 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
+from evergraph.graphs.csr import repeat, row_entries
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.choice import choose_kernel
-from evergraph.graphs.kernels.numba_max import NumbaMax
-from evergraph.graphs.kernels.torch_max import TorchMax
+from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
+from evergraph.graphs.kernels.scaled_rows import choose_kernel
 from evergraph.graphs.rows import RowSweep
 
 # A register holds at most this. A rank above it has a chance of 2^-40 a node, and sums of
@@ -205,3 +206,205 @@ def sum_registers(
     for part, found in sweep.blocks(rows, partial(kernel.following, registers=seen)):
         sums[:, part] = kernel.sums(found, TOP)
     return sums
+
+
+Array = npt.NDArray[Any]
+
+
+class NumbaMax:
+    """Takes maxima over the rows of a CSR matrix in memory or in a file.
+
+    A node by itself fills one register only, so the first hop reads three bytes an entry: the
+    register and the rank of a neighbour, not a row of registers.
+
+    indptr: [nodes + 1]; indices: int32 [edges].
+    column, rank: which register each node fills, and with what.  int16 [nodes], uint8 [nodes]
+    low, width: the first of the registers worked on, and how many they are.
+    """
+
+    def __init__(
+        self, indptr: Tensor, indices: Tensor, column: Tensor, rank: Tensor, low: int, width: int
+    ) -> None:
+        self._adjacency = unsigned(indptr), unsigned(indices)
+        self._hashes = column.numpy(), rank.numpy(), low
+        self._width = width
+
+    def first(self, rows: Tensor) -> Tensor:
+        """Return the registers of what each row sees in one hop, itself included.
+
+        rows: int64 [m] -> uint8 [m, width]
+        """
+        out = np.zeros((len(rows), self._width), dtype=np.uint8)
+        costs = self._costs(rows)
+        in_threads(fill_first, costs, *self._adjacency, rows.numpy(), *self._hashes, out)
+        return torch.from_numpy(out)
+
+    def following(self, rows: Tensor, registers: Tensor) -> Tensor:
+        """Return the largest of each register over a row's neighbours and itself.
+
+        rows: int64 [m]; registers: uint8 [nodes, width] -> uint8 [m, width]
+        """
+        out = registers[rows]
+        costs = self._costs(rows)
+        in_threads(
+            fill_maxima, costs, *self._adjacency, rows.numpy(), registers.numpy(), out.numpy()
+        )
+        return out
+
+    def sums(self, registers: Tensor, top: int) -> Tensor:
+        """Return Σ 2^(top - M) over the registers M that are set, and how many are not.
+
+        registers: uint8 [m, width] -> int64 [2, m]
+        """
+        sums = np.empty((2, len(registers)), dtype=np.int64)
+        in_threads(fill_sums, np.ones(len(registers)), registers.numpy(), top, sums)
+        return torch.from_numpy(sums)
+
+    def _costs(self, rows: Tensor) -> Array:
+        indptr, places = self._adjacency[0], rows.numpy()
+        costs: Array = indptr[places + 1] - indptr[places] + 1
+        return costs
+
+
+def fill_first(
+    indptr: Array, indices: Array, rows: Array, column: Array, rank: Array, low: int,
+    out: Array, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Fill ``out[start:stop]`` from the one register that each neighbour fills."""
+    for i in range(start, stop):
+        v = rows[i]
+        at = column[v] - low
+        if at >= 0 and at < out.shape[1]:
+            out[i, at] = rank[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            at = column[u] - low
+            if at >= 0 and at < out.shape[1]:
+                out[i, at] = max(out[i, at], rank[u])
+
+
+def fill_maxima(
+    indptr: Array, indices: Array, rows: Array, registers: Array,
+    out: Array, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Raise ``out[start:stop]``; four neighbours at a time keep as many reads under way."""
+    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    for i in range(start, stop):
+        # Unsigned as what is added to them: of an unsigned 64 and a signed number numba makes a
+        # float, which is no place in an array.
+        e, end = np.uintp(indptr[rows[i]]), np.uintp(indptr[rows[i] + 1])
+        row = out[i]
+        while e + four <= end:
+            a, b = registers[indices[e]], registers[indices[e + one]]
+            c, d = registers[indices[e + two]], registers[indices[e + three]]
+            for k in range(len(row)):
+                row[k] = max(row[k], max(max(a[k], b[k]), max(c[k], d[k])))
+            e += four
+        while e < end:
+            a = registers[indices[e]]
+            for k in range(len(row)):
+                row[k] = max(row[k], a[k])
+            e += one
+
+
+def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) -> None:
+    """Fill ``sums[:, start:stop]``."""
+    for i in range(start, stop):
+        total, zeros = 0, 0
+        for k in range(registers.shape[1]):
+            if registers[i, k] == 0:
+                zeros += 1
+            else:
+                total += 1 << (top - registers[i, k])
+        sums[0, i] = total
+        sums[1, i] = zeros
+
+
+# Entries of a row that are taken one by one; a longer row is cut and its pieces are rows again.
+PIECE = 8
+_SUMMED_ROWS = 1 << 16
+
+
+class TorchMax:
+    """Takes maxima over the rows of a CSR matrix on any device; equals ``NumbaMax`` bit for bit.
+
+    The parameters are the same. The width must be one that 8 divides.
+    """
+
+    def __init__(
+        self, indptr: Tensor, indices: Tensor, column: Tensor, rank: Tensor, low: int, width: int
+    ) -> None:
+        self._indptr, self._indices = indptr, indices
+        self._single = torch.zeros(len(rank), width, dtype=torch.uint8, device=rank.device)
+        inside = ((column >= low) & (column < low + width)).nonzero().flatten()
+        self._single[inside, column[inside].long() - low] = rank[inside]
+
+    def first(self, rows: Tensor) -> Tensor:
+        """Return the registers of what each row sees in one hop, itself included.
+
+        rows: int64 [m] -> uint8 [m, width]
+        """
+        return self.following(rows, self._single)
+
+    def following(self, rows: Tensor, registers: Tensor) -> Tensor:
+        """Return the largest of each register over a row's neighbours and itself.
+
+        rows: int64 [m]; registers: uint8 [nodes, width] -> uint8 [m, width]
+        """
+        lengths = (self._indptr[rows + 1] - self._indptr[rows]).long()
+        _, entries = row_entries(self._indptr, rows)
+        places = self._indices.index_select(0, entries).long()
+        return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
+
+    def sums(self, registers: Tensor, top: int) -> Tensor:
+        """Return Σ 2^(top - M) over the registers M that are set, and how many are not.
+
+        registers: uint8 [m, width] -> int64 [2, m]
+        """
+        weights = 1 << (top - torch.arange(top + 1, device=registers.device))
+        weights[0] = 0
+        parts = [
+            torch.stack([weights[some.int()].sum(1), (some == 0).sum(1)])
+            for some in registers.split(_SUMMED_ROWS)
+        ]
+        return torch.cat(parts, dim=1)
+
+
+def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
+    """Return maxima over consecutive runs of ``source[places]``, zeros where a run is empty.
+
+    Runs are cut into pieces of at most ``PIECE``. Pieces lie longest first, so that the k-th
+    entries of all that have one meet the front of the result. Then the pieces' maxima are the
+    source and a run is the pieces it was cut into, until every run is one piece.
+
+    source: uint8 [n, width]; places: int64 [sum of lengths]; lengths: int64 [m] -> [m, width]
+    """
+    while True:
+        pieces = (lengths + PIECE - 1) // PIECE
+        own = repeat(torch.arange(len(lengths), device=lengths.device), pieces)
+        passed = torch.arange(len(own), device=own.device) - (pieces.cumsum(0) - pieces)[own]
+        starts = (lengths.cumsum(0) - lengths)[own] + PIECE * passed
+        sizes = (lengths[own] - PIECE * passed).clamp_max(PIECE)
+        order = sizes.argsort(descending=True, stable=True)
+        best = _longest_first(source, places, starts[order], sizes[order])
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order), device=order.device)
+        source, lengths = best, pieces
+        if not bool((lengths > 1).any()):
+            found = source.new_zeros(len(lengths), source.shape[1])
+            found[own] = _take(source, places)
+            return found
+
+
+def _longest_first(source: Tensor, places: Tensor, starts: Tensor, sizes: Tensor) -> Tensor:
+    best = source.new_zeros(len(starts), source.shape[1])
+    counts = (sizes[None] > torch.arange(PIECE, device=sizes.device)[:, None]).sum(1).tolist()
+    for step, count in enumerate(counts):
+        front = best[:count]
+        torch.maximum(front, _take(source, places[starts[:count] + step]), out=front)
+    return best
+
+
+def _take(registers: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of bytes, moved eight at a time."""
+    return registers.view(torch.int64).index_select(0, rows).view(torch.uint8)

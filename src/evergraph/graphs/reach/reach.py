@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +16,13 @@ from torch import Tensor
 from evergraph.core.checks import check_choice
 from evergraph.core.mapped import page_out
 from evergraph.core.resources import Resources
-from evergraph.graphs.csr import pointer_type
-from evergraph.graphs.cuts import cut
+from evergraph.graphs.csr import cut, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.choice import numba_works
-from evergraph.graphs.kernels.numba_ego import ego_sizes
+from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.graphs.propagation import pattern, step_out
-from evergraph.graphs.reach.cost import METHODS, choose, reach_cost, search_costs, walk_counts
-from evergraph.graphs.reach.covered import covered_nodes
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
-from evergraph.graphs.rows import RowSweep
+from evergraph.graphs.rows import RowSweep, neighbour_sums
 
 # Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
 BLOCK_WALKS = 1 << 24
@@ -217,3 +217,206 @@ def search_block(
     if rows.mapped:
         page_out(indices)
     return sizes
+
+
+def nodes_around(
+    graph: Graph, nodes: Tensor, *, hops: int, there: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Return which nodes lie within ``hops`` of some, by way of such as are there.  int64 [found]
+
+    It takes as long as the rows of what is found, however large the graph. The same nodes as
+    ``covered_nodes`` of the subgraph of those that are there, ascending.
+
+    nodes: int64 [n], ascending, all of them there; there: which of some nodes are.
+    int64 [n] -> bool [n]
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
+    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
+    >>> nodes_around(path, torch.tensor([1]), hops=2, there=lambda nodes: nodes != 0)
+    tensor([1, 2, 3])
+    """
+    found = layer = nodes
+    for _ in range(hops):
+        _, entries = row_entries(graph.indptr, layer.to(graph.device))
+        near = graph.indices.as_subclass(Tensor).index_select(0, entries).cpu().long().unique()
+        near = near[there(near)]
+        layer = near[~torch.isin(near, found)]
+        if not len(layer):
+            break
+        found = torch.cat([found, layer]).sort().values
+    return found
+
+
+METHODS = ("auto", "exact", "estimated")
+# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
+# an adjacency entry in a hop of the estimate. They are constants, and neither the machine nor what
+# is installed on it has a say: the same command chooses the same everywhere.
+WALK_SECONDS = 2.5e-9
+REGISTER_SECONDS = 0.2e-9
+# What exact sizes may take. On a GPU, where the estimate takes milliseconds and a search would have
+# to leave it, less.
+AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
+# The share of rows below which picking them out costs less than reading all as they lie.
+PICKED_BELOW = 0.3
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReachCost:
+    """What is predicted for two cores, and what is affordable, in seconds."""
+
+    exact: float
+    estimated: float
+    affordable: float = AFFORDABLE_SECONDS["cpu"]
+
+    @property
+    def cheaper(self) -> str:
+        """Exact wherever that is affordable; the estimate only where it is not, and pays."""
+        pays = self.exact > self.affordable and self.estimated < self.exact
+        return "estimated" if pays else "exact"
+
+
+def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
+    """Return how many walks of ``hops`` steps, or rests, leave each node.  float64 [nodes]
+
+    nodes: whom to count for, everybody unless given; only rows within reach of them are read.
+
+    >>> star = Graph.from_edges(torch.tensor([[0, 0], [1, 2]]), features=torch.eye(3),
+    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
+    >>> walk_counts(star, hops=2).tolist()  # the middle: 3 in one step, then 3 + 2 + 2
+    [7.0, 5.0, 5.0]
+    """
+    counts = torch.ones(graph.num_nodes, dtype=torch.float64, device=graph.device)
+    if hops:
+        counts += graph.degrees
+    for before in reversed(range(hops - 1)):  # steps that lead to where this one is taken
+        rows = None if nodes is None else _some_rows(graph, nodes, before)
+        counts[... if rows is None else rows] += neighbour_sums(graph, counts, rows)
+    return counts if nodes is None else counts[nodes.to(graph.device)]
+
+
+def _some_rows(graph: Graph, nodes: Tensor, hops: int) -> Tensor | None:
+    """Return the nodes within reach; None if they are so many that all may be read.  int64 [m]"""
+    rows = covered_nodes(graph, nodes, hops=hops).nonzero().flatten()
+    return None if len(rows) > PICKED_BELOW * graph.num_nodes else rows.to(graph.device)
+
+
+def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.float64]:
+    """Return how many entries a search from each of ``nodes`` reads at the most.  [nodes]
+
+    No more than there are walks, and no entry twice.
+    """
+    walks = walk_counts(graph, nodes, hops=hops)
+    return walks.clamp_max(graph.num_edges + graph.num_nodes).cpu().numpy()
+
+
+def reach_cost(
+    graph: Graph, costs: npt.NDArray[np.float64], *, hops: int, registers: int
+) -> ReachCost:
+    """Return the cost of exact and of estimated sizes; ``costs`` are those of the searches."""
+    work = float(graph.num_edges + graph.num_nodes) * registers * hops
+    affordable = AFFORDABLE_SECONDS[graph.device.type]
+    return ReachCost(float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS, affordable)
+
+
+def choose(method: str, cost: ReachCost, *, nodes: int, hops: int) -> str:
+    """Return "exact" or "estimated", and say in the log which and why."""
+    check_choice("reach method", method, METHODS)
+    chosen = cost.cheaper if method == "auto" else method
+    if method != "auto":
+        reason = "as asked for"
+    elif chosen == "estimated":
+        reason = f"exact ones would take more than {cost.affordable:.0f} s"
+    else:
+        reason = "exact ones are affordable"
+    logger.log(
+        logging.INFO if chosen == "estimated" else logging.DEBUG,
+        "reach of %d nodes within %d hops: %s sizes, since %s (predicted for two cores: exact "
+        "%.3g s, estimated %.3g s)",
+        nodes, hops, chosen, reason, cost.exact, cost.estimated,
+    )  # fmt: skip
+    return chosen
+
+
+def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+    """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
+
+    One breadth-first step a hop for all of them together, so the cost does not depend on how many
+    they are. Only rows of nodes met in the hop before are read, some at a time.
+    """
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
+    sweep, layer = RowSweep.of(graph), met
+    for _ in range(hops):
+        if bool(met.all()):  # nobody is left to be found
+            break
+        found = met.clone()
+        for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
+            found[near] = True
+        layer, met = found & ~met, found
+    return met.cpu()
+
+
+def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
+    """Return which nodes have at least one of ``nodes`` within ``hops``.  bool [all nodes]
+
+    The other direction of ``covered_nodes``: on an undirected graph the two are the same.
+    """
+    if graph.undirected:
+        return covered_nodes(graph, nodes, hops=hops)
+    met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    met[nodes.to(graph.device)] = True
+    for _ in range(hops):
+        met = met | (neighbour_sums(graph, met.double()) > 0)
+    return met.cpu()
+
+
+Array = npt.NDArray[Any]
+
+
+def ego_sizes(indptr: Tensor, indices: Tensor, nodes: Tensor, *, hops: int, costs: Array) -> Tensor:
+    """Return how many nodes lie within ``hops`` of each of ``nodes``, itself too.  int64 [nodes]
+
+    A thread holds one byte and one number for every node of the graph, and nothing else.
+    """
+    sizes = np.empty(len(nodes), dtype=np.int64)
+    in_threads(search, costs, unsigned(indptr), unsigned(indices), nodes.numpy(), hops, sizes)
+    return torch.from_numpy(sizes)
+
+
+def search(
+    indptr: Array, indices: Array, nodes: Array, hops: int, sizes: Array, start: int, stop: int
+) -> None:
+    """Fill ``sizes[start:stop]``.
+
+    Who was met is marked with the number of the search, so that marks need to be wiped only when a
+    byte has run through all its values.
+    """
+    met = np.zeros(len(indptr) - 1, np.uint8)
+    queue = np.empty(len(indptr) - 1, np.uint32)
+    mark = 0
+    for i in range(start, stop):
+        mark += 1
+        if mark == 256:
+            met[:] = 0
+            mark = 1
+        queue[0] = nodes[i]
+        met[nodes[i]] = mark
+        layer, size = 0, 1  # where the layer begins in the queue, and where it ends
+        for _ in range(hops - 1):
+            end = size
+            for q in range(layer, end):
+                for e in range(indptr[queue[q]], indptr[queue[q] + 1]):
+                    if met[indices[e]] != mark:
+                        met[indices[e]] = mark
+                        queue[size] = indices[e]
+                        size += 1
+            layer = end
+        end = size
+        for q in range(layer, end if hops > 0 else layer):
+            for e in range(indptr[queue[q]], indptr[queue[q] + 1]):
+                u = indices[e]
+                size += met[u] != mark  # nobody looks at the last layer: no queue, no branch
+                met[u] = mark
+        sizes[i] = size

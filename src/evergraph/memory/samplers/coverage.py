@@ -6,7 +6,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.graphs import reach_sizes
-from evergraph.graphs.reach.cost import METHODS
+from evergraph.graphs.reach.reach import METHODS
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from evergraph.memory.samplers.base import samplers
-from evergraph.memory.samplers.stepwise import StepwiseSampler
+from evergraph.memory.samplers.base import StepwiseSampler, samplers
 
 
 @samplers.register

@@ -42,7 +42,7 @@ from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types,
 from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.queries import Source
-from evergraph.graphs.feature_scale import column_peaks, say_loud_column
+from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.codecs.table_changes import (
     EDGE_OPS,
     NODE_OPS,

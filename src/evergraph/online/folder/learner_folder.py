@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.closing import Closing
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, StoppedError
+from evergraph.core.file_lock import Closing
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.bounds import Bounds

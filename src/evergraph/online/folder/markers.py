@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
+from evergraph.core.extras import own_version
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
-from evergraph.core.versions import own_version
 from evergraph.core.written_aside import make_folders, written_aside
 from evergraph.online.folder.checked_json import needs_check, parse_checked, with_check
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal

@@ -5,7 +5,7 @@ Imported only where numba is.
 
 from __future__ import annotations
 
-from evergraph.graphs.kernels.compiled import compiled
+from evergraph.graphs.kernels.row_ranges import compiled
 
 
 @compiled

@@ -21,8 +21,8 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
+from evergraph.topology.base import coefficients
 from evergraph.topology.cached import Scaling
-from evergraph.topology.stepwise import coefficients
 
 
 def contributions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evergraph.graphs.kernels import Kernel, numba_works
+from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
 
 # From so many entries on, a list of changes is followed by compiled code. Below, numpy takes about
 # as long, less the second or so that numba takes to be imported.

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.graphs.csr import repeat
-from evergraph.graphs.kernels import room
 from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation, with_last, with_self_loops
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph import live_kernel

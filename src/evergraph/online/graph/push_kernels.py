@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from evergraph.graphs.kernels.compiled import compiled
 from evergraph.graphs.kernels.lanes import (
     load,
     minus,
@@ -24,6 +23,7 @@ from evergraph.graphs.kernels.lanes import (
     zeros,
 )
 from evergraph.graphs.kernels.numba_sum import Flat
+from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
 AHEAD = 4  # rows that are asked for before they are needed

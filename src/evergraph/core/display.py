@@ -1,4 +1,4 @@
-"""A small picture of a few lines as SVG, to stand in a notebook beside a table.
+"""How things show themselves in a notebook: one line, a small table, and lines drawn as SVG.
 
 Text and axes have the colour of the text around them, so that they are seen on a dark page too.
 Importing this module loads neither torch nor matplotlib.
@@ -7,6 +7,7 @@ Importing this module loads neither torch nor matplotlib.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from html import escape
 from itertools import cycle
 
@@ -17,7 +18,72 @@ DASHES = ("none", "5 3", "2 2")
 LINE = 12  # between names
 MARKED = 30  # as many points are marked one by one
 
+LISTED = 12  # names that a table shows; of more it is said how many
+
 Points = Sequence[tuple[float, float]]
+
+
+class Shown:
+    """Something that says what it is in one line, and as a small table in a notebook.
+
+    >>> class Point(Shown):
+    ...     "A place on a line."
+    ...     def _repr_facts(self): return {"x": 3}
+    >>> Point()
+    Point(x=3)
+    >>> Point()._repr_html_()
+    '<table><caption><b>Point</b> A place on a line.</caption><tr><th>x</th><td>3</td></tr></table>'
+    """
+
+    def _repr_facts(self) -> Mapping[str, object]:
+        """Return what the line says; nothing but the name unless overridden."""
+        return {}
+
+    def _repr_table(self) -> Mapping[str, object]:
+        """Return what the table says; the same unless overridden."""
+        return self._repr_facts()
+
+    def _repr_pictures(self) -> str:
+        """Return HTML to stand below the table, escaped already; nothing unless overridden."""
+        return ""
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in self._repr_facts().items())
+        return f"{type(self).__name__}({facts})"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        title = f"<b>{type(self).__name__}</b> {escape(_first_line(type(self)))}"
+        rows = "".join(
+            f"<tr><th>{escape(str(name))}</th><td>{escape(_text(value))}</td></tr>"
+            for name, value in self._repr_table().items()
+        )
+        return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
+
+
+class ShownRecord(Shown):
+    """A dataclass that shows its fields; the line is as dataclasses have it.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Place(ShownRecord):
+    ...     "Somewhere."
+    ...     x: int
+    >>> Place(3), "<th>x</th><td>3</td>" in Place(3)._repr_html_()
+    (Place(x=3), True)
+    """
+
+    def _repr_facts(self) -> Mapping[str, object]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").strip().split("\n")[0]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
 
 
 def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
@@ -59,12 +125,12 @@ def _axes(x: str, first: float, last: float) -> str:
     middle = (TOP + floor) / 2
     grid = "".join(
         f'<line x1="{LEFT}" x2="{right}" y1="{at}" y2="{at}" stroke="currentColor" opacity="0.3"/>'
-        f"{_text(LEFT - 5, at + 4, said, 'end')}"
+        f"{_label(LEFT - 5, at + 4, said, 'end')}"
         for at, said in ((TOP, "100 %"), (middle, "50"), (floor, "0"))
     )
-    ends = "" if first == last else _text(right, floor + 13, f"{last:g}", "end")
-    below = _text((LEFT + right) / 2, floor + 26, x, "middle")
-    return grid + _text(LEFT, floor + 13, f"{first:g}", "start") + ends + below
+    ends = "" if first == last else _label(right, floor + 13, f"{last:g}", "end")
+    below = _label((LEFT + right) / 2, floor + 26, x, "middle")
+    return grid + _label(LEFT, floor + 13, f"{first:g}", "start") + ends + below
 
 
 def _line(points: Points, dashes: str) -> str:
@@ -83,13 +149,23 @@ def _names(ends: Mapping[str, tuple[float, float]]) -> list[str]:
     drawn, free = [], float("-inf")
     for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
         free = max(y + 4, free)
-        drawn.append(_text(x + 7, free, name, "start"))
+        drawn.append(_label(x + 7, free, name, "start"))
         free += LINE
     return drawn
 
 
-def _text(x: float, y: float, said: str, anchor: str) -> str:
+def _label(x: float, y: float, said: str, anchor: str) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor">'
         f"{escape(said)}</text>"
     )
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return names with commas between them, and how many more there are.
+
+    >>> listed("ab"), listed(range(14))
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')
+    """
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(str(name) for name in names[:LISTED]) + more

@@ -1,0 +1,104 @@
+"""Strategies S2 and S3 of the paper, and APPNP: a share of own features is mixed back in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from evergraph.graphs import Graph, Smoother, propagate, walk
+from evergraph.graphs.csr import densify
+from evergraph.topology.base import Stepwise, TeleportingEncoder, topologies
+
+
+@topologies.register
+class S2GC(Stepwise, TeleportingEncoder):
+    """S2: E = 1/L Σ_{l=1..L} ((1-α) Â^l + α I) X (simple spectral graph convolution, Zhu 2020).
+
+    With ``hops=0`` there is no term to average, and E = X.
+    """
+
+    name = "s2gc"
+    linear = True
+
+    @property
+    def arrays(self) -> int:
+        """Features, their sum over hops, and a hop made from the one before."""
+        return 4
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        features = densify(graph.features)
+        if self.hops == 0:
+            return features
+        total = self.alpha * features
+        for step in walk(adjacency, graph.features, hops=self.hops):
+            total.add_(densify(step), alpha=(1 - self.alpha) / self.hops)
+        return total
+
+    def assemble(self, states: Sequence[Tensor]) -> Tensor:
+        """Return α X + (1-α)/L Σ_l H_l, each product and sum rounded by itself."""
+        if self.hops == 0:
+            return states[0]
+        total = states[0] * self.alpha
+        for state in states[1:]:
+            total += state * ((1 - self.alpha) / self.hops)
+        return total
+
+
+@topologies.register
+class APPNP(Stepwise, TeleportingEncoder):
+    """E = Z_L with Z_0 = X, Z_l = (1-α) Â Z_{l-1} + α X (Klicpera et al. 2019).
+
+    What the released code runs where the paper writes S3 (``ppr``): the walk restarts at the
+    node's own features instead of resting where it is.
+    """
+
+    name = "appnp"
+    linear = True
+
+    @property
+    def arrays(self) -> int:
+        """Features, a hop, the one before, and what is added to it."""
+        return 4
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        features = densify(graph.features)
+        embeddings = features
+        for _ in range(self.hops):
+            embeddings = propagate(
+                adjacency, embeddings, add=features, scale=1 - self.alpha, add_scale=self.alpha
+            )
+        return embeddings
+
+    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
+        """Return (1-α) Â Z + α X, each product and sum rounded by itself."""
+        return smoothed * (1 - self.alpha) + features * self.alpha
+
+
+@topologies.register
+class PPR(Stepwise, TeleportingEncoder):
+    """S3: E = ((1-α) Â + α I)^L X, a lazy walk that stays put with probability α.
+
+    The released code runs APPNP's recursion under this name, which is another matrix: see
+    ``appnp``.
+    """
+
+    name = "ppr"
+    linear = True
+
+    @property
+    def arrays(self) -> int:
+        """Features, a hop, the one before, and what is added to it."""
+        return 4
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        embeddings = densify(graph.features)
+        for _ in range(self.hops):
+            embeddings = propagate(
+                adjacency, embeddings, add=embeddings, scale=1 - self.alpha, add_scale=self.alpha
+            )
+        return embeddings
+
+    def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
+        """Return (1-α) Â H + α H, each product and sum rounded by itself."""
+        return smoothed * (1 - self.alpha) + state * self.alpha
