@@ -24,7 +24,6 @@ COMMANDS = (
     "report",
     "compare",
     "reproduce",
-    "book",
     "submit",
     "serve",
     "ingest",

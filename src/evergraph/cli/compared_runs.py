@@ -11,7 +11,7 @@ from evergraph.core.errors import ResultsError, UnknownNameError
 
 if TYPE_CHECKING:
     from evergraph.reports.comparing import Trials
-    from evergraph.studies.book.row import BookRow
+    from evergraph.studies.book_rows import BookRow
 
 Place = tuple[str, str]
 """A dataset and a setting."""
@@ -55,7 +55,7 @@ def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tupl
     from evergraph.reports import collect
     from evergraph.reports.comparing import trials_of, way_of
     from evergraph.reports.runs import RESULT
-    from evergraph.studies.book.row import rows_in
+    from evergraph.studies.book_rows import rows_in
 
     if folder.is_dir() and next(folder.rglob(RESULT), None) is None:
         rows = [row for row in rows_in(folder) if row.failure is None]

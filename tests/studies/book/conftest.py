@@ -13,7 +13,7 @@ from evergraph.experiments.bench.pool import Event, ended
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.studies.book.plan import BookPlan
+from evergraph.studies.book_rows import BookPlan
 
 GRAPH = {"name": "synthetic", "nodes": 60, "classes": 4, "features": 4, "mean_degree": 4.0}
 
@@ -67,4 +67,4 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
             on_event(Event("started", unit))
             on_event(ended(unit, learn(unit)))
 
-    monkeypatch.setattr("evergraph.studies.book.building.run_work", work_here)
+    monkeypatch.setattr("build_book.run_work", work_here)

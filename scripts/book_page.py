@@ -1,18 +1,17 @@
-"""The book as a table that sorts and filters, for the documentation and as a page of its own."""
+"""The results book as a table that sorts and filters: for the documentation, and by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib import resources
 from math import inf
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from evergraph.experiments.spread import spread
 from evergraph.reports.units import ALL, percent, size
-from evergraph.studies.book.plan import BookPlan
-from evergraph.studies.book.row import BookRow
+from evergraph.studies.book_rows import BookPlan, BookRow
 
 AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too
 HEADINGS = (
@@ -176,4 +175,4 @@ def _absent(plan: BookPlan) -> str:
 
 
 def _part(name: str) -> str:
-    return resources.files("evergraph.studies.book").joinpath(name).read_text("utf-8")
+    return (Path(__file__).parent / name).read_text("utf-8")

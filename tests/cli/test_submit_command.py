@@ -1,4 +1,4 @@
-"""``evergraph book`` and ``evergraph submit`` as a user meets them."""
+"""``evergraph submit`` as a user meets it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,9 @@ from typing import Any
 import pytest
 
 
-def test_what_is_missing_is_listed(call: Any) -> None:
-    out, err = call("book", "--only", "tem,slda,noise-2,actor,class-il", "--list")
-    assert out.splitlines() == [
-        "slda on noise-2, class-il",
-        "tem on noise-2, class-il",
-        "2 rows are missing, 0 are there",
-    ]
-    assert "left out: actor.npz: no folder was given with --data" in err
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["book", "--only", "temm"], "error: unknown method, dataset or setting 'temm'"),
-        (
-            ["book", "--data", "nowhere"],
-            "error: --data must be a folder that is there",
-        ),
         (
             ["reproduce", "paper", "--from", "nowhere"],
             "error: --from must be a folder",
