@@ -32,14 +32,10 @@ from evergraph.core.errors import (
     ResultsError,
     UnknownNameError,
 )
-from evergraph.experiments.bench.benchmark import Bench, run_bench
-from evergraph.experiments.bench.capacity import default_workers
-from evergraph.experiments.bench.checks import check_jobs
+from evergraph.experiments.bench.benchmark import Bench, BenchEvent, Row, claim, run_bench
 from evergraph.experiments.bench.config import SearchConfig
-from evergraph.experiments.bench.jobs import Job
-from evergraph.experiments.bench.pool import Limits, run_work
-from evergraph.experiments.bench.records import BenchEvent, Row
-from evergraph.experiments.bench.scheduler import claim
+from evergraph.experiments.bench.jobs import Job, check_jobs
+from evergraph.experiments.bench.pool import Limits, default_workers, run_work
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.facts import machine, versions

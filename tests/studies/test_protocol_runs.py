@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.build import resolved
 from evergraph.studies import Options
 from evergraph.studies.protocol_runs import ORDER, headline, learned, per_seed

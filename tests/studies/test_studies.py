@@ -14,9 +14,9 @@ import torch
 
 from evergraph.core.errors import ResultsError, UnknownNameError
 from evergraph.datasets import load
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, reach

@@ -18,9 +18,8 @@ from evergraph.cli.protocol_option import PROTOCOL
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.pool import Pool
-    from evergraph.experiments.bench.records import Row
 
 
 def bench_command(
@@ -89,7 +88,7 @@ def _run(
 
 def _fitting(bench: Bench) -> int:
     """Return how many runs this machine carries at once."""
-    from evergraph.experiments.bench.capacity import default_workers
+    from evergraph.experiments.bench.pool import default_workers
 
     devices = {job.config.device for job in bench.jobs}
     return min(bench.size, *map(default_workers, devices))

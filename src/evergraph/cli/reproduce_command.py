@@ -146,7 +146,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     A study's own datasets may not be at hand: then its page says so.
     """
     from evergraph.core.checks import check_once
-    from evergraph.experiments.bench.checks import check_dataset
+    from evergraph.experiments.bench.jobs import check_dataset
     from evergraph.experiments.config import Component
 
     if text is None:

@@ -10,9 +10,8 @@ from evergraph.cli.output import say
 from evergraph.core.free_disk import check_room
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
-    from evergraph.experiments.bench.records import Row
 
 PROCESS_BYTES = 400_000_000  # of Python with torch
 RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
@@ -61,7 +60,7 @@ class StudyRuns:
 def _fitting(bench: Bench) -> int:
     """Return how many runs this machine carries at once, graphs of that size."""
     from evergraph.core.free_memory import free_memory
-    from evergraph.experiments.bench.capacity import default_workers
+    from evergraph.experiments.bench.pool import default_workers
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
     each = max(_run_bytes(name) for name in {job.config.dataset.name for job in bench.jobs})

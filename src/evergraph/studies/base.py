@@ -12,8 +12,8 @@ from evergraph.core.errors import DataError, EvergraphError
 from evergraph.core.extras import require
 from evergraph.core.resolver import Resolver
 from evergraph.datasets import load
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import Row
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
 from evergraph.reports.tables.record import Cell, Column, Table

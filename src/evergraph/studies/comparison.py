@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, read_preset
 from evergraph.graphs import Graph

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.checks import check_jobs
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import check_jobs, expand
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import MemoryConfig, RunConfig
 from evergraph.experiments.protocols import read_protocol

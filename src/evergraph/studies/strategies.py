@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import Row
 from evergraph.graphs import Graph
 from evergraph.reports.tables.record import Cell
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
