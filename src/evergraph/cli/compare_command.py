@@ -13,7 +13,7 @@ from evergraph.cli.output import print_json, say
 from evergraph.core.errors import ResultsError
 
 if TYPE_CHECKING:
-    from evergraph.reports.comparing import Trials
+    from evergraph.reports.trials import Trials
 
 Place = tuple[str, str]
 """A dataset and a setting."""

@@ -10,7 +10,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ResultsError, UnknownNameError
 
 if TYPE_CHECKING:
-    from evergraph.reports.comparing import Trials
+    from evergraph.reports.trials import Trials
     from evergraph.studies.book_rows import BookRow
 
 Place = tuple[str, str]
@@ -53,8 +53,8 @@ def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> 
 def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tuple[Path, Trials]]:
     """Return every run in a folder, or every row of a results book, and where it lies."""
     from evergraph.reports import collect
-    from evergraph.reports.comparing import trials_of, way_of
     from evergraph.reports.runs import RESULT
+    from evergraph.reports.trials import trials_of, way_of
     from evergraph.studies.book_rows import rows_in
 
     if folder.is_dir() and next(folder.rglob(RESULT), None) is None:
@@ -70,7 +70,7 @@ def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tupl
 def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
     """Return the repeats of a row of the results book, measured in one way."""
     from evergraph.evaluation import YARDSTICKS
-    from evergraph.reports.comparing import Trials
+    from evergraph.reports.trials import Trials
 
     yardstick = YARDSTICKS[row.facts.get("targets", {}).get("kind", "class")]
     way = testing or "local", averaging or yardstick.main

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evergraph.reports.comparing.standing import standings
+from evergraph.reports.comparing import standings
 from evergraph.reports.envelope import families, family_of, has_family
 from evergraph.reports.figures import (
     BYTES,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.comparing.differences import check_reference
+from evergraph.reports.comparing import check_reference
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
 from evergraph.reports.page import page

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evergraph.evaluation.statistics import nemenyi
-from evergraph.reports.comparing.standing import Standing
+from evergraph.reports.comparing import Standing
 from evergraph.reports.figures import critical_difference
 from evergraph.reports.figures.picture import Picture
 

@@ -15,9 +15,7 @@ import pytest
 from evergraph.core.errors import UnknownNameError
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports import collect, write_report
-from evergraph.reports.comparing import Comparison
-from evergraph.reports.comparing.differences import differences_in
-from evergraph.reports.comparing.standing import standings
+from evergraph.reports.comparing import Comparison, differences_in, standings
 from evergraph.reports.figures import Picture, critical_difference
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import Gallery

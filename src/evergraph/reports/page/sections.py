@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from evergraph.evaluation.statistics.ranks import LEAST_DATASETS
+from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section, figures_html

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.reports.comparing.differences import Differences, differences_in
-from evergraph.reports.comparing.trials import TESTINGS
-from evergraph.reports.comparing.wording import points
+from evergraph.reports.comparing import Differences, differences_in, points
 from evergraph.reports.runs import Entry, Group
 from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
+from evergraph.reports.trials import TESTINGS
 
 COLUMNS = (
     *NAMED,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
-from evergraph.reports.comparing.standing import Standing, standings
-from evergraph.reports.comparing.wording import listed, p_text
+from evergraph.evaluation.statistics import LEAST_PAIRS
+from evergraph.reports.comparing import Standing, listed, p_text, standings
 from evergraph.reports.runs import Group
 from evergraph.reports.tables.record import Cell, Column, Table
 
