@@ -38,7 +38,7 @@ from evergraph.experiments.bench.jobs import Job, check_jobs
 from evergraph.experiments.bench.pool import Limits, default_workers, run_work
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.facts import machine, versions
+from evergraph.experiments.result import machine, versions
 from evergraph.experiments.store import ResultStore, locked, write_whole
 from evergraph.studies.book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
 from evergraph.studies.submitting import command_of, commit_here, in_words, placeless, row_of, told

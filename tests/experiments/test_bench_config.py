@@ -12,8 +12,8 @@ from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameE
 from evergraph.experiments.bench.benchmark import open_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import Job, check_folder, check_jobs, expand
-from evergraph.experiments.benches import benches, read_bench
 from evergraph.experiments.config import RunConfig, tomllib
+from evergraph.experiments.presets import benches, read_bench
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6}
 

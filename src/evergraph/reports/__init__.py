@@ -2,8 +2,8 @@
 
 from evergraph.reports.report import write_report
 from evergraph.reports.runs import Finished, collect
+from evergraph.reports.tables.accuracy import comparison
 from evergraph.reports.tables.costs import memory_comparison
-from evergraph.reports.tables.summary import comparison
 
 __all__ = [
     "Finished",

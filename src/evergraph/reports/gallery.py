@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evergraph.reports.comparing import standings
-from evergraph.reports.envelope import families, family_of, has_family
 from evergraph.reports.figures import (
     BYTES,
     SECONDS,
@@ -19,8 +18,9 @@ from evergraph.reports.figures import (
     memory_accuracy,
     time_phases,
 )
-from evergraph.reports.figures.look import looks_of
+from evergraph.reports.figures.picture import looks_of
 from evergraph.reports.runs import Group, names_of
+from evergraph.reports.units import families, family_of, has_family
 
 MOST_NAMES = 20  # that can be read in one scatter
 

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError
-from evergraph.experiments.config import StreamConfig
-from evergraph.experiments.dotted import flat
+from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
 from evergraph.experiments.spread import main_key
 from evergraph.reports.runs import Finished

@@ -23,8 +23,7 @@ from pydantic import Field, ValidationError
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.config import RunConfig, Section, complaint, merged, read_toml
-from evergraph.experiments.dotted import flat
+from evergraph.experiments.config import RunConfig, Section, complaint, flat, merged, read_toml
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
 

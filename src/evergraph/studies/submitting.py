@@ -20,8 +20,7 @@ from evergraph.core.plugins import is_file_plugin, load_plugins
 from evergraph.evaluation import average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import average_accuracy_curve, matrix_of
 from evergraph.experiments.build import resolved
-from evergraph.experiments.config import RunConfig, read_toml
-from evergraph.experiments.dotted import flat, nested
+from evergraph.experiments.config import RunConfig, flat, nested, read_toml
 from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
 from evergraph.streams.stream import TESTINGS
 from evergraph.studies.book_rows import (

@@ -23,9 +23,9 @@ from evergraph.experiments.config import (
     Section,
     Seeds,
     complaint,
+    flat,
     keys,
 )
-from evergraph.experiments.dotted import flat
 
 
 def short_text(value: Any) -> str:

@@ -35,11 +35,9 @@ from evergraph.experiments.bench.config import (
     short_text,
 )
 from evergraph.experiments.build import check
-from evergraph.experiments.config import Component, RunConfig, StreamConfig, merged
-from evergraph.experiments.dotted import flat, nested
-from evergraph.experiments.grids import shipped_grid
-from evergraph.experiments.layers import layered
-from evergraph.experiments.presets import read_preset
+from evergraph.experiments.config import Component, RunConfig, StreamConfig, flat, merged, nested
+from evergraph.experiments.presets import read_preset, shipped_grid
+from evergraph.experiments.protocols import layered
 from evergraph.experiments.spread import main_key
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 from evergraph.streams.stream import EDGES

@@ -1,5 +1,5 @@
 """The page of a report."""
 
-from evergraph.reports.page.document import page
+from evergraph.reports.page.section import page
 
 __all__ = ["page"]

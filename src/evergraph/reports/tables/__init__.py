@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from evergraph.reports.runs import Group
-from evergraph.reports.tables.beyond import beyond_table
-from evergraph.reports.tables.budgets import budgets_table
-from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
-from evergraph.reports.tables.differences import differences_table
-from evergraph.reports.tables.headline import headline_table
-from evergraph.reports.tables.ranks import ranks_table
+from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
+from evergraph.reports.tables.comparing import differences_table, ranks_table
+from evergraph.reports.tables.costs import (
+    budgets_table,
+    machine_table,
+    memory_table,
+    time_table,
+    versions_table,
+)
 from evergraph.reports.tables.record import Cell, Column, Table
-from evergraph.reports.tables.summary import summary_table
 
 __all__ = ["Cell", "Column", "Table", "tables_of"]
 

@@ -1,38 +1,37 @@
-"""What a notebook shows of a result below its numbers: the learning curve and the accuracy matrix.
+"""A result for the eye: curve and matrix in a notebook, and the learning curve drawn into axes.
 
-Neither needs matplotlib. Cells are tinted, and text keeps the colour of the page, so that both are
-read on a dark page as well.
+It knows of matrices and names alone, not of results. The chart and the table of a notebook need no
+matplotlib; cells are tinted, and text keeps the colour of the page, so that both are read on a dark
+page as well. ``reports.figures`` are files for a page, of many runs side by side; the curve here
+is one line with the caller's own style.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from evergraph.core.extras import require
 from evergraph.core.inline_chart import line_chart
 from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
-from evergraph.streams.stream import TESTINGS
 
-if TYPE_CHECKING:
-    from evergraph.experiments.result import RunResult
-
+LINES = {"local": "-", "global": "--"}
 TINT = "11, 143, 130"  # the colour of the chart's lines
 STRONGEST = 0.6  # of a tint, so that black and white text can both be read on it
 WIDEST = 25  # tasks: a larger matrix is not looked at cell by cell
 
 
-def pictures(result: RunResult) -> str:
-    """Return curve and matrix of a result as HTML, means over its seeds."""
-    average, name = result.yardstick.main, result.yardstick.name
-    means = {
-        testing: np.mean([seed.matrix(testing, average) for seed in result.seeds], axis=0)
-        for testing in TESTINGS
-    }
+def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) -> str:
+    """Return curves and the first matrix as HTML.
+
+    means: over seeds, by way of testing. average, name: what is measured.
+    """
     curves = {testing: curve_of(matrix) for testing, matrix in means.items()}
     chart = line_chart(curves, x="tasks learned", y=f"average {name}")
-    testing = TESTINGS[0]
+    testing = next(iter(means))
     caption = f"<b>{name}</b>, {testing}, {average}, in percent: a row after each task"
     return f"{chart}{matrix_table(means[testing], caption)}"
 
@@ -79,3 +78,35 @@ def _cell(value: float) -> str:
         return "<td></td>"
     tint = STRONGEST * min(max(value, 0.0), 1.0)
     return f'<td style="background: rgba({TINT}, {tint:.3f})">{100 * value:.1f}</td>'
+
+
+def new_axes() -> Any:
+    """Return matplotlib's axes to draw into."""
+    require("matplotlib", extra="report", why="RunResult.plot()")
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]
+
+
+def plot_curves(
+    axes: Any,
+    matrices: Mapping[str, Sequence[AccuracyMatrix]],
+    tested_after: Sequence[int],
+    *,
+    name: str,
+) -> None:
+    """Draw AA after each test, the mean over seeds with a band one deviation wide.
+
+    matrices: one a seed, by way of testing. name: of the lines.
+    """  # fmt: skip
+    colour = axes.plot([], [])[0].get_color()
+    for testing, seeds in matrices.items():
+        curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in seeds])
+        mean = curves.mean(axis=0)  # of curves, [seeds, tests]
+        style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
+        axes.plot(tested_after, mean, label=f"{name}, {testing}", **style)
+        if len(curves) > 1:
+            band = curves.std(axis=0, ddof=1)
+            axes.fill_between(tested_after, mean - band, mean + band, color=colour, alpha=0.15)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend()
