@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evergraph.reports import collect
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables import tables_of
 from evergraph.studies.book_rows import BookRow
 
 Call = Callable[..., tuple[str, str]]

@@ -1,6 +1,5 @@
 """The accuracy matrix and the measures computed from it."""
 
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
     anytime_accuracy,
@@ -10,18 +9,19 @@ from evergraph.evaluation.accuracy_matrix import (
     average_forgetting,
     average_forgetting_curve,
 )
-from evergraph.evaluation.calibration import expected_calibration_error
 from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
-from evergraph.evaluation.open_world import rejection_auroc
-from evergraph.evaluation.scoring import Predictor
-from evergraph.evaluation.target_metrics import (
+from evergraph.evaluation.scoring import Predictor, expected_calibration_error, rejection_auroc
+from evergraph.evaluation.yardstick import (
+    YARDSTICKS,
+    Yardstick,
     average_precision,
+    balanced_accuracy,
     macro_f1,
     mean_absolute_error,
     micro_f1,
+    plain_accuracy,
     r2,
 )
-from evergraph.evaluation.yardstick import YARDSTICKS, Yardstick
 
 __all__ = [
     "AVERAGES",

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 import torch
 
 from evergraph.core.notices import say
-from evergraph.evaluation.calibration import expected_calibration_error
-from evergraph.evaluation.open_world import forward_transfer, rejection
-from evergraph.evaluation.scoring import Predictor, Scored, mark
+from evergraph.evaluation.scoring import (
+    Predictor,
+    Scored,
+    expected_calibration_error,
+    forward_transfer,
+    mark,
+    rejection,
+)
 from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, Yardstick
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing

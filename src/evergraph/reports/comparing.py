@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ResultsError
 from evergraph.evaluation.statistics import (
     CONFIDENCE,
     LEAST_DATASETS,
@@ -26,7 +26,7 @@ from evergraph.evaluation.statistics import (
 )
 from evergraph.experiments.protocols import POOLED
 from evergraph.experiments.spread import main_key
-from evergraph.reports.runs import Finished, Group, names_of
+from evergraph.reports.runs import Finished, Group
 from evergraph.reports.trials import (
     TESTINGS,
     Pairing,
@@ -342,12 +342,6 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Di
     return Differences(
         reference, means, {a: each for (a, b), each in told.items() if b == reference}
     )
-
-
-def check_reference(groups: Sequence[Group], against: str | None) -> None:
-    """Raise if no run has the name of the one to compare with."""
-    if against is not None and against not in names_of(groups):
-        raise UnknownNameError("run to compare with", against, names_of(groups))
 
 
 def _compared(a: Trials, b: Trials) -> Comparison | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
-from evergraph.reports.figures import Picture
+from evergraph.reports.figures.picture import Picture
 from evergraph.reports.runs import Group
 
 

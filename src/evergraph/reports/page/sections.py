@@ -14,7 +14,7 @@ from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.runs import Entry, Group, metric_of
-from evergraph.reports.tables import Table
+from evergraph.reports.tables.record import Table
 from evergraph.reports.units import seeds_of
 
 LEAD = (
