@@ -20,7 +20,7 @@ from benchmarks.graphs import CASES
 from benchmarks.measure import Options, Table, run
 
 from evergraph.core.seeding import seeded
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
+from evergraph.evaluation.yardstick import balanced_accuracy, plain_accuracy
 from evergraph.graphs import Graph
 from evergraph.online import Delta
 from evergraph.online.learner import OnlineLearner

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from book_page import book_section
+
+from evergraph.studies.book_rows import check_book, read_plan
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
@@ -71,10 +75,6 @@ def on_page_content(content: str, page: Any = None, **_: Any) -> str:
 
 def the_book() -> str:
     """Return the table of the committed rows: the page cannot say anything else than they do."""
-    from evergraph.studies.book.checking import check_book
-    from evergraph.studies.book.page import book_section
-    from evergraph.studies.book.plan import read_plan
-
     return book_section(check_book(BOOK), read_plan())
 
 

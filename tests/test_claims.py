@@ -13,9 +13,8 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.benches import read_bench
 from evergraph.experiments.config import RunConfig, merged
-from evergraph.experiments.presets import read_preset
+from evergraph.experiments.presets import read_bench, read_preset
 from evergraph.experiments.runner import run
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.streams import GraphStream

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -19,37 +21,40 @@ from evergraph.nn import backbones
 from evergraph.online.heads import heads
 from evergraph.topology import topologies
 
-PARTS = (methods, samplers, topologies, backbones, datasets, heads)
+SPACES: dict[str, Resolver[object]] = {
+    "methods": methods, "samplers": samplers, "topologies": topologies, "backbones": backbones,
+    "datasets": datasets, "online.heads": heads,
+}  # fmt: skip
+MOVED = [(name, home) for home, names in eg._MOVED.items() for name in names.split()]
 
 
-@pytest.mark.parametrize("resolver", PARTS, ids=lambda resolver: resolver.kind)
-def test_every_registered_part_is_there_under_the_name_of_its_class(
-    resolver: Resolver[object],
-) -> None:
+@pytest.mark.parametrize("space", SPACES)
+def test_every_registered_part_is_in_its_namespace_under_the_name_of_its_class(space: str) -> None:
+    resolver = SPACES[space]
     ours = [resolver.resolve(name) for name in resolver.names()]
     ours = [cls for cls in ours if cls.__module__.startswith("evergraph.")]
     assert len(ours) >= 3
-    missing = [cls.__name__ for cls in ours if getattr(eg, cls.__name__, None) is not cls]
-    assert missing == []
+    home = attrgetter(space)(eg)
+    assert [c.__name__ for c in ours if getattr(home, c.__name__, None) is not c] == []
 
 
-def test_every_error_is_there() -> None:
-    raised = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, Exception)]
-    assert all(getattr(eg, error.__name__, None) is error for error in raised)
+def test_every_error_is_in_its_namespace() -> None:
+    assert eg.errors is errors
+    assert issubclass(eg.errors.DataError, eg.EvergraphError)
 
 
-def test_the_three_lists_of_names_agree() -> None:
+def test_typed_names_are_those_that_are_looked_up() -> None:
     tree = ast.parse(Path(eg.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    typed = {
-        str(node.module): {alias.name for alias in node.names}
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-    }
-    looked_up = {f"evergraph.{home}": set(names) for home, names in eg._HOMES.items()}
-    assert typed == looked_up
-    assert len(eg.__all__) == len(set(eg.__all__))
-    assert set(eg.__all__) == set().union(*looked_up.values())
+    typed: dict[str, str] = {}
+    for node in block.body:
+        if isinstance(node, ast.ImportFrom):
+            typed |= {alias.name: str(node.module) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            typed |= {str(alias.asname): alias.name for alias in node.names}
+    looked_up = eg._NAMES | eg._NAMESPACES
+    assert typed == {name: f"evergraph.{home}" for name, home in looked_up.items()}
+    assert sorted(eg.__all__) == sorted(looked_up)
 
 
 @pytest.mark.parametrize("name", eg.__all__)
@@ -58,15 +63,25 @@ def test_every_name_can_be_had_and_is_listed(name: str) -> None:
     assert name in dir(eg)
 
 
+@pytest.mark.parametrize(("name", "home"), MOVED)
+def test_a_name_of_before_is_had_with_a_warning_that_says_where_it_is(name: str, home: str) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=rf"evergraph\.{name} is evergraph\.{home}\.{name} "
+    ):
+        found = getattr(eg, name)
+    assert found is getattr(import_module(f"evergraph.{eg._NAMESPACES.get(home, home)}"), name)
+    assert name not in dir(eg)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'TEN'"):
-        _ = eg.TEN  # type: ignore[attr-defined]
+        _ = eg.TEN
 
 
 def test_a_name_is_imported_on_first_use() -> None:
     code = (
         "import sys, evergraph as eg; assert 'torch' not in sys.modules; dir(eg)\n"
-        "assert 'torch' not in sys.modules; eg.RunConfig; assert 'torch' not in sys.modules\n"
-        "eg.Analytic; assert 'torch' in sys.modules"
+        "assert 'torch' not in sys.modules; eg.RunConfig; eg.errors.DataError\n"
+        "assert 'torch' not in sys.modules; eg.methods.Analytic; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

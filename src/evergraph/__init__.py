@@ -1,547 +1,159 @@
 """evergraph: continual node classification on graphs that grow.
 
-Names are imported on first use, so that ``import evergraph`` and ``evergraph --help`` cost nothing.
-Every registered part is here under the name of its class; a test holds the three lists together.
+The names that most programs need are here; parts are in namespaces: ``eg.methods.TEM``,
+``eg.samplers.CoverageSampler``, ``eg.errors.DataError``. All are imported on first use, so that
+``import evergraph`` and ``evergraph --help`` cost nothing.
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evergraph.closed_form import ClassStatistics, ViewFeatures
-    from evergraph.core.errors import (
-        ClusterError,
-        ConfigurationError,
-        DataError,
-        DeviceError,
-        DivergedError,
-        DownloadError,
-        DroppedError,
-        DuplicateNodeError,
-        EvergraphError,
-        KeyReusedError,
-        LockedError,
-        LooseEdgeError,
-        NothingLearnedError,
-        ResourceError,
-        ResultsError,
-        StoppedError,
-        TaskClosedError,
-        TooMuchError,
-        UnknownEdgeError,
-        UnknownNameError,
-        UnknownNodeError,
-        WrongFileError,
-    )
-    from evergraph.core.label_space import LabelSpace
+    import evergraph.core.errors as errors
+    import evergraph.datasets as datasets
+    import evergraph.evaluation as metrics
+    import evergraph.memory.samplers as samplers
+    import evergraph.methods as methods
+    import evergraph.nn as backbones
+    import evergraph.topology as topologies
+    from evergraph.core.errors import EvergraphError
     from evergraph.core.plugins import load_plugin
-    from evergraph.core.resources import Resources
     from evergraph.core.seeding import seeded
-    from evergraph.datasets import (
-        Arxiv,
-        CoauthorCS,
-        CoauthorPhysics,
-        Computers,
-        CoraFull,
-        Dataset,
-        Joined,
-        NamedGraph,
-        Papers,
-        PapersTwin,
-        Photo,
-        Products,
-        ProductsTwin,
-        Reddit,
-        RedditTwin,
-        Synthetic,
-        WordNet,
-        WordNetDepth,
-        WordNetPartsOfSpeech,
-        WordNetRelations,
-        as_graph,
-        join,
-        join_domains,
-        load,
-        named_graph,
-    )
-    from evergraph.evaluation import (
-        AccuracyMatrix,
-        anytime_accuracy,
-        area_under_curve,
-        average_accuracy,
-        average_accuracy_curve,
-        average_forgetting,
-        average_forgetting_curve,
-        balanced_accuracy,
-        evaluate,
-        expected_calibration_error,
-        plain_accuracy,
-        rejection_auroc,
-    )
+    from evergraph.datasets import as_graph, load
     from evergraph.experiments.config import RunConfig
-    from evergraph.experiments.protocol import TaskReport, learn_stream
-    from evergraph.experiments.result import RunResult, SeedResult
+    from evergraph.experiments.protocol import learn_stream
+    from evergraph.experiments.result import RunResult
     from evergraph.experiments.runner import run
-    from evergraph.graphs import (
-        Graph,
-        Targets,
-        estimate_reach_sizes,
-        forman_curvature,
-        homophily,
-        propagate,
-        reach,
-        reach_sizes,
-    )
-    from evergraph.memory import EmbeddingMemory, SubgraphMemory, coverage_ratio
-    from evergraph.memory.samplers import (
-        CoverageSampler,
-        DegreeSampler,
-        DistributionMatchingSampler,
-        EmbeddingCoverageSampler,
-        GradientMatchingSampler,
-        GreedyCoverageSampler,
-        HerdingSampler,
-        InfluenceSampler,
-        KCentreSampler,
-        MeanFeatureSampler,
-        Sampler,
-        UniformSampler,
-    )
-    from evergraph.methods import (
-        ADR,
-        AGEM,
-        ERGNN,
-        EWC,
-        FGN,
-        GEM,
-        HPN,
-        MAS,
-        OCGL,
-        SEM,
-        SLDA,
-        SSM,
-        TAAM,
-        TEM,
-        TPP,
-        TWP,
-        Analytic,
-        Auto,
-        BackboneLearner,
-        Finetune,
-        FullSubgraph,
-        Joint,
-        LwF,
-        TAAMPerTestSet,
-        TPPPerTestSet,
-        load_learner,
-    )
-    from evergraph.nn import (
-        GAT,
-        GCN,
-        GIN,
-        PDGNN,
-        Backbone,
-        FeatureGraph,
-        GraphSAGE,
-        LinearHead,
-        Modulated,
-        PrototypeNetwork,
-        RandomFeatures,
-        Residual,
-        SimpleConvolution,
-        Tuned,
-        UntrainedGCN,
-    )
+    from evergraph.graphs import Graph
+    from evergraph.methods import load_learner
     from evergraph.online import ContinualNodeClassifier, Delta, LearnerFolder, OnlineLearner
-    from evergraph.online.heads import (
-        AnalyticHead,
-        FusedHead,
-        OnlineHead,
-        ReplayHead,
-        TargetHead,
-    )
-    from evergraph.reports.comparing import Comparison, compare
-    from evergraph.streams import Exam, GraphStream, Task
-    from evergraph.topology import (
-        APPNP,
-        H2GCN,
-        PPR,
-        S2GC,
-        SGC,
-        Identity,
-        MixHop,
-        Reservoir,
-        TopologyEncoder,
-    )
-    from evergraph.training import Learner, Trainer
+    from evergraph.reports.comparing import compare
+    from evergraph.streams import GraphStream
 
-_HOMES = {
-    "closed_form": ("ClassStatistics", "ViewFeatures"),
-    "core.errors": (
-        "ClusterError",
-        "ConfigurationError",
-        "DataError",
-        "DeviceError",
-        "DivergedError",
-        "DownloadError",
-        "DroppedError",
-        "DuplicateNodeError",
-        "EvergraphError",
-        "KeyReusedError",
-        "LockedError",
-        "LooseEdgeError",
-        "NothingLearnedError",
-        "ResourceError",
-        "ResultsError",
-        "StoppedError",
-        "TaskClosedError",
-        "TooMuchError",
-        "UnknownEdgeError",
-        "UnknownNameError",
-        "UnknownNodeError",
-        "WrongFileError",
-    ),
-    "core.label_space": ("LabelSpace",),
-    "core.plugins": ("load_plugin",),
-    "core.resources": ("Resources",),
-    "core.seeding": ("seeded",),
-    "datasets": (
-        "Arxiv",
-        "CoauthorCS",
-        "CoauthorPhysics",
-        "Computers",
-        "CoraFull",
-        "Dataset",
-        "Joined",
-        "NamedGraph",
-        "Papers",
-        "PapersTwin",
-        "Photo",
-        "Products",
-        "ProductsTwin",
-        "Reddit",
-        "RedditTwin",
-        "Synthetic",
-        "WordNet",
-        "WordNetDepth",
-        "WordNetPartsOfSpeech",
-        "WordNetRelations",
-        "as_graph",
-        "join",
-        "join_domains",
-        "load",
-        "named_graph",
-    ),
-    "evaluation": (
-        "AccuracyMatrix",
-        "anytime_accuracy",
-        "area_under_curve",
-        "average_accuracy",
-        "average_accuracy_curve",
-        "average_forgetting",
-        "average_forgetting_curve",
-        "balanced_accuracy",
-        "evaluate",
-        "expected_calibration_error",
-        "plain_accuracy",
-        "rejection_auroc",
-    ),
-    "experiments.config": ("RunConfig",),
-    "experiments.protocol": (
-        "TaskReport",
-        "learn_stream",
-    ),
-    "experiments.result": (
-        "RunResult",
-        "SeedResult",
-    ),
-    "experiments.runner": ("run",),
-    "graphs": (
-        "Graph",
-        "Targets",
-        "estimate_reach_sizes",
-        "forman_curvature",
-        "homophily",
-        "propagate",
-        "reach",
-        "reach_sizes",
-    ),
-    "memory": (
-        "EmbeddingMemory",
-        "SubgraphMemory",
-        "coverage_ratio",
-    ),
-    "memory.samplers": (
-        "CoverageSampler",
-        "DegreeSampler",
-        "DistributionMatchingSampler",
-        "EmbeddingCoverageSampler",
-        "GradientMatchingSampler",
-        "GreedyCoverageSampler",
-        "HerdingSampler",
-        "InfluenceSampler",
-        "KCentreSampler",
-        "MeanFeatureSampler",
-        "Sampler",
-        "UniformSampler",
-    ),
-    "methods": (
-        "ADR",
-        "AGEM",
-        "ERGNN",
-        "EWC",
-        "FGN",
-        "GEM",
-        "HPN",
-        "MAS",
-        "OCGL",
-        "SEM",
-        "SLDA",
-        "SSM",
-        "TAAM",
-        "TEM",
-        "TPP",
-        "TWP",
-        "Analytic",
-        "Auto",
-        "BackboneLearner",
-        "Finetune",
-        "FullSubgraph",
-        "Joint",
-        "LwF",
-        "TAAMPerTestSet",
-        "TPPPerTestSet",
-        "load_learner",
-    ),
-    "nn": (
-        "GAT",
-        "GCN",
-        "GIN",
-        "PDGNN",
-        "Backbone",
-        "FeatureGraph",
-        "GraphSAGE",
-        "LinearHead",
-        "Modulated",
-        "PrototypeNetwork",
-        "RandomFeatures",
-        "Residual",
-        "SimpleConvolution",
-        "Tuned",
-        "UntrainedGCN",
-    ),
-    "online": (
-        "ContinualNodeClassifier",
-        "Delta",
-        "LearnerFolder",
-        "OnlineLearner",
-    ),
-    "online.heads": (
-        "AnalyticHead",
-        "FusedHead",
-        "OnlineHead",
-        "ReplayHead",
-        "TargetHead",
-    ),
-    "reports.comparing": (
-        "Comparison",
-        "compare",
-    ),
-    "streams": (
-        "Exam",
-        "GraphStream",
-        "Task",
-    ),
-    "topology": (
-        "APPNP",
-        "H2GCN",
-        "PPR",
-        "S2GC",
-        "SGC",
-        "Identity",
-        "MixHop",
-        "Reservoir",
-        "TopologyEncoder",
-    ),
-    "training": (
-        "Learner",
-        "Trainer",
-    ),
+_NAMES = {
+    "ContinualNodeClassifier": "online",
+    "Delta": "online",
+    "EvergraphError": "core.errors",
+    "Graph": "graphs",
+    "GraphStream": "streams",
+    "LearnerFolder": "online",
+    "OnlineLearner": "online",
+    "RunConfig": "experiments.config",
+    "RunResult": "experiments.result",
+    "as_graph": "datasets",
+    "compare": "reports.comparing",
+    "learn_stream": "experiments.protocol",
+    "load": "datasets",
+    "load_learner": "methods",
+    "load_plugin": "core.plugins",
+    "run": "experiments.runner",
+    "seeded": "core.seeding",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_NAMESPACES = {
+    "backbones": "nn",
+    "datasets": "datasets",
+    "errors": "core.errors",
+    "methods": "methods",
+    "metrics": "evaluation",
+    "samplers": "memory.samplers",
+    "topologies": "topology",
+}
+_PACKAGES = ("closed_form", "experiments", "graphs", "memory", "online", "streams", "training")
+# Where names are that were here until 0.1: they go on working for a version, with a warning.
+_MOVED = {
+    "backbones": """
+        Backbone FeatureGraph GAT GCN GIN GraphSAGE LinearHead Modulated PDGNN PrototypeNetwork
+        RandomFeatures SimpleConvolution UntrainedGCN
+    """,
+    "core.label_space": "LabelSpace",
+    "core.resources": "Resources",
+    "datasets": """
+        Arxiv CoauthorCS CoauthorPhysics Computers CoraFull Dataset Joined NamedGraph Papers
+        PapersTwin Photo Products ProductsTwin Reddit RedditTwin Synthetic WordNet WordNetDepth
+        WordNetPartsOfSpeech WordNetRelations join join_domains named_graph
+    """,
+    "errors": """
+        ClusterError ConfigurationError DataError DeviceError DivergedError DownloadError
+        DroppedError DuplicateNodeError KeyReusedError LockedError LooseEdgeError
+        NothingLearnedError ResourceError ResultsError StoppedError TaskClosedError TooMuchError
+        UnknownEdgeError UnknownNameError UnknownNodeError WrongFileError
+    """,
+    "experiments.protocol": "TaskReport",
+    "experiments.result": "SeedResult",
+    "graphs": """
+        Targets estimate_reach_sizes forman_curvature homophily propagate reach reach_sizes
+    """,
+    "closed_form": "ClassStatistics ViewFeatures",
+    "memory": "EmbeddingMemory SubgraphMemory coverage_ratio",
+    "methods": """
+        ADR AGEM Analytic Auto BackboneLearner ERGNN EWC FGN Finetune FullSubgraph GEM HPN Joint
+        LwF MAS OCGL SEM SLDA SSM TAAM TAAMPerTestSet TEM TPP TPPPerTestSet TWP
+    """,
+    "metrics": """
+        AccuracyMatrix anytime_accuracy area_under_curve average_accuracy average_accuracy_curve
+        average_forgetting average_forgetting_curve balanced_accuracy evaluate
+        expected_calibration_error plain_accuracy rejection_auroc
+    """,
+    "online.heads": "AnalyticHead FusedHead OnlineHead ReplayHead TargetHead",
+    "reports.comparing": "Comparison",
+    "samplers": """
+        CoverageSampler DegreeSampler DistributionMatchingSampler EmbeddingCoverageSampler
+        GradientMatchingSampler GreedyCoverageSampler HerdingSampler InfluenceSampler
+        KCentreSampler MeanFeatureSampler Sampler UniformSampler
+    """,
+    "streams": "Exam Task",
+    "topologies": "APPNP H2GCN Identity MixHop PPR Reservoir S2GC SGC TopologyEncoder",
+    "training": "Learner Trainer",
+}
 
 __all__ = [
-    "ADR",
-    "AGEM",
-    "APPNP",
-    "ERGNN",
-    "EWC",
-    "FGN",
-    "GAT",
-    "GCN",
-    "GEM",
-    "GIN",
-    "H2GCN",
-    "HPN",
-    "MAS",
-    "OCGL",
-    "PDGNN",
-    "PPR",
-    "S2GC",
-    "SEM",
-    "SGC",
-    "SLDA",
-    "SSM",
-    "TAAM",
-    "TEM",
-    "TPP",
-    "TWP",
-    "AccuracyMatrix",
-    "Analytic",
-    "AnalyticHead",
-    "Arxiv",
-    "Auto",
-    "Backbone",
-    "BackboneLearner",
-    "ClassStatistics",
-    "ClusterError",
-    "CoauthorCS",
-    "CoauthorPhysics",
-    "Comparison",
-    "Computers",
-    "ConfigurationError",
     "ContinualNodeClassifier",
-    "CoraFull",
-    "CoverageSampler",
-    "DataError",
-    "Dataset",
-    "DegreeSampler",
     "Delta",
-    "DeviceError",
-    "DistributionMatchingSampler",
-    "DivergedError",
-    "DownloadError",
-    "DroppedError",
-    "DuplicateNodeError",
-    "EmbeddingCoverageSampler",
-    "EmbeddingMemory",
     "EvergraphError",
-    "Exam",
-    "FeatureGraph",
-    "Finetune",
-    "FullSubgraph",
-    "FusedHead",
-    "GradientMatchingSampler",
     "Graph",
-    "GraphSAGE",
     "GraphStream",
-    "GreedyCoverageSampler",
-    "HerdingSampler",
-    "Identity",
-    "InfluenceSampler",
-    "Joined",
-    "Joint",
-    "KCentreSampler",
-    "KeyReusedError",
-    "LabelSpace",
-    "Learner",
     "LearnerFolder",
-    "LinearHead",
-    "LockedError",
-    "LooseEdgeError",
-    "LwF",
-    "MeanFeatureSampler",
-    "MixHop",
-    "Modulated",
-    "NamedGraph",
-    "NothingLearnedError",
-    "OnlineHead",
     "OnlineLearner",
-    "Papers",
-    "PapersTwin",
-    "Photo",
-    "Products",
-    "ProductsTwin",
-    "PrototypeNetwork",
-    "RandomFeatures",
-    "Reddit",
-    "RedditTwin",
-    "ReplayHead",
-    "Reservoir",
-    "Residual",
-    "ResourceError",
-    "Resources",
-    "ResultsError",
     "RunConfig",
     "RunResult",
-    "Sampler",
-    "SeedResult",
-    "SimpleConvolution",
-    "StoppedError",
-    "SubgraphMemory",
-    "Synthetic",
-    "TAAMPerTestSet",
-    "TPPPerTestSet",
-    "TargetHead",
-    "Targets",
-    "Task",
-    "TaskClosedError",
-    "TaskReport",
-    "TooMuchError",
-    "TopologyEncoder",
-    "Trainer",
-    "Tuned",
-    "UniformSampler",
-    "UnknownEdgeError",
-    "UnknownNameError",
-    "UnknownNodeError",
-    "UntrainedGCN",
-    "ViewFeatures",
-    "WordNet",
-    "WordNetDepth",
-    "WordNetPartsOfSpeech",
-    "WordNetRelations",
-    "WrongFileError",
-    "anytime_accuracy",
-    "area_under_curve",
     "as_graph",
-    "average_accuracy",
-    "average_accuracy_curve",
-    "average_forgetting",
-    "average_forgetting_curve",
-    "balanced_accuracy",
+    "backbones",
     "compare",
-    "coverage_ratio",
-    "estimate_reach_sizes",
-    "evaluate",
-    "expected_calibration_error",
-    "forman_curvature",
-    "homophily",
-    "join",
-    "join_domains",
+    "datasets",
+    "errors",
     "learn_stream",
     "load",
     "load_learner",
     "load_plugin",
-    "named_graph",
-    "plain_accuracy",
-    "propagate",
-    "reach",
-    "reach_sizes",
-    "rejection_auroc",
+    "methods",
+    "metrics",
     "run",
+    "samplers",
     "seeded",
+    "topologies",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module(f"{__name__}.core.extras").own_version()
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    if name in _NAMESPACES or name in _PACKAGES:
+        return import_module(f"{__name__}.{_NAMESPACES.get(name, name)}")
+    if name in _NAMES:
+        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+    for home, names in _MOVED.items():
+        if name in names.split():
+            place = f"{__name__}.{home}.{name}"
+            warnings.warn(
+                f"evergraph.{name} is {place} now: the old name works for one more version",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(import_module(f"{__name__}.{_NAMESPACES.get(home, home)}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -16,12 +16,11 @@ import pytest
 from rich.console import Console
 
 from evergraph.cli.bench_progress import BenchProgress, Line
-from evergraph.experiments.bench.benchmark import Bench
+from evergraph.experiments.bench import benchmark
+from evergraph.experiments.bench.benchmark import Bench, BenchEvent
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.progress import Progress
-from evergraph.experiments.bench.records import BenchEvent
-from evergraph.experiments.bench.worker import Failure
+from evergraph.experiments.bench.worker import Failure, Progress
 
 SMALL = """
 datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise = 0.5 }]
@@ -116,7 +115,6 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
 def test_failures_and_searches_are_told_and_the_exit_code_is_1(
     tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.experiments.bench import scheduler
     from evergraph.experiments.bench.pool import Event
     from evergraph.experiments.bench.worker import learn
 
@@ -126,7 +124,7 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(
             kind: Any = "done" if ending.failure is None else "failed"
             on_event(Event(kind, unit, failure=ending.failure, notes=ending.notes))
 
-    monkeypatch.setattr(scheduler, "run_work", run_here)  # a worker takes seconds to start
+    monkeypatch.setattr(benchmark, "run_work", run_here)  # a worker takes seconds to start
     (tmp_path / "broken.npz").write_bytes(b"PK")
     (tmp_path / "mine.toml").write_text(
         """

@@ -169,14 +169,6 @@ def test_domains_arrive_by_time(tmp_path: Path, evergraph: Evergraph) -> None:
     assert result["dataset"]["task_classes"][1] == []  # the second graph brings no new class
 
 
-def test_a_preset_can_be_a_file(tmp_path: Path, evergraph: Evergraph) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('method = "joint"\n[training]\nepochs = 1\n')
-    done = evergraph("run", *SMALL[:6], "--preset", str(file), "--json")
-    config = json.loads(done.stdout)["config"]
-    assert (config["method"]["name"], config["training"]["epochs"]) == ("joint", 1)
-
-
 @pytest.mark.parametrize(
     "blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
@@ -380,12 +372,6 @@ def test_budgets_of_zero_and_beyond_a_class_are_allowed_and_said(
     assert json.loads(none.stdout)["memory"]["floats"] == 0
     much = evergraph("run", *SMALL, "--budget", "1000", "--json")
     assert "all of them are kept" in much.stderr
-
-
-def test_resume_refuses_another_configuration(tmp_path: Path, evergraph: Evergraph) -> None:
-    evergraph("run", *SMALL, "--out", "out")
-    done = evergraph("run", *SMALL, "--lr", "0.5", "--out", "out", "--resume", expect=2)
-    assert "training.lr is 0.005 there and 0.5 here" in done.stderr
 
 
 def test_an_empty_class_a_class_of_one_and_no_edges_are_learned_around(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from evergraph.reports import collect
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables import tables_of
-from evergraph.studies.book.row import BookRow
+from evergraph.studies.book_rows import BookRow
 
 Call = Callable[..., tuple[str, str]]
 SCORES = {"tem": [0.80, 0.81, 0.82], "finetune": [0.20, 0.19, 0.22], "late": [0.81, 0.80, 0.82]}

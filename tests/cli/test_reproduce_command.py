@@ -106,12 +106,12 @@ def test_pages_are_written_before_anything_is_printed(
 def test_a_full_disk_is_one_sentence(
     call: Any, graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evergraph.studies import results
+    from evergraph.studies import base
 
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results, "written_aside", full)
+    monkeypatch.setattr(base, "written_aside", full)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == (
         "error: out/homophily cannot be written: No space left on device: the same command goes on "

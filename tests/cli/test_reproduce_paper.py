@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import miniatures
-from evergraph.experiments.bench import scheduler
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.pool import Event
 from evergraph.experiments.bench.worker import Failure, Work, learn
 from faulty_server import FaultyServer
@@ -47,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
             failure = learn(unit).failure
             on_event(Event("failed" if failure else "done", unit, failure=failure))
 
-    monkeypatch.setattr(scheduler, "run_work", run_here)
+    monkeypatch.setattr(benchmark, "run_work", run_here)
 
 
 @pytest.mark.usefixtures("here")
@@ -148,7 +148,7 @@ def test_runs_whose_processes_were_killed_are_tried_again_alone(
             failure = dead if workers > 1 else learn(unit).failure
             on_event(Event("failed" if failure else "done", unit, failure=failure))
 
-    monkeypatch.setattr(scheduler, "run_work", kill)
+    monkeypatch.setattr(benchmark, "run_work", kill)
     _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",
                   "--workers", "2")  # fmt: skip
     assert "1 run was killed and tried again, one at a time" in err

@@ -20,7 +20,7 @@ def test_the_trained_learner_is_written(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "new" / "model.eg"
     call(*TINY, "--method", "ewc", "--seeds", "0,1", "--save", path, "--out", tmp_path / "a")
     learner = eg.load_learner(path)
-    assert isinstance(learner, eg.EWC)
+    assert isinstance(learner, eg.methods.EWC)
     graph = eg.load("synthetic", nodes=60, classes=4)
     config = eg.RunConfig.of({"dataset": {"name": "synthetic", "nodes": 60, "classes": 4}})
     here = eg.run(config, "ewc", epochs=1, device="cpu", seeds=[1], progress=False).learner

@@ -118,7 +118,7 @@ def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most
 
 def test_shape_tells_degree_and_length_and_nothing_else() -> None:
     """Nodes of one degree and length are alike whatever their features; others are not."""
-    edges = torch.tensor([[0, 0, 3], [1, 2, 4]])
+    edges, labels = torch.tensor([[0, 0, 3], [1, 2, 4]]), torch.zeros(5).long()
     features = torch.tensor([[3.0, 4.0], [5.0, 0.0], [0.0, 5.0], [1.0, 0.0], [0.0, 2.0]])
     graph = Graph.from_edges(edges, features=features, labels=labels, undirected=True)
     found = shape_of(graph)

@@ -72,7 +72,10 @@ def test_the_parameters_make_such_a_part_again(part: Part) -> None:
     ids=lambda part: f"{type(part).__name__}",
 )
 def test_the_line_makes_such_a_part_again(part: Part) -> None:
-    assert alike(eval(repr(part), {n: getattr(eg, n) for n in eg.__all__}), part)
+    spaces = [samplers, topologies, backbones, methods]
+    known = {cls.__name__: cls for each in spaces for cls in map(each.resolve, each.names())}
+    known |= {type(other).__name__: type(other) for other in OTHERS}
+    assert alike(eval(repr(part), known), part)
 
 
 @pytest.mark.parametrize(("resolver", "name"), REGISTERED, ids=lambda one: str(one)[:20])

@@ -14,7 +14,7 @@ import torch
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
 from evergraph.datasets.importing.importing import import_graph
-from evergraph.experiments.facts import versions
+from evergraph.experiments.result import versions
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta

@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.cli.commands import _load
-from evergraph.cli.config_file import options_in
+from evergraph.cli.serve_command import options_in
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 

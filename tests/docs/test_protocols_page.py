@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from protocols_page import protocols_table, published_numbers, published_table
 
 from evergraph.experiments.protocols import protocols, read_protocol
 from evergraph.reports.formats import markdown
 from evergraph.reports.tables.record import Table
-from evergraph.studies.protocol_runs import ORDER
-from evergraph.studies.protocols_table import protocols_table
-from evergraph.studies.published_numbers import published_numbers, published_table
+from evergraph.studies.protocols import ORDER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text("utf-8")
 

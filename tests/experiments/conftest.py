@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.benchmark import BenchEvent, Row, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import BenchEvent, Row
 
 SMALL: dict[str, Any] = {
     "datasets": [{"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}],

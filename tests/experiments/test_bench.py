@@ -16,12 +16,15 @@ import torch
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
-from evergraph.experiments.bench import capacity, scheduler
-from evergraph.experiments.bench.benchmark import open_bench, run_bench
-from evergraph.experiments.bench.capacity import default_workers, threads_of
+from evergraph.experiments.bench import benchmark, pool
+from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import Event, _environment
-from evergraph.experiments.bench.records import BenchEvent
+from evergraph.experiments.bench.pool import (
+    Event,
+    default_workers,
+    environment_of_workers,
+    threads_of,
+)
 from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
@@ -147,7 +150,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     events: list[BenchEvent] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
-    monkeypatch.setattr(scheduler, "run_work", run_here)
+    monkeypatch.setattr(benchmark, "run_work", run_here)
     rows = run_bench(resumed, workers=1, on_event=events.append)
     assert [row.failure is None for row in rows] == [False, False, True, True]
     assert not (folder / "failure.json").exists()
@@ -215,23 +218,25 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Free:
         available = 5e9
 
-    monkeypatch.setattr(capacity, "cpu_count", lambda: 16)
+    monkeypatch.setattr(pool, "cpu_count", lambda: 16)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
     assert default_workers("cpu") == 3  # 1.5 GB each
     Free.available = 1e12
     assert default_workers("cpu") == 16
     Free.available = 0
     assert default_workers("cpu") == 1
-    monkeypatch.setattr(capacity, "_on_gpu", lambda device: True)
+    monkeypatch.setattr(pool, "choose_device", torch.device)
     Free.available = 1e12
     assert default_workers("cuda") == 4
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
 
 
-def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_this_process_stays_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with _environment(3):
+    with environment_of_workers(3):
         assert (os.environ["OMP_WAIT_POLICY"], os.environ["OMP_NUM_THREADS"]) == ("PASSIVE", "3")
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
     assert "OMP_NUM_THREADS" not in os.environ

@@ -10,11 +10,10 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.experiments.bench.benchmark import open_bench
-from evergraph.experiments.bench.checks import check_folder, check_jobs
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.benches import benches, read_bench
+from evergraph.experiments.bench.jobs import Job, check_folder, check_jobs, expand
 from evergraph.experiments.config import RunConfig, tomllib
+from evergraph.experiments.presets import benches, read_bench
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6}
 

@@ -20,8 +20,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let work in a folder "slow" never end, and all other be done at once, without processes."""
 
     def start(self: Any, work: Work) -> Event:
-        self._work, self._watch = work, pool.Watch(work)
-        self._begun, self.future = time.monotonic(), Future()
+        self._watch, self.future = pool.Watch(work), Future()
         if work.folder.name != "slow":
             self.future.set_result(Ending(None, ()))
         return Event("started", work)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.progress import read_progress
+from evergraph.experiments.bench.worker import read_progress
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.presets import read_preset
 from evergraph.experiments.protocol import TaskReport, steps_apart

@@ -16,11 +16,10 @@ from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.build import build_stream, resolved
 from evergraph.experiments.config import RunConfig, StreamConfig, keys
-from evergraph.experiments.layers import layered
-from evergraph.experiments.protocols import protocols, read_protocol
+from evergraph.experiments.fitting import departures
+from evergraph.experiments.protocols import layered, protocols, read_protocol
 from evergraph.experiments.runner import run
 from evergraph.experiments.settings import configured
-from evergraph.experiments.under_protocol import departures
 from evergraph.graphs import Graph
 
 KNOWN = set(keys(RunConfig))

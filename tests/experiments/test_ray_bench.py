@@ -17,11 +17,10 @@ from evergraph.closed_form import counting
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
-from evergraph.experiments.bench.benchmark import open_bench, run_bench
+from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import Event
 from evergraph.experiments.bench.ray_pool import RayPool
-from evergraph.experiments.bench.records import BenchEvent
 from evergraph.experiments.bench.worker import Work
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run

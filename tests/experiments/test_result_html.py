@@ -11,7 +11,7 @@ import torch
 
 import evergraph as eg
 from evergraph.datasets import NamedGraph
-from evergraph.experiments.result_html import WIDEST, matrix_table
+from evergraph.experiments.display import WIDEST, matrix_table
 
 EVIL = "<script>alert(1)</script>"
 

@@ -49,7 +49,7 @@ def test_a_pyg_data_is_taken_and_edges_run_both_ways_unless_told(small_graph: eg
 def test_a_name_or_a_path_is_taken(tmp_path: Path, small_graph: eg.Graph) -> None:
     result = eg.run("synthetic", "finetune", dataset__nodes=90, dataset__classes=4, **QUICK)
     assert (result.config.dataset.name, result.dataset["nodes"]) == ("synthetic", 90)
-    with pytest.raises(eg.DataError, match="no such file"):
+    with pytest.raises(eg.errors.DataError, match="no such file"):
         eg.run(tmp_path / "none.npz", **QUICK)
 
 
@@ -76,7 +76,7 @@ def test_another_graph_is_not_mixed_into_a_folder(tmp_path: Path, small_graph: e
 
 def test_the_last_seeds_learner_is_kept_unless_told(small_graph: eg.Graph) -> None:
     result = eg.run(small_graph, "finetune", seeds=[3, 5], **QUICK)
-    assert isinstance(result.learner, eg.Finetune)
+    assert isinstance(result.learner, eg.methods.Finetune)
     exam = eg.GraphStream(small_graph).exams(2, "local")[2]
     right = result.learner.answer(exam.graph, exam.nodes, exam.tasks).classes == exam.labels
     assert float(right.float().mean()) == result.seeds[1].rows[2]["local"]["plain"][2]
@@ -92,7 +92,7 @@ def test_settings_find_their_places() -> None:
             "topology": "ppr",
             "hops": 4,
             "budget": 7,
-            "sampler": eg.GradientMatchingSampler(heads=2),
+            "sampler": eg.samplers.GradientMatchingSampler(heads=2),
             "lr": 0.5,
             "hidden": (3,),
             "edges": "all",
@@ -109,11 +109,11 @@ def test_settings_find_their_places() -> None:
 
 
 def test_a_backbone_brings_its_topology(small_graph: eg.Graph) -> None:
-    backbone = eg.PDGNN(topology=eg.PPR(alpha=0.3), hidden=(4,))
+    backbone = eg.backbones.PDGNN(topology=eg.topologies.PPR(alpha=0.3), hidden=(4,))
     config = configured(RunConfig(), {"backbone": backbone})
     assert config.topology.parameters["alpha"] == 0.3
-    result = eg.run(small_graph, eg.TEM, backbone=backbone, **QUICK)
-    assert isinstance(result.learner, eg.TEM)
+    result = eg.run(small_graph, eg.methods.TEM, backbone=backbone, **QUICK)
+    assert isinstance(result.learner, eg.methods.TEM)
     assert repr(result.learner.backbone) == "PDGNN(topology=PPR(alpha=0.3), hidden=(4,))"
 
 

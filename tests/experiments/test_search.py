@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.bench.search import choose, combination_name, trials
+from evergraph.experiments.bench.jobs import Job, choose, combination_name, expand, trials
 from evergraph.experiments.build import check
 from evergraph.experiments.config import RunConfig, read_toml
-from evergraph.experiments.grids import grids
+from evergraph.experiments.presets import grids
 from evergraph.experiments.runner import run
 from evergraph.methods import methods
 from evergraph.streams import GraphStream

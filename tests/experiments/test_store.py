@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import ConfigurationError, LockedError, ResultsError
-from evergraph.experiments import facts, store
+from evergraph.experiments import result as facts
+from evergraph.experiments import store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.facts import versions
 from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.result import versions
 from evergraph.experiments.runner import Observer, open_run, run
 from evergraph.experiments.store import ResultStore
 

@@ -14,8 +14,9 @@ import pytest
 
 from evergraph.reports import collect
 from evergraph.reports.formats import csv_text, html_table, latex, markdown
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables import Table, tables_of
+from evergraph.reports.tables.record import Table
 
 
 @pytest.fixture(scope="module")

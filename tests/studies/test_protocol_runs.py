@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.build import resolved
 from evergraph.studies import Options
-from evergraph.studies.protocol_runs import ORDER, headline, learned, per_seed
-from evergraph.studies.protocols import _apart, _line, _of_what, _spread
+from evergraph.studies.protocols import (
+    ORDER,
+    _apart,
+    _line,
+    _of_what,
+    _spread,
+    headline,
+    learned,
+    per_seed,
+)
 
 READINGS = {"local": {"balanced": 0.9, "plain": 0.8}, "global": {"balanced": 0.6, "plain": 0.5}}
 

@@ -14,20 +14,19 @@ import torch
 
 from evergraph.core.errors import ResultsError, UnknownNameError
 from evergraph.datasets import load
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, reach
 from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
 from evergraph.studies import Options, Sheet, studies, table2
+from evergraph.studies.base import facts, keep, papers_name
 from evergraph.studies.comparison import METHODS
-from evergraph.studies.paper import facts, papers_name
-from evergraph.studies.results import keep
+from evergraph.studies.datasets import consumption
 from evergraph.studies.table2 import coverage_of
-from evergraph.studies.table4 import consumption
 from evergraph.studies.theorem import pseudo_training
 
 

@@ -12,9 +12,8 @@ from contextlib import suppress
 
 import typer
 
-from evergraph.cli.commands import Commands
+from evergraph.cli.commands import Commands, is_refusal, refusal
 from evergraph.cli.output import never_fail, say
-from evergraph.cli.refusals import is_refusal, refusal
 from evergraph.core.errors import EXIT_CODE, ClusterError, EvergraphError
 
 LESSON = """\

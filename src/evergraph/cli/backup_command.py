@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import token_for
+from evergraph.cli.options import CA
 from evergraph.cli.output import print_json, say
-from evergraph.cli.progress import spinner
-from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli.bench_progress import BenchProgress
-from evergraph.cli.engine_options import ADDRESS, ENGINE
-from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
+from evergraph.cli.options import (
+    ADDRESS,
+    ENGINE,
+    PLUGINS,
+    PROTOCOL,
+    bench_of,
+    default_folder,
+    parse_seeds,
+    parse_settings,
+)
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
-from evergraph.cli.protocol_option import PROTOCOL
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.pool import Pool
-    from evergraph.experiments.bench.records import Row
 
 
 def bench_command(
@@ -89,7 +94,7 @@ def _run(
 
 def _fitting(bench: Bench) -> int:
     """Return how many runs this machine carries at once."""
-    from evergraph.experiments.bench.capacity import default_workers
+    from evergraph.experiments.bench.pool import default_workers
 
     devices = {job.config.device for job in bench.jobs}
     return min(bench.size, *map(default_workers, devices))
@@ -122,8 +127,7 @@ def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
 
 def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
-    from evergraph.reports.tables.headline import headlines
-    from evergraph.reports.tables.summary import failed
+    from evergraph.reports.tables.accuracy import failed, headlines
 
     searches = [line for row in rows for line in _search_lines(row)]
     if searches:

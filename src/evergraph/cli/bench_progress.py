@@ -15,10 +15,9 @@ from rich.live import Live
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.benchmark import Bench, BenchEvent
     from evergraph.experiments.bench.jobs import Job
-    from evergraph.experiments.bench.progress import Progress
-    from evergraph.experiments.bench.records import BenchEvent
+    from evergraph.experiments.bench.worker import Progress
 
 
 COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")  # local ones

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import typer
 
+from evergraph.cli.options import PLUGINS
 from evergraph.cli.output import print_json, say
-from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import spinner
-from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.plugins import load_plugins
 
 FOUND = 1  # the exit code where something was found; 2 is that of what cannot be read at all

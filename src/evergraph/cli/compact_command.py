@@ -6,10 +6,9 @@ from pathlib import Path
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import opened
+from evergraph.cli.options import CA, PLUGINS
 from evergraph.cli.output import print_json, say
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from evergraph.cli.output import print_json, say
-from evergraph.core.errors import ResultsError
+from evergraph.core.checks import check_choice
+from evergraph.core.errors import ResultsError, UnknownNameError
 
 if TYPE_CHECKING:
-    from evergraph.reports.comparing import Trials
+    from evergraph.reports.trials import Trials
+    from evergraph.studies.book_rows import BookRow
 
 Place = tuple[str, str]
 """A dataset and a setting."""
@@ -41,7 +43,6 @@ def compare_command(
     Repeats are paired by seed and split. Where there are several datasets, every one has its
     sentence, and Wilcoxon's test over all of them follows.
     """
-    from evergraph.cli.compared_runs import found_trials
     from evergraph.reports.comparing import compare_trials, corrected, over_datasets
 
     ours = found_trials(a, folder, testing=testing, averaging=averaging)
@@ -83,4 +84,77 @@ def _named_apart(a: str, ours: Trials, b: str, theirs: Trials) -> tuple[Trials, 
     return (
         replace(ours, name=f"{ours.name} ({a})"),
         replace(theirs, name=f"{theirs.name} ({b})"),
+    )
+
+
+def found_trials(
+    typed: str, folder: Path | None, *, testing: str | None, averaging: str | None
+) -> dict[Place, Trials]:
+    """Return what was typed on every dataset and in every setting in which it was run."""
+    where = Path(typed) if folder is None else folder
+    if folder is None and not where.exists():
+        raise ResultsError(
+            f"{typed} must be a results folder, or the name of a method in a folder given with "
+            "--in: there is no such folder"
+        )
+    every = _read(where, testing, averaging)
+    if folder is None:
+        return _one_each(every, f"{typed} holds", "compare two of its methods with --in")
+    named = [(source, trials) for source, trials in every if trials.name == typed]
+    if not named:
+        raise UnknownNameError(f"method in {folder}", typed, {trials.name for _, trials in every})
+    return _one_each(named, f"{folder} holds", "give the folders of the two that are meant")
+
+
+def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> dict[Place, Trials]:
+    """Return what was found by dataset and setting; raise where there are two of one."""
+    places: dict[Place, tuple[Path, Trials]] = {}
+    for source, trials in found:
+        place = (trials.dataset, trials.setting)
+        if place in places:
+            raise ResultsError(
+                f"{holds} more than one run on {', '.join(place)}, {places[place][0]} and "
+                f"{source}: {remedy}"
+            )
+        places[place] = (source, trials)
+    return {place: trials for place, (_, trials) in sorted(places.items())}
+
+
+def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tuple[Path, Trials]]:
+    """Return every run in a folder, or every row of a results book, and where it lies."""
+    from evergraph.reports import collect
+    from evergraph.reports.runs import RESULT
+    from evergraph.reports.trials import trials_of, way_of
+    from evergraph.studies.book_rows import rows_in
+
+    if folder.is_dir() and next(folder.rglob(RESULT), None) is None:
+        rows = [row for row in rows_in(folder) if row.failure is None]
+        if rows:
+            return [(folder / row.place, row_trials(row, testing, averaging)) for row in rows]
+    return [
+        (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
+        for run in collect(folder)
+    ]
+
+
+def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
+    """Return the repeats of a row of the results book, measured in one way."""
+    from evergraph.evaluation import YARDSTICKS
+    from evergraph.reports.trials import Trials
+
+    yardstick = YARDSTICKS[row.facts.get("targets", {}).get("kind", "class")]
+    way = testing or "local", averaging or yardstick.main
+    check_choice("testing", way[0], row.values)
+    check_choice("averaging", way[1], row.values[way[0]])
+    kept = row.tasks.get(way[0], {}).get(way[1]) or []
+    return Trials(
+        name=row.label,
+        dataset=row.dataset,
+        setting=row.setting,
+        metric=yardstick.name,
+        way=way,
+        config=row.config,
+        scores=dict(zip(row.seeds, row.values[way[0]][way[1]]["average_accuracy"], strict=True)),
+        tasks={seed: each["final"] for seed, each in zip(row.seeds, kept, strict=False)},
+        facts=row.facts,
     )

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.engine_options import ADDRESS, ENGINE, WORKER_THREADS
-from evergraph.cli.options import parse_settings, resources_of
+from evergraph.cli.options import (
+    ADDRESS,
+    ENGINE,
+    PLUGINS,
+    WORKER_THREADS,
+    parse_settings,
+    resources_of,
+)
 from evergraph.cli.output import print_json
-from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import spinner
-from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.learner_target import opened
+from evergraph.cli.options import CA
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 

@@ -19,11 +19,9 @@ from evergraph.cli.column_options import (
     parse_columns,
     tables_of,
 )
-from evergraph.cli.options import resources_of
+from evergraph.cli.options import PLUGINS, resources_of
 from evergraph.cli.output import print_json, print_table
-from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import spinner
-from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 

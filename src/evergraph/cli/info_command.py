@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.options import PLUGINS
 from evergraph.cli.output import print_json, print_table
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.plugins import load_plugins
 

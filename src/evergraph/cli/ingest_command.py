@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.column_options import (
     COLUMNS,
     DATABASE,
@@ -23,10 +22,9 @@ from evergraph.cli.column_options import (
 )
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import opened
+from evergraph.cli.options import CA, PLUGINS
 from evergraph.cli.output import print_json, print_table
-from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.progress import spinner
-from evergraph.cli.stage_progress import StageProgress
+from evergraph.cli.progress import StageProgress, spinner
 from evergraph.cli.standard_input import arriving_lines, seconds_of
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli.options import PLUGINS
 from evergraph.cli.output import print_json, print_table
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.core.checks import check_choice
 from evergraph.core.plugins import installed_plugins, load_plugins
 from evergraph.core.resolver import declared_parts
@@ -119,8 +119,7 @@ def _catalogue() -> dict[str, dict[str, Any]]:
 def _summaries(kind: Kind) -> dict[str, str]:
     if kind in _RESOLVERS:
         return _parts(kind)
-    from evergraph.experiments.benches import benches
-    from evergraph.experiments.presets import presets, summary
+    from evergraph.experiments.presets import benches, presets, summary
     from evergraph.experiments.protocols import protocols
 
     files = {Kind.presets: presets, Kind.protocols: protocols, Kind.benches: benches}[kind]()

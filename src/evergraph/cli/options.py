@@ -1,4 +1,4 @@
-"""From what was typed to a configuration."""
+"""Options that several commands take, and from what was typed to a configuration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 # Whatever needs pydantic is imported where it is used: ``--help`` does without.
 if TYPE_CHECKING:
@@ -18,10 +25,37 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+CA: Any = typer.Option(
+    None,
+    "--ca",
+    metavar="FILE",
+    help="PEM file of the authority that signed the certificate of an https service "
+    "(default: the system's authorities).",
+)
+
+
+ENGINE: Any = typer.Option("local", help="Where to compute: local (here) or ray.")
+ADDRESS: Any = typer.Option(
+    None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
+)
+WORKER_THREADS: Any = typer.Option(
+    None, min=1, help="Threads of each Ray worker (default: one, or its share of this machine)."
+)
+
+
+PLUGINS: Any = typer.Option(
+    [],
+    "--plugin",
+    metavar="FILE.py|MODULE",
+    help="What defines parts of your own; may be repeated (default: none).",
+)
+
+
+PROTOCOL: Any = typer.Option(
+    None,
+    help="Measure as a paper does: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: none; "
+    "evergraph list protocols).",
+)
 
 
 def overrides(
@@ -29,8 +63,8 @@ def overrides(
 ) -> RunConfig:
     """Lay options over a preset over a protocol over the defaults."""
     from evergraph.experiments.config import RunConfig
-    from evergraph.experiments.layers import layered
     from evergraph.experiments.presets import read_preset
+    from evergraph.experiments.protocols import layered
 
     def laid_over(values: Mapping[str, Any]) -> RunConfig:
         own = _without_gaps(given)
@@ -120,8 +154,8 @@ def bench_of(
     plugins: beside those of the file.
     """
     from evergraph.experiments.bench.config import BenchConfig
-    from evergraph.experiments.benches import read_bench
     from evergraph.experiments.config import merged
+    from evergraph.experiments.presets import read_bench
 
     given = {"datasets": None if datasets is None else datasets.split(","), "seeds": seeds}
     values = read_bench(name) | _without_gaps(given)
@@ -220,8 +254,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     >>> parse_settings(["topology.alpha=0.2", "method=joint"])
     {'topology': {'alpha': 0.2}, 'method': 'joint'}
     """
-    from evergraph.experiments.config import merged
-    from evergraph.experiments.dotted import nested
+    from evergraph.experiments.config import merged, nested
 
     values: dict[str, Any] = {}
     for setting in settings:

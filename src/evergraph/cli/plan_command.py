@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.options import parse_seeds, parse_settings, several
+from evergraph.cli.options import PLUGINS, parse_seeds, parse_settings, several
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.sizes import shown
 

@@ -13,10 +13,9 @@ from typing import IO, Any
 
 import typer
 
-from evergraph.cli.ca_option import CA
 from evergraph.cli.id_file import read_ids
 from evergraph.cli.learner_target import Target, opened
-from evergraph.cli.plugin_option import PLUGINS
+from evergraph.cli.options import CA, PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import require

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.dataset_fetching import fetch_all
+from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import spinner
-from evergraph.cli.study_runs import RESULT_BYTES, StudyRuns
 from evergraph.core.checks import check_directory
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, EvergraphError
+from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from evergraph.datasets.fetching import Fetch
+    from evergraph.datasets.published import Published
+    from evergraph.experiments.bench.benchmark import Bench, Row
+    from evergraph.experiments.bench.config import BenchConfig
     from evergraph.studies import Sheet
 
 
@@ -67,9 +73,8 @@ def reproduce_command(
         from evergraph.core.device import choose_device
         from evergraph.datasets.loading import is_registered
         from evergraph.studies import Options, studies
-        from evergraph.studies.base import NOT_RUN
-        from evergraph.studies.paper_tables import TABLES
-        from evergraph.studies.results import keep
+        from evergraph.studies.base import NOT_RUN, keep
+        from evergraph.studies.comparison import TABLES
 
     chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
     folder = out / "quick" if quick else out
@@ -146,7 +151,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     A study's own datasets may not be at hand: then its page says so.
     """
     from evergraph.core.checks import check_once
-    from evergraph.experiments.bench.checks import check_dataset
+    from evergraph.experiments.bench.jobs import check_dataset
     from evergraph.experiments.config import Component
 
     if text is None:
@@ -180,3 +185,161 @@ def _show(sheet: Sheet, folder: Path) -> None:
     for note in sheet.notes:
         say(f"  {note}")
     say()
+
+
+PROCESS_BYTES = 400_000_000  # of Python with torch
+RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
+
+
+class StudyRuns:
+    """Runs benchmarks with a live table, going on with what their folders hold.
+
+    Attributes:
+        count, failed: how many runs there were, and how many of them failed.
+        notes: what they logged, each sentence once.
+    """
+
+    def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:
+        self.count, self.failed = 0, 0
+        self.notes: dict[str, None] = {}
+        self._workers, self._room = workers, room
+        self._over = {} if device is None else {"device": device}
+
+    def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
+        """Run a benchmark; a run whose process was killed is tried once more, alone."""
+        from evergraph.experiments.bench.pool import was_killed
+
+        rows, workers = self._run(config, folder, self._workers)
+        killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
+        if killed and workers > 1:
+            many = "runs were" if len(killed) > 1 else "run was"
+            say(f"{len(killed)} {many} killed and tried again, one at a time", err=True)
+            rows, _ = self._run(config, folder, 1)
+        self.count += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        return rows
+
+    def _run(self, config: BenchConfig, folder: Path, workers: int | None) -> tuple[list[Row], int]:
+        from evergraph.experiments.bench.benchmark import open_bench, run_bench
+
+        bench = open_bench(config, out=folder, resume=True, over=self._over)
+        fitting = workers or _fitting(bench)
+        check_room(folder, fitting * self._room, "what runs keep while they learn")
+        with BenchProgress(bench) as progress:
+            rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
+        self.notes |= progress.notes
+        return rows, fitting
+
+
+def _fitting(bench: Bench) -> int:
+    """Return how many runs this machine carries at once, graphs of that size."""
+    from evergraph.core.sizes import free_memory
+    from evergraph.experiments.bench.pool import default_workers
+
+    most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
+    each = max(_run_bytes(name) for name in {job.config.dataset.name for job in bench.jobs})
+    return max(1, min(most, int(free_memory() // each)))
+
+
+def _run_bytes(dataset: str) -> int:
+    """Return about how much memory training a GCN on a dataset of the catalogue takes at most.
+
+    The graph, its tasks' graphs and that of everything seen so far are held at once, and of every
+    node a dozen states as wide as the hidden layer of 256.
+    """
+    from evergraph.datasets.catalogue import catalogue
+
+    facts = catalogue().get(dataset)
+    if facts is None:
+        return 1
+    held = 2 * (8 * facts.edges + 4 * facts.nodes * facts.features)
+    return PROCESS_BYTES + held + 4 * 12 * 256 * facts.nodes
+
+
+def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None) -> dict[str, str]:
+    """Fetch datasets, check and parse them; return why, by name, for those that are not at hand.
+
+    Room for all of them is looked for before the first one. Sums are printed as sha256sum writes
+    them, to be given back by --checksums.
+    """
+    from evergraph.datasets.base import datasets, default_cache
+    from evergraph.datasets.download import read_sums, recorded
+    from evergraph.datasets.fetching import Fetch
+    from evergraph.datasets.published import Published
+
+    sums = {} if checksums is None else read_sums(checksums)
+    made = [datasets.make(name) for name in names]
+    published = [dataset for dataset in made if isinstance(dataset, Published)]
+    cache, missing = default_cache(), {}
+    check_rooms(published, cache, Fetch(folder, sums))
+    for dataset in published:
+        with DownloadProgress() as progress:
+            how = Fetch(folder, sums, on_progress=progress.on_progress)
+            try:
+                graph = dataset.load(cache, how)
+            except EvergraphError as error:
+                say(f"{dataset.name} is not at hand: {error}", err=True)
+                missing[dataset.name] = str(error)
+                continue
+        say(f"{dataset.name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, as published")
+        for file, found in recorded(cache / dataset.name).items():
+            say(f"{found}  {dataset.name}/{file}")
+    return missing
+
+
+def check_rooms(published: Sequence[Published], cache: Path, how: Fetch) -> None:
+    """Raise unless the disk has room for all that is still to come."""
+    from evergraph.core.sizes import check_room
+    from evergraph.datasets.fetching.raw_files import MAKE_ROOM
+
+    rooms = {dataset.name: dataset.raw(cache).room(how) for dataset in published}
+    wanted = [name for name, room in rooms.items() if room]
+    if wanted:
+        check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)
+
+
+class DownloadProgress:
+    """A bar for each file that comes, with its speed and the time left; in a log, lines."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        from evergraph.datasets.fetching.fetch import LoggedProgress
+
+        console = Console(stderr=True)
+        self._in_log = None if console.is_terminal else LoggedProgress()
+        self._rows: dict[str, TaskID] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> DownloadProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_progress(self, name: str, done: int, total: int | None) -> None:
+        """Take in how much of a file has come."""
+        if self._in_log is not None:
+            self._in_log(name, done, total)
+            return
+        if name not in self._rows:
+            self._rows[name] = self._bar.add_task(name, total=total, completed=done)
+        self._bar.update(self._rows[name], completed=done, total=total)

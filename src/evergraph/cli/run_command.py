@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.engine_options import ADDRESS, ENGINE, WORKER_THREADS
 from evergraph.cli.options import (
+    ADDRESS,
+    ENGINE,
+    PLUGINS,
+    PROTOCOL,
+    WORKER_THREADS,
     default_folder,
     options_of_auto,
     parse_budget,
@@ -20,9 +24,7 @@ from evergraph.cli.options import (
     several,
 )
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
-from evergraph.cli.protocol_option import PROTOCOL
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
 from evergraph.core.written_aside import check_writable
@@ -230,7 +232,7 @@ def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
-    from evergraph.reports.tables.headline import headlines
+    from evergraph.reports.tables.accuracy import headlines
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
     for table in (headlines(runs), comparison(runs)):

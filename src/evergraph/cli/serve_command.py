@@ -2,21 +2,131 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import logging
 import os
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from evergraph.cli.config_file import shown, use_file
-from evergraph.cli.options import parse_settings
+from evergraph.cli.options import PLUGINS, parse_settings
 from evergraph.cli.output import say
-from evergraph.cli.plugin_option import PLUGINS
-from evergraph.cli.serving import Serving
+from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
-from evergraph.core.errors import ConfigurationError
+from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require
+from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
+
+if TYPE_CHECKING:
+    import socket
+
+    from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.online.folder.replaying import Progress
+    from evergraph.server.app import Application
+    from evergraph.server.running import Reload
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TYPED_ONLY = ("config", "check_config", "help")  # these make no sense in a file
+
+
+def use_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options of a file for defaults: the callback of an eager option ``--config``."""
+    if path is not None and not context.resilient_parsing:
+        context.default_map = options_in(path, context.command)
+    return path
+
+
+def options_in(path: Path, command: Any) -> dict[str, Any]:
+    """Return the values of a file by the names of a command's parameters."""
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read as TOML ({error})") from error
+    names, kinds = option_names(command), get_type_hints(inspect.unwrap(command.callback))
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        plain = key.replace("_", "-")
+        if plain not in names:
+            raise UnknownNameError(f"option in {path}", key, names)
+        if names[plain] in found:
+            raise ConfigurationError(f"{path}: {plain} must be there once, not twice")
+        _check_kind(path, key, value, kinds[names[plain]])
+        found[names[plain]] = value
+    return found
+
+
+def option_names(command: Any) -> dict[str, str]:
+    """Return what options are called in a file, and the parameters that they are."""
+    return {
+        option.removeprefix("--"): parameter.name
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--") and parameter.name not in TYPED_ONLY
+    }
+
+
+def _check_kind(path: Path, key: str, value: object, kind: Any) -> None:
+    """Raise unless a value is of the kind that its option takes."""
+    rule, fits = _rule(kind, value)
+    if not fits:
+        raise ConfigurationError(
+            f"{path}: {key} must be {rule}, not {json.dumps(value, default=str)}"
+        )
+
+
+def _rule(kind: Any, value: object) -> tuple[str, bool]:
+    """Return what an option takes, for a sentence, and whether a value is that.
+
+    >>> _rule(int | None, "8000"), _rule(list[str], ["a=1"])
+    (('a whole number', False), ('a list of strings', True))
+    """
+    kinds = {each for each in get_args(kind) if each is not type(None)} or {kind}
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if get_origin(kind) is list:
+        is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
+        return "a list of strings", is_list
+    if bool in kinds:
+        return "true or false", isinstance(value, bool)
+    if float in kinds:
+        return "a number", number
+    if int in kinds:
+        return "a whole number", number and isinstance(value, int)
+    return "a string", isinstance(value, str)
+
+
+def shown(context: typer.Context) -> str:
+    """Return all options as a file would have them; those that are not set as comments."""
+    values = context.params
+    return "\n".join(
+        _line(option, values[name]) for option, name in option_names(context.command).items()
+    )
+
+
+def _line(option: str, value: Any) -> str:
+    """Return a line of TOML.
+
+    >>> _line("host", "127.0.0.1"), _line("scratch", None)
+    ('host = "127.0.0.1"', '# scratch is not set')
+    """
+    if value is None:
+        return f"# {option} is not set"
+    if isinstance(value, (list, tuple)):
+        return f"{option} = {json.dumps([*map(str, value)], ensure_ascii=False)}"
+    if isinstance(value, (bool, int, float)):
+        return f"{option} = {json.dumps(value)}"
+    return f"{option} = {json.dumps(str(value), ensure_ascii=False)}"
 
 
 def serve_command(
@@ -188,3 +298,68 @@ def _given(
         if kept:
             given[name] = given.get(name, {}) | kept
     return given
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a service is made of.
+
+    Attributes:
+        path: the learner's folder.
+        given: parameters of the learner, if the folder is new.
+        reload: reads secrets again.
+        opening: how the folder is opened, see ``LearnerFolder.of``; ``bounds`` as numbers.
+        answering: how requests are answered, see ``create_app``.
+        listening: how connections are taken, see ``listen``.
+        plugins: modules with parts of one's own.
+        threads: of torch.
+        read_only: whether the folder is read, and what another process writes to it followed.
+    """
+
+    path: Path
+    given: dict[str, Any]
+    reload: Reload
+    opening: dict[str, Any]
+    answering: dict[str, Any]
+    listening: dict[str, Any]
+    plugins: list[str] = field(default_factory=list)
+    threads: int = 1
+    read_only: bool = False
+
+    def run(self, bound: socket.socket) -> None:
+        """Serve until told to stop; raise where there is nothing to serve."""
+        from evergraph.server.running import listen
+        from evergraph.server.startup import Starting
+
+        starting = Starting(self.application)
+        listen(starting, bound, reload=self.reload, **self.listening)
+        if starting.failed is not None:
+            raise starting.failed
+        if starting.abandoned:
+            # A thread is still at work, and the interpreter would wait for what it holds. The
+            # folder is as after a crash: everything acknowledged is in its journal.
+            logging.shutdown()
+            os._exit(0)
+        if starting.state.following is not None and starting.state.following.failed:
+            raise typer.Exit(1)
+
+    def application(self, progress: Progress) -> Application:
+        """Open the folder, and return what answers from it; in a thread, while the service says so.
+
+        progress: told how far the recovery is.
+        """
+        with spinner("loading torch"):
+            import torch
+
+            from evergraph.server.app import create_app
+
+            torch.set_num_threads(self.threads)
+            load_plugins(self.plugins)
+        return create_app(self._opened(progress), **self.answering)
+
+    def _opened(self, progress: Progress) -> LearnerFolder:
+        from evergraph.online.bounds import Bounds
+        from evergraph.online.folder.learner_folder import LearnerFolder
+
+        opening = self.opening | {"progress": progress, "bounds": Bounds(*self.opening["bounds"])}
+        return LearnerFolder.of(self.path, self.given, readonly=self.read_only, **opening)

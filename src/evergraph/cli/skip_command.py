@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from evergraph.cli.options import PLUGINS
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.plugin_option import PLUGINS
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins

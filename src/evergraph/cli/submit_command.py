@@ -28,9 +28,8 @@ def submit_command(
     """
     with spinner("loading torch and the plan of the book"):
         from evergraph.experiments.store import CONFIG
-        from evergraph.studies.book.checking import check_book
-        from evergraph.studies.book.making import commit_here
-        from evergraph.studies.book.submitting import submitted
+        from evergraph.studies.book_rows import check_book
+        from evergraph.studies.submitting import commit_here, submitted
 
     if check and not (run / CONFIG).exists():
         rows = check_book(run)

@@ -140,7 +140,8 @@ def _whitening(kernel: Tensor) -> Tensor:
     kernel.diagonal().add_(JITTER * float(kernel.trace()))
     factor = torch.linalg.cholesky(kernel)
     eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
-    return torch.linalg.solve_triangular(factor, eye, upper=False).t().float().contiguous()
+    inverse: Tensor = torch.linalg.solve_triangular(factor, eye, upper=False)
+    return inverse.t().float().contiguous()
 
 
 class Landmarks(Probes):

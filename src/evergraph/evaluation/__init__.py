@@ -1,10 +1,5 @@
 """The accuracy matrix and the measures computed from it."""
 
-from evergraph.evaluation.accuracy import (
-    balanced_accuracy,
-    expected_calibration_error,
-    plain_accuracy,
-)
 from evergraph.evaluation.accuracy_matrix import (
     AccuracyMatrix,
     anytime_accuracy,
@@ -14,22 +9,19 @@ from evergraph.evaluation.accuracy_matrix import (
     average_forgetting,
     average_forgetting_curve,
 )
-from evergraph.evaluation.evaluator import (
-    AVERAGES,
-    MEASURES,
-    Evaluation,
-    Predictor,
-    evaluate,
-    rejection_auroc,
-)
-from evergraph.evaluation.target_metrics import (
+from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
+from evergraph.evaluation.scoring import Predictor, expected_calibration_error, rejection_auroc
+from evergraph.evaluation.yardstick import (
+    YARDSTICKS,
+    Yardstick,
     average_precision,
+    balanced_accuracy,
     macro_f1,
     mean_absolute_error,
     micro_f1,
+    plain_accuracy,
     r2,
 )
-from evergraph.evaluation.yardstick import YARDSTICKS, Yardstick
 
 __all__ = [
     "AVERAGES",

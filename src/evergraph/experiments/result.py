@@ -1,16 +1,22 @@
-"""What a run found out."""
+"""What a run found out, and what that says of its data, versions and machine."""
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from evergraph.core.display import Shown
+from evergraph.core.checks import check_choice
+from evergraph.core.component import Shown
+from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.extras import installed
+from evergraph.core.extras import installed, installed_version
 from evergraph.core.label_space import Kind
 from evergraph.evaluation import (
     MEASURES,
@@ -26,13 +32,74 @@ from evergraph.evaluation import (
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.experiments.config import RunConfig
+from evergraph.experiments.display import new_axes, pictures, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.experiments.spread import spread
+from evergraph.graphs import Graph, homophily
+from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS
 from evergraph.training import Learner
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
+
+
+def facts_of(graph: Graph, stream: GraphStream, device: str) -> dict[str, Any]:
+    """Return all of it, by the names that a result has for it."""
+    return {
+        "dataset": describe(graph, stream),
+        "versions": versions(),
+        "machine": machine(device),
+    }
+
+
+def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
+    """Return the facts of a graph and its stream as plain values."""
+    facts: dict[str, Any] = {
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+        "classes": graph.num_classes,
+        "homophily": homophily(graph),
+        "tasks": len(stream.tasks),
+        **({"steps": len(stream)} if len(stream) > len(stream.tasks) else {}),
+        "task_classes": [list(classes) for classes in stream.tasks],
+    }
+    if graph.targets is not None:
+        known = float(graph.targets.known.float().mean())
+        facts["targets"] = {
+            "kind": graph.targets.kind, "names": list(graph.targets.names), "known": known
+        }  # fmt: skip
+    return facts
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Return what a run with this device runs on, as far as the system tells."""
+    facts: dict[str, Any] = {
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    with suppress(ImportError):
+        import psutil
+
+        facts["memory"] = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
+    if choose_device(device).type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on, of what is installed."""
+    found = {name: installed_version(name) for name in (*NEEDED, *OPTIONAL)}
+    told = {name: found[name] or "unknown" for name in NEEDED}
+    told |= {name: version for name in OPTIONAL if (version := found[name])}
+    return {"python": platform.python_version()} | told
+
 
 COLUMNS = [
     "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
@@ -177,9 +244,12 @@ class RunResult(Shown):
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
     def _repr_pictures(self) -> str:
-        from evergraph.experiments.result_html import pictures
-
-        return pictures(self)
+        average = self.yardstick.main
+        means = {
+            testing: np.mean([seed.matrix(testing, average) for seed in self.seeds], axis=0)
+            for testing in TESTINGS
+        }
+        return pictures(means, average=average, name=self.yardstick.name)
 
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
@@ -248,9 +318,18 @@ class RunResult(Shown):
         average: as in ``average_accuracy``. axes: to draw into, so that several results lie in one
         figure; new ones unless given.
         """
-        from evergraph.experiments.plot import plot_curve
-
-        return plot_curve(self, average=average or self.yardstick.main, axes=axes)
+        average = average or self.yardstick.main
+        check_choice("average", average, self.yardstick.rows)
+        axes = new_axes() if axes is None else axes
+        matrices = {
+            testing: [seed.matrix(testing, average) for seed in self.seeds] for testing in TESTINGS
+        }
+        config = self.config
+        plot_curves(axes, matrices, self.seeds[0].tested_after, name=config.method.name)
+        learned = "batches" if "steps" in self.dataset else "tasks"
+        axes.set(xlabel=f"{learned} learned", ylabel=f"average {self.yardstick.name} (%)")
+        axes.set_title(f"{config.dataset.name}, {config.stream.setting}")
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values; accuracies are fractions."""

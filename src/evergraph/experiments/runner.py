@@ -14,23 +14,20 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources, Shelf
 from evergraph.experiments.build import (
+    build_checked,
     build_learner,
     build_stream,
-    check,
     epochs_of,
-    fitted_to,
     load_graph,
     resolved,
-    say_unseen,
 )
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.facts import facts_of
+from evergraph.experiments.fitting import fitted_to, say_protocol, say_unseen
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
-from evergraph.experiments.result import PHASES, RunResult, SeedResult
-from evergraph.experiments.settings import IN_MEMORY, configured, described, handed_over
+from evergraph.experiments.result import PHASES, RunResult, SeedResult, facts_of
+from evergraph.experiments.settings import IN_MEMORY, config_of, given, handed_over
 from evergraph.experiments.store import ResultStore, SeedStore
-from evergraph.experiments.under_protocol import say_protocol
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
@@ -49,6 +46,28 @@ class Observer:
     on_learned: Callable[[int, Learner], None] = lambda seed, learner: None
 
 
+class ReadyLearner:
+    """A learner that is built, by which its configuration was checked, and waits for its seed."""
+
+    def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
+        self.config, self.seed = config, seed
+        self._on_epoch: Callable[[int, int], None] | None = None
+        self._learner: Learner | None = build_checked(
+            config, seed, on_epoch=self._tell, resources=resources
+        )
+
+    def take(self, seed: int, on_epoch: Callable[[int, int], None]) -> Learner | None:
+        """Return it, once, if it was built for this seed.  on_epoch: who is told of epochs"""
+        if seed != self.seed:
+            return None
+        taken, self._learner, self._on_epoch = self._learner, None, on_epoch
+        return taken
+
+    def _tell(self, task: int, epoch: int) -> None:
+        if self._on_epoch is not None:  # who looks was not known when it was built
+            self._on_epoch(task, epoch)
+
+
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
     """An experiment whose data is loaded, whose parts are known to fit, whose folder is claimed.
@@ -63,6 +82,7 @@ class OpenedRun:
         locks: what keeps other processes from learning the same.
         facts: what the result will say of the data, the versions and the machine: whatever there
             is to go wrong with them goes wrong before anything is learned.
+        ready: the learner of the first seed that is to be learned here.
     """
 
     config: RunConfig
@@ -73,6 +93,7 @@ class OpenedRun:
     resources: Resources = field(default_factory=Resources)
     locks: tuple[FileLock, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    ready: ReadyLearner | None = None
 
     def close(self) -> None:
         """Let others have the folder."""
@@ -128,9 +149,9 @@ def run(
             )
         keep, settings = True, settings | {"method__keep": keep}
     graph = handed_over(source)
-    config = _config_of(source, graph, method, settings)
+    config = config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
-    load = load_graph if graph is None else _given(graph)
+    load = load_graph if graph is None else given(graph)
     opened = open_run(config, out=out, resume=resume, resources=resources, load=load)
     if progress is None:
         progress = observer is None and watched()
@@ -139,29 +160,6 @@ def run(
     bar, [moving] = progress_of([opened])
     with bar:
         return complete(opened, observer=_both(moving, observer), keep=keep)
-
-
-def _config_of(
-    source: object,
-    graph: Graph | None,
-    method: str | Mapping[str, Any] | None,
-    settings: dict[str, Any],
-) -> RunConfig:
-    settings = settings if method is None else settings | {"method": method}
-    if source is None or isinstance(source, RunConfig):
-        return configured(source or RunConfig(), settings)
-    if "dataset" in settings:
-        raise ConfigurationError(f"dataset was given twice: as {settings['dataset']!r} as well")
-    dataset = str(source) if graph is None else described(graph)
-    return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
-
-
-def _given(graph: Graph) -> Callable[[RunConfig], Graph]:
-    def load(config: RunConfig) -> Graph:
-        known = graph.with_directions() if config.directions else graph
-        return known.to_undirected() if config.undirected else known
-
-    return load
 
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
@@ -204,32 +202,36 @@ def open_run(
     load: Callable[[RunConfig], Graph] = load_graph,
     seeds: Iterable[int] | None = None,
     cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
+    ready: ReadyLearner | None = None,
 ) -> OpenedRun:
     """Load the data and claim the folder; whatever is wrong is said before anything is written.
 
     load, cut: where the graph and the first seed's stream come from, if not from the configuration.
     seeds: those that are going to be learned here; all unless given. No other process can learn
-    them until the run is closed.
+    them until the run is closed. ready: the learner of the first of them, if it is built already.
     """
     started = time.perf_counter()
     asked, config = config, resolved(config)
-    check(config)
+    resources = Resources() if resources is None else resources
+    seeds = config.seeds if seeds is None else tuple(seeds)
+    ready = ReadyLearner(config, seeds[0], resources) if ready is None else ready
     graph = load(config)
     config = fitted_to(graph, config)
+    if config != ready.config:
+        ready = ReadyLearner(config, seeds[0], resources)
     say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
-    resources = Resources() if resources is None else resources
     cut = _first_stream if cut is None else cut
     stream = cut(config, graph, resources)
     say_unseen(config, graph)
     facts = facts_of(graph, stream, config.device)
     if out is None:
-        return OpenedRun(config, graph, stream, None, started, resources, facts=facts)
+        return OpenedRun(config, graph, stream, None, started, resources, (), facts, ready)
     store = ResultStore(out)
     store.open(config, resume=resume)
-    locks = tuple(store.seed(s).lock() for s in (config.seeds if seeds is None else seeds))
-    return OpenedRun(config, graph, stream, store, started, resources, locks, facts)
+    locks = tuple(store.seed(seed).lock() for seed in seeds)
+    return OpenedRun(config, graph, stream, store, started, resources, locks, facts, ready)
 
 
 def open_together(
@@ -243,18 +245,19 @@ def open_together(
 
     Everything is checked before any folder is claimed.
     """
+    resources = replace(Resources() if resources is None else resources, shelf=Shelf())
     first = resolved(configs[0])
+    ready = []
     for config in map(resolved, configs):
-        check(config)
+        ready.append(ReadyLearner(config, config.seeds[0], resources))
         for part in ("dataset", "undirected", "directions", "stream", "seeds", "device"):
             if getattr(config, part) != getattr(first, part):
                 raise ConfigurationError(
                     f"{part} must be the same for all runs that are learned together, "
                     f"but {config.method.name} and {first.method.name} differ in it"
                 )
-    resources = replace(Resources() if resources is None else resources, shelf=Shelf())
     opened: list[OpenedRun] = []
-    for config, folder in zip(configs, out, strict=True):
+    for config, folder, learner in zip(configs, out, ready, strict=True):
         beside = opened[0] if opened else None
         opened.append(
             open_run(
@@ -264,6 +267,7 @@ def open_together(
                 resources=resources,
                 load=load_graph if beside is None else lambda _: opened[0].graph,
                 cut=None if beside is None else lambda *_: opened[0].stream,
+                ready=learner,
             )
         )
     return opened
@@ -358,8 +362,11 @@ def learn_seed_by_task(
     observer = Observer() if observer is None else observer
     resources = opened.resources
     same = seed == config.seeds[0] or config.stream.split_seed != "run"
+    learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
+    if learner is None:
+        learner = build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
     return run_seed_by_task(
-        build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources),
+        learner,
         opened.stream if same else build_stream(config, opened.graph, seed, resources=resources),
         seed,
         part=config.part,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from evergraph.core.component import Part
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.datasets.doors import as_graph
 from evergraph.experiments.config import RunConfig, Section
-from evergraph.experiments.layers import layered
+from evergraph.experiments.protocols import layered
 from evergraph.graphs import Graph
 
 IN_MEMORY = "in memory"
@@ -90,3 +90,29 @@ def described(graph: Graph) -> dict[str, Any]:
         "features": graph.num_features,
         "classes": graph.num_classes,
     }
+
+
+def config_of(
+    source: object,
+    graph: Graph | None,
+    method: str | Mapping[str, Any] | None,
+    settings: dict[str, Any],
+) -> RunConfig:
+    """Return the configuration that the arguments of ``run`` stand for."""
+    settings = settings if method is None else settings | {"method": method}
+    if source is None or isinstance(source, RunConfig):
+        return configured(source or RunConfig(), settings)
+    if "dataset" in settings:
+        raise ConfigurationError(f"dataset was given twice: as {settings['dataset']!r} as well")
+    dataset = str(source) if graph is None else described(graph)
+    return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
+
+
+def given(graph: Graph) -> Callable[[RunConfig], Graph]:
+    """Return what stands in for loading where a graph was handed over."""
+
+    def load(config: RunConfig) -> Graph:
+        known = graph.with_directions() if config.directions else graph
+        return known.to_undirected() if config.undirected else known
+
+    return load

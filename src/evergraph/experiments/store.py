@@ -31,8 +31,7 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.experiments.config import RunConfig, merged, read_toml
-from evergraph.experiments.dotted import flat
+from evergraph.experiments.config import RunConfig, flat, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.experiments.spread import measured

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
-from evergraph.evaluation.accuracy import balanced_accuracy, plain_accuracy
-from evergraph.evaluation.target_metrics import macro_f1, micro_f1, r2
+from evergraph.evaluation.yardstick import balanced_accuracy, macro_f1, micro_f1, plain_accuracy, r2
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.answers import check_told

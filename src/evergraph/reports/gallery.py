@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evergraph.reports.comparing.standing import standings
-from evergraph.reports.envelope import families, family_of, has_family
-from evergraph.reports.figures import (
-    BYTES,
-    SECONDS,
-    Picture,
-    accuracy_matrix,
-    critical_difference,
-    frontier,
-    learning_curves,
-    local_global,
-    memory_accuracy,
-    time_phases,
-)
-from evergraph.reports.figures.look import looks_of
+from evergraph.reports.figures.bars import local_global, time_phases
+from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier, memory_accuracy
+from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
+from evergraph.reports.figures.picture import Picture, looks_of
 from evergraph.reports.runs import Group, names_of
+from evergraph.reports.units import families, family_of, has_family
 
 MOST_NAMES = 20  # that can be read in one scatter
 
@@ -73,5 +63,14 @@ def gallery(groups: Sequence[Group]) -> Gallery:
         matrices=tuple(
             tuple(accuracy_matrix(group, entry) for entry in group.entries) for group in groups
         ),
-        ranks=tuple(map(critical_difference, standings(groups))),
+        ranks=_rank_figures(groups),
     )
+
+
+def _rank_figures(groups: Sequence[Group]) -> tuple[Picture, ...]:
+    if not any(len(group.entries) > 1 for group in groups):
+        return ()  # nothing is compared, and what compares is not even imported
+    from evergraph.reports.comparing import standings
+    from evergraph.reports.figures.critical_difference import critical_difference
+
+    return tuple(map(critical_difference, standings(groups)))

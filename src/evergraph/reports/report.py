@@ -12,13 +12,20 @@ from pathlib import Path
 
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.comparing.differences import check_reference
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
-from evergraph.reports.page import page
+from evergraph.reports.page.section import page
 from evergraph.reports.page.sections import sections_of
-from evergraph.reports.runs import Finished, grouped
-from evergraph.reports.tables import Table, tables_of
+from evergraph.reports.runs import Finished, Group, check_reference, grouped
+from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
+from evergraph.reports.tables.costs import (
+    budgets_table,
+    machine_table,
+    memory_table,
+    time_table,
+    versions_table,
+)
+from evergraph.reports.tables.record import Table
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
@@ -45,6 +52,18 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
     with results_written(folder / PAGE), written_aside(folder / PAGE) as file:
         file.write(text.encode())
     return folder / PAGE
+
+
+def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
+    """Return every table that has something to say, by its name; against: see ``write_report``."""
+    made = [headline_table(groups), summary_table(groups)]
+    if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
+        from evergraph.reports.tables.comparing import differences_table, ranks_table
+
+        made += [differences_table(groups, against), ranks_table(groups)]
+    costs = (beyond_table, budgets_table, memory_table, time_table, versions_table, machine_table)
+    made += [make(groups) for make in costs]
+    return {table.name: table for table in made if table is not None}
 
 
 def _table_files(tables: Iterable[Table]) -> Iterator[tuple[str, bytes]]:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.core.extras import require
 from evergraph.core.resolver import Resolver
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.datasets import load
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import Row
+from evergraph.experiments.config import read_toml
+from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
+from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.tables.record import Cell, Column, Table
 
 
@@ -162,3 +168,126 @@ def try_load(name: str, *, undirected: bool = True) -> Graph | str:
 
 
 studies = Resolver[Study]("study")
+
+
+def spread(value: Mapping[str, Any] | None, *, scale: float = 1.0) -> str:
+    """Return a mean and its deviation, where one was measured.
+
+    >>> spread({"mean": 0.532, "std": 0.002}, scale=100)
+    '53.2 ± 0.2'
+    >>> spread({"mean": 53.2, "std": None})
+    '53.2'
+    """
+    if value is None:
+        return "-"
+    mean = f"{scale * value['mean']:.1f}"
+    return mean if value["std"] is None else f"{mean} ± {scale * value['std']:.1f}"
+
+
+def difference(ours: float | None, papers: float | None) -> str:
+    """Return ours minus the paper's, with its sign.
+
+    >>> difference(53.0, 53.2), difference(53.0, None)
+    ('-0.2', '-')
+    """
+    return "-" if ours is None or papers is None else f"{ours - papers:+.1f}"
+
+
+def within(ours: float, papers: Mapping[str, Any]) -> str:
+    """Return whether ours is as near to the paper's AA as its preset tolerates, with the tolerance.
+
+    >>> papers = {"average_accuracy": {"mean": 53.2}, "tolerance": 5.0}
+    >>> within(49.0, papers), within(48.0, papers), within(49.0, {})
+    ('yes (5.0)', 'no (5.0)', '-')
+    """
+    if "tolerance" not in papers:
+        return "-"
+    tolerance = papers["tolerance"]
+    near = abs(ours - papers["average_accuracy"]["mean"]) <= tolerance
+    return f"{'yes' if near else 'no'} ({tolerance})"
+
+
+def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
+    """Return cells of which the best and the second best are known as such.
+
+    >>> [cell.rank for cell in marked(["a", "b", "c"], [1.0, 3.0, 2.0])]
+    [0, 1, 2]
+    """
+    known = sorted({value for value in values if value is not None}, reverse=True)
+    ranks = {value: rank for rank, value in enumerate(known[:2], start=1)}
+    pairs = zip(cells, values, strict=True)
+    return [Cell(cell, rank=0 if value is None else ranks.get(value, 0)) for cell, value in pairs]
+
+
+def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "local") -> Any:
+    """Return the class-balanced mean and deviation of a result, None without one."""
+    return None if result is None else result[metric][testing]["balanced"]
+
+
+def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
+    """Write a study's page, its tables and pictures in every format; return the pages' paths."""
+    folder = out / study
+    page = folder / f"{study}.md"
+    with results_written(folder, remedy="the same command goes on from what is there"):
+        for sheet in sheets:
+            _keep_files(sheet, folder)
+        _write(page, "\n\n".join(_section(sheet) for sheet in sheets) + "\n")
+    return [page]
+
+
+def _keep_files(sheet: Sheet, folder: Path) -> None:
+    if sheet.picture is not None:
+        _write(folder / f"{sheet.name}.svg", sheet.picture.svg)
+        with written_aside(folder / f"{sheet.name}.png") as file:
+            file.write(sheet.picture.png)
+    if sheet.rows:
+        _write(folder / f"{sheet.name}.csv", csv_text(sheet.table))
+        _write(folder / f"{sheet.name}.tex", latex(sheet.table))
+
+
+def _section(sheet: Sheet) -> str:
+    parts = [f"## {sheet.title}"]
+    if sheet.picture is not None:
+        parts.append(f"![{sheet.title}]({sheet.name}.png)")
+    if sheet.rows:
+        parts.append(markdown(sheet.table).rsplit("\n\n", 1)[0])  # the caption is the heading
+    if sheet.notes:
+        parts.append("\n".join(f"- {note}" for note in sheet.notes))
+    return "\n\n".join(parts)
+
+
+def _write(path: Path, text: str) -> None:
+    with written_aside(path) as file:
+        file.write(text.encode())
+
+
+# Files of the structure alone go by these names.
+_STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
+
+
+@cache
+def facts() -> dict[str, Any]:
+    """Return Tables 1 and 4 and the homophily ratios.
+
+    >>> facts()["datasets"]["arxiv"]["homophily"]
+    0.655
+    """
+    return read_toml(Path(str(resources.files("evergraph.studies"))) / "paper_facts.toml")
+
+
+def papers_name(dataset: str) -> str | None:
+    """Return which of the paper's four datasets a name or path stands for, None if none.
+
+    >>> papers_name("data/ogbn_arxiv_structure.npz"), papers_name("wordnet")
+    ('arxiv', None)
+    """
+    stem = Path(dataset).stem.lower().replace("-", "_")
+    if stem in facts()["datasets"]:
+        return stem
+    return next((name for part, name in _STEMS.items() if part in stem), None)
+
+
+def papers_cell(table: str, dataset: str, method: str) -> dict[str, Any]:
+    """Return a cell of Table 3 or 5, empty where the paper has none."""
+    name = f"paper/{table}/{papers_name(dataset)}-{method}"
+    return published(name) if name in presets() else {}

@@ -1,19 +1,39 @@
-"""Tables 3 and 5: all methods side by side, in class-IL and in task-IL."""
+"""Tables 3 and 5, here and on the paper's datasets, and the curves of figures 4 and 5."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from evergraph.core.errors import ResultsError
+from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.records import Row
 from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, read_preset
 from evergraph.graphs import Graph
+from evergraph.reports import Finished
+from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
+from evergraph.reports.figures.picture import looks_of
+from evergraph.reports.runs import Group, grouped, names_of
 from evergraph.reports.tables.record import Cell
-from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
-from evergraph.studies.cells import balanced, difference, marked, spread, within
-from evergraph.studies.paper import papers_cell, papers_name
+from evergraph.studies.base import (
+    NOT_RUN,
+    DatasetStudy,
+    Options,
+    Sheet,
+    Study,
+    balanced,
+    difference,
+    keep,
+    marked,
+    papers_cell,
+    papers_name,
+    spread,
+    studies,
+    within,
+)
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 METHODS = {
@@ -150,3 +170,114 @@ def _notes(dataset: str) -> tuple[str, ...]:
     if papers_name(dataset) is None:
         notes.append(f"The paper has no {Path(dataset).stem}: it stands in for its datasets.")
     return tuple(notes)
+
+
+@studies.register
+class Fig4(DatasetStudy):
+    """Learning curves of all methods in class-IL, from the runs of table3."""
+
+    name = "fig4"
+    datasets = Table3.datasets
+    needs = ("matplotlib",)
+
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Draw the runs of table3, which are made where they are not there yet."""
+        stem = Path(dataset).stem
+        title = f"Figure 4, {stem}: average accuracy after each task, class-IL"
+        group = compared(dataset, graph, options)
+        picture = learning_curves(group, looks_of(names_of([group])))
+        notes = options.differences(
+            "Full lines: tested locally, as the paper does; dashed: globally."
+        )
+        return [Sheet(f"fig4-{stem}", title, notes=notes, picture=picture)]
+
+
+def compared(dataset: str, graph: Graph, options: Options) -> Group:
+    """Return the finished runs of table3 on a dataset."""
+    rows = Table3().rows(dataset, graph, options)
+    runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
+    if not runs:
+        reasons = {row.failure.error for row in rows if row.failure is not None}
+        raise ResultsError(f"no run of table3 on {dataset} was finished: {'; '.join(reasons)}")
+    return grouped(runs, options.out)[0]
+
+
+SHOWN = ("tem", "er-gnn", "lwf", "finetune")
+
+
+@studies.register
+class Fig5(DatasetStudy):
+    """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
+
+    name = "fig5"
+    datasets = Table3.datasets
+    needs = ("matplotlib",)
+
+    def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
+        """Draw the runs of table3, which are made where they are not there yet."""
+        stem = Path(dataset).stem
+        group = compared(dataset, graph, options)
+        return [
+            Sheet(
+                f"fig5-{stem}-{entry.name}",
+                f"Figure 5, {stem}: accuracy matrix of {METHODS[entry.name]}, class-IL",
+                notes=options.differences(),
+                picture=accuracy_matrix(group, entry),
+            )
+            for shown in SHOWN
+            for entry in group.entries
+            if entry.name == shown
+        ]
+
+
+TABLES = ("table3", "table5")
+SUMMARY = (
+    "table and dataset",
+    "methods",
+    "within tolerance",
+    "outside",
+    "failed",
+    "not run because",
+)
+
+
+@studies.register
+class Paper(Study):
+    """Tables 3 and 5 on the paper's own datasets, ours beside the paper's, with a summary."""
+
+    name = "paper"
+    datasets = PAPERS
+
+    def run(self, options: Options) -> list[Sheet]:
+        """Make the tables dataset by dataset, the smallest first; the page is kept after each."""
+        made: list[Sheet] = []
+        for dataset in self.asked(options):
+            for table in options.tables or TABLES:
+                made += studies.make(table).run(replace(options, datasets=(dataset,)))
+                keep(self.name, [*made, summary(made)], options.out)
+        return [*made, summary(made)]
+
+
+def summary(sheets: Sequence[Sheet]) -> Sheet:
+    """Return how many methods of each table came within the tolerance.
+
+    >>> row = ("PDGNNs-TEM", "53.0", "-14.0", "52.0", "53.2", "-0.2", "yes (5.0)", "-14.7")
+    >>> summary([Sheet("table3-arxiv", "", COLUMNS, [row])]).rows
+    [('table3-arxiv', '1', '1', '0', '0', '-')]
+    """
+    rows = [_counts(sheet) for sheet in sheets]
+    return Sheet("paper-summary", "Tables 3 and 5: how near ours are to the paper's", SUMMARY, rows)
+
+
+def _counts(sheet: Sheet) -> tuple[str | Cell, ...]:
+    if sheet.columns == NOT_RUN:
+        return (sheet.name, "0", "0", "0", "0", sheet.rows[0][1])
+    verdicts = [row[COLUMNS.index(WITHIN)] for row in sheet.table.rows]
+    accuracies = [row[COLUMNS.index("AA")].text for row in sheet.table.rows]
+    counts = (
+        len(verdicts),
+        sum(cell.text.startswith("yes") for cell in verdicts),
+        sum(cell.text.startswith("no ") for cell in verdicts),
+        sum(text.startswith("failed") for text in accuracies),
+    )
+    return (sheet.name, *map(str, counts), "-")

@@ -16,8 +16,7 @@ from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, reach
 from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
-from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
-from evergraph.studies.cells import balanced
+from evergraph.studies.base import DatasetStudy, Options, Sheet, balanced, studies
 from evergraph.studies.table2 import QUICK, learned
 from evergraph.training import Trainer
 

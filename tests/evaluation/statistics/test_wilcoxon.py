@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evergraph.evaluation.statistics import wilcoxon
-from evergraph.evaluation.statistics.wilcoxon import LEAST_PAIRS
+from evergraph.evaluation.statistics import LEAST_PAIRS, wilcoxon
 
 
 def test_ties_and_zeros_by_hand() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError
-from evergraph.reports.comparing import Trials, compare_trials, corrected, over_datasets, way_of
+from evergraph.reports.comparing import compare_trials, corrected, over_datasets
+from evergraph.reports.trials import Trials, way_of
 
 BETTER = {"better": "worse", "worse": "better"}
 scores = st.integers(0, 100).map(lambda n: n / 100)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evergraph.evaluation.statistics import nemenyi
-from evergraph.reports.comparing.standing import Standing
-from evergraph.reports.figures import critical_difference
+from evergraph.reports.comparing import Standing
+from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.picture import Picture
 
 METHODS = ("one", "two", "three", "four", "five")

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.reports import collect
-from evergraph.reports.figures.accuracy_matrix import mean_matrix
-from evergraph.reports.figures.labels import Box, place_labels, spread_apart
-from evergraph.reports.figures.look import looks_of
+from evergraph.reports.figures.learning import mean_matrix
+from evergraph.reports.figures.picture import Box, looks_of, place_labels, spread_apart
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import inline_svg
 from evergraph.reports.runs import grouped

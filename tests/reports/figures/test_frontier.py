@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.figures import BYTES, SECONDS, frontier, memory_accuracy
-from evergraph.reports.figures.frontier import log_span, log_ticks
-from evergraph.reports.figures.look import looks_of
+from evergraph.reports.figures.frontier import (
+    BYTES,
+    SECONDS,
+    frontier,
+    log_span,
+    log_ticks,
+    memory_accuracy,
+)
+from evergraph.reports.figures.picture import looks_of
 from evergraph.reports.gallery import Gallery, gallery
 from evergraph.reports.runs import Group, grouped
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from evergraph.reports import collect, write_report
 from evergraph.reports.formats import csv_text, html_table
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables import Table, tables_of
+from evergraph.reports.tables.record import Table
 
 
 def tell(run: Path, **values: Any) -> None:

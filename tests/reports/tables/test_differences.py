@@ -15,16 +15,16 @@ import pytest
 from evergraph.core.errors import UnknownNameError
 from evergraph.evaluation.statistics import paired_difference
 from evergraph.reports import collect, write_report
-from evergraph.reports.comparing import Comparison
-from evergraph.reports.comparing.differences import differences_in
-from evergraph.reports.comparing.standing import standings
-from evergraph.reports.figures import Picture, critical_difference
+from evergraph.reports.comparing import Comparison, differences_in, standings
+from evergraph.reports.figures.critical_difference import critical_difference
+from evergraph.reports.figures.picture import Picture
 from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section
 from evergraph.reports.page.sections import sections_of
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import Group, grouped
-from evergraph.reports.tables import Table, tables_of
+from evergraph.reports.tables.record import Table
 
 WriteRun = Callable[..., Path]
 

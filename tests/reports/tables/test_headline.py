@@ -10,9 +10,9 @@ from evergraph.experiments.spread import spread
 from evergraph.reports import collect
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.sections import sections_of
+from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables import tables_of
-from evergraph.reports.tables.headline import headlines
+from evergraph.reports.tables.accuracy import headlines
 
 WriteRun = Callable[..., Path]
 

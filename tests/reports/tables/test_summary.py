@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evergraph.reports.runs import Finished
-from evergraph.reports.tables.summary import labels_shown
+from evergraph.reports.tables.accuracy import labels_shown
 
 
 @pytest.mark.parametrize(("known", "said"), [("global", False), ("everywhere", True)])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.bench.pool import Event, ended
+from evergraph.experiments.bench.pool import Event, Watch
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.studies.book.plan import BookPlan
+from evergraph.studies.book_rows import BookPlan
 
 GRAPH = {"name": "synthetic", "nodes": 60, "classes": 4, "features": 4, "mean_degree": 4.0}
 
@@ -65,6 +65,6 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def work_here(work: Any, *, on_event: Callable[[Event], None], **_: Any) -> None:
         for unit in work:
             on_event(Event("started", unit))
-            on_event(ended(unit, learn(unit)))
+            on_event(Watch(unit).ended(learn(unit)))
 
-    monkeypatch.setattr("evergraph.studies.book.building.run_work", work_here)
+    monkeypatch.setattr("build_book.run_work", work_here)

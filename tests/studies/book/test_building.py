@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import build_book
 import pytest
+from build_book import Building, located, main, only, open_book
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
@@ -19,11 +21,7 @@ from evergraph.experiments.bench.worker import Failure
 from evergraph.experiments.build import load_graph
 from evergraph.graphs import homophily
 from evergraph.methods import methods
-from evergraph.studies.book import building
-from evergraph.studies.book.building import Building, open_book
-from evergraph.studies.book.checking import Rules, check_book
-from evergraph.studies.book.plan import BookPlan, located, only, read_plan
-from evergraph.studies.book.row import read_row, rows_in
+from evergraph.studies.book_rows import BookPlan, Rules, check_book, read_plan, read_row, rows_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,7 +83,7 @@ def test_a_failure_is_a_row_that_is_tried_again_when_asked(
 def test_a_row_of_another_configuration_is_built_again(
     opened: Any, plan: BookPlan, finished: Path, tmp_path: Path
 ) -> None:
-    from evergraph.studies.book.submitting import submitted
+    from evergraph.studies.submitting import submitted
 
     book = tmp_path / "book"
     row = submitted(finished, book=book, commit="abc", plan=plan)
@@ -100,7 +98,7 @@ def test_a_row_of_another_configuration_is_built_again(
 def test_what_is_out_of_time_is_neither_result_nor_failure(
     opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "run_work", lambda work, **_: None)
+    monkeypatch.setattr(build_book, "run_work", lambda work, **_: None)
     rows = opened().run(workers=1, minutes=0)
     assert [(row.result, row.failure) for row in rows] == [(None, None)] * 2
     assert not (tmp_path / "book").exists()
@@ -158,15 +156,13 @@ def test_committed_rows_are_sound() -> None:
 
 @pytest.mark.slow
 def test_a_killed_book_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "evergraph.cli.app", "book", "--out", str(tmp_path / "runs")]
-    command += [
-        "--book",
-        str(tmp_path / "book"),
+    command = [
+        sys.executable,
+        str(ROOT / "scripts/build_book.py"),
         "--only",
         "slda,joint,classes-4",
-        "--workers",
-        "1",
     ]
+    command += ["--out", str(tmp_path / "runs"), "--book", str(tmp_path / "book"), "--workers", "1"]
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     row = tmp_path / "book/classes-4/class-il/slda.json"
     deadline = time.monotonic() + 300
@@ -215,3 +211,32 @@ def test_a_row_is_kept_where_only_the_training_differs_that_it_does_not_do(
         training = row.config["training"] | {"weight_decay": "by-size"}
         replace(row, config=row.config | {"training": training}).write(tmp_path / "book")
     assert [job.label for job in opened().bench.jobs] == ["short"]
+
+
+# The command
+
+
+def test_what_is_missing_is_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    wanted = ["--only", "tem,slda,noise-2,actor,class-il", "--list", "--book", str(tmp_path)]
+    assert main(wanted) == 0
+    found = capsys.readouterr()
+    assert found.out.splitlines() == [
+        "slda on noise-2, class-il",
+        "tem on noise-2, class-il",
+        "2 rows are missing, 0 are there",
+    ]
+    assert "left out: actor.npz: no folder was given with --data" in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--only", "temm"], "error: unknown method, dataset or setting 'temm'"),
+        (["--data", "nowhere"], "error: --data must be a folder that is there"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(sentence)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from evergraph.cli.options import parse_seeds, parse_settings, several
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
-from evergraph.studies.book.command_line import command_of
-from evergraph.studies.book.plan import read_plan
+from evergraph.studies.book_rows import read_plan
+from evergraph.studies.submitting import command_of
 
 OPTIONS = {
     "--dataset": "dataset", "--backbone": "backbone", "--setting": "stream.setting",

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from book_page import book_page, book_section, summary
 
-from evergraph.studies.book.page import book_page, book_section, summary
-from evergraph.studies.book.plan import BookPlan
-from evergraph.studies.book.row import BookRow
-from evergraph.studies.book.submitting import submitted
+from evergraph.studies.book_rows import BookPlan, BookRow
+from evergraph.studies.submitting import submitted
 
 
 @pytest.fixture

@@ -16,10 +16,16 @@ from evergraph.evaluation import area_under_curve, average_accuracy, average_for
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
-from evergraph.studies.book.checking import Rules, check_book, check_file
-from evergraph.studies.book.plan import BookPlan
-from evergraph.studies.book.row import BookRow, checksum, rows_in
-from evergraph.studies.book.submitting import submitted
+from evergraph.studies.book_rows import (
+    BookPlan,
+    BookRow,
+    Rules,
+    check_book,
+    check_file,
+    checksum,
+    rows_in,
+)
+from evergraph.studies.submitting import submitted
 
 Result = dict[str, Any]
 

@@ -2,21 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from evergraph.core.errors import EvergraphError, ResultsError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.plugins import load_plugins
-from evergraph.experiments.bench.checks import BENCH, check_folder, check_jobs
+from evergraph.core.written_aside import results_written
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.bench.pool import Pool
-from evergraph.experiments.bench.records import BenchEvent, Row
-from evergraph.experiments.bench.scheduler import Scheduler, claim
-from evergraph.experiments.bench.search import Trial, trials
-from evergraph.experiments.store import locked, write_whole
+from evergraph.experiments.bench.jobs import (
+    BENCH,
+    Choice,
+    Job,
+    Trial,
+    check_folder,
+    check_jobs,
+    choose,
+    expand,
+    trials,
+)
+from evergraph.experiments.bench.pool import Event, Pool, run_work
+from evergraph.experiments.bench.worker import Failure, Progress, Work, read_progress
+from evergraph.experiments.build import resolved
+from evergraph.experiments.store import FAILURE, ResultStore, locked, write_whole
+
+_TOLD = (
+    "average_accuracy", "average_forgetting", "coverage_ratio", "memory", "seconds",
+    "peak_rss_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one row of a benchmark: a result, or the reason why there is none.
+
+    Attributes:
+        job: the row, with the chosen hyper-parameters where it was searched.
+        result: what ``result.json`` says.
+        failure: why there is none.
+        choice: the search that led to it.
+    """
+
+    job: Job
+    result: dict[str, Any] | None
+    failure: Failure | None
+    choice: Choice | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; accuracies are fractions."""
+        job = self.job
+        row: dict[str, Any] = {
+            "label": job.label,
+            "dataset": job.dataset,
+            "setting": job.setting,
+            "folder": str(job.folder),
+            "state": "done" if self.failure is None else "failed",
+        }
+        if self.failure is not None:
+            return row | {"error": self.failure.error, "type": self.failure.type}
+        found = {key: (self.result or {}).get(key) for key in _TOLD}
+        return row | found | {"chosen": None if self.choice is None else self.choice.chosen.values}
+
+
+@dataclass(frozen=True)
+class BenchEvent:
+    """Something that happened to one seed of one row.
+
+    Attributes:
+        job: the row.
+        seed: the repeat.
+        trial: the combination that is tried; None when it is no search.
+        kind: see ``Event``; ``kept`` was finished before.
+        progress, failure, notes: see ``Event``.
+    """
+
+    job: Job
+    seed: int
+    trial: str | None
+    kind: Literal["started", "task", "done", "failed", "kept"]
+    progress: Progress | None = None
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Scheduler:
+    """Gives work out, and keeps account of what failed, by folder.
+
+    on_event: told all that happens. pool: who does the work; processes here unless given.
+    """
+
+    def __init__(self, on_event: Callable[[BenchEvent], None], pool: Pool | None = None) -> None:
+        self._tell = on_event
+        self._pool = pool
+        self._failures: dict[Path, Failure] = {}
+
+    def learn(self, runs: Sequence[tuple[Job, str | None]], workers: int) -> None:
+        """Do all that is left to do of some runs, each with the name of its trial, if it is one."""
+        known = {job.folder: (job, trial) for job, trial in runs}
+        work = []
+        for job, trial in runs:
+            with results_written(job.folder):
+                (job.folder / FAILURE).unlink(missing_ok=True)  # it is tried again
+            seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
+            todo = [seed for seed, far in seeds.items() if far is None or not far.finished]
+            if _result(job) is not None:
+                todo = []
+            elif not todo:  # only the result is missing, which whoever learns a seed makes
+                todo = [job.config.seeds[0]]
+            work += [Work(job.config.to_dict(), seed, job.folder) for seed in todo]
+            for seed in seeds.keys() - todo:
+                self._tell(BenchEvent(job, seed, trial, "kept", seeds[seed]))
+
+        def on_event(event: Event) -> None:
+            job, trial = known[event.work.folder]
+            if event.failure is not None:
+                self._keep_failure(job, event.failure)
+            seed, kind, far = event.work.seed, event.kind, event.progress
+            self._tell(BenchEvent(job, seed, trial, kind, far, event.failure, event.notes))
+
+        pool = run_work if self._pool is None else self._pool
+        pool(work, workers=workers, on_event=on_event)
+
+    def choice(self, job: Job, tried: list[Trial], options: SearchConfig) -> Choice | None:
+        """Choose the best trial and claim the folder for it; None if that cannot be done."""
+        for trial in tried:
+            if failure := self._failures.get(trial.job.folder):
+                # A choice among those that went well would hang on what happened to go wrong.
+                said = f"the search stopped at {trial.name}: {failure.error}"
+                self._fail(job, Failure(said, failure.type, failure.traceback))
+                return None
+        results = [(trial, _result(trial.job)) for trial in tried]
+        made = choose(job, [(t, result) for t, result in results if result is not None], options)
+        try:
+            claim(made.job)
+        except EvergraphError as error:
+            self._fail(job, Failure.of(error))
+            return None
+        made.keep()
+        return made
+
+    def row(self, job: Job, choice: Choice | None) -> Row:
+        """Return what came of a job."""
+        final = job if choice is None else choice.job
+        failure = self._failures.get(job.folder)
+        return Row(final, None if failure else _result(final), failure, choice)
+
+    def _fail(self, job: Job, failure: Failure) -> None:
+        self._keep_failure(job, failure)
+        self._tell(BenchEvent(job, job.config.seeds[0], None, "failed", failure=failure))
+
+    def _keep_failure(self, job: Job, failure: Failure) -> None:
+        self._failures.setdefault(job.folder, failure)
+        text = json.dumps(asdict(failure), indent=1)
+        with suppress(ResultsError):  # a full disk, perhaps what failed: the row says it too
+            write_whole(job.folder / FAILURE, text.encode())
+
+
+def claim(job: Job) -> None:
+    """Claim a job's folder for its configuration."""
+    ResultStore(job.folder).open(resolved(job.config), resume=True)
+
+
+def _result(job: Job) -> dict[str, Any] | None:
+    return ResultStore(job.folder).finished()
 
 
 @dataclass(frozen=True)
@@ -85,22 +237,19 @@ def run_bench(
 
     pool: who does the work; processes of this machine unless given.
     """
+    scheduler = Scheduler(on_event, pool)
+    plain: list[tuple[Job, str | None]] = [(job, None) for job in bench.jobs if not job.grid]
+    searches = [(trial.job, trial.name) for tried in bench.trials.values() for trial in tried]
     try:
-        return _run(bench, Scheduler(on_event, pool), workers)
+        # Rows without a search fill the places that the last trials leave free.
+        scheduler.learn([*searches, *plain], workers)
+        chosen = {
+            job.folder: scheduler.choice(job, bench.trials[job.folder], bench.options)
+            for job in bench.jobs
+            if job.grid
+        }
+        scheduler.learn([(c.job, None) for c in chosen.values() if c is not None], workers)
+        return [scheduler.row(job, chosen.get(job.folder)) for job in bench.jobs]
     finally:
         if bench.lock is not None:
             bench.lock.close()
-
-
-def _run(bench: Bench, scheduler: Scheduler, workers: int) -> list[Row]:
-    plain = [job for job in bench.jobs if not job.grid]
-    searches = [trial for tried in bench.trials.values() for trial in tried]
-    # Rows without a search fill the places that the last trials leave free.
-    scheduler.learn([(t.job, t) for t in searches] + [(job, None) for job in plain], workers)
-    chosen = {
-        job.folder: scheduler.choice(job, bench.trials[job.folder], bench.options)
-        for job in bench.jobs
-        if job.grid
-    }
-    scheduler.learn([(c.job, None) for c in chosen.values() if c is not None], workers)
-    return [scheduler.row(job, chosen.get(job.folder)) for job in bench.jobs]

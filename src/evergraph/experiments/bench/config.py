@@ -5,6 +5,7 @@ Importing this module loads no torch.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,6 @@ from pydantic import Field, ValidationError, field_validator
 
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.short_text import short_text
 from evergraph.experiments.config import (
     Component,
     Plugins,
@@ -23,9 +23,24 @@ from evergraph.experiments.config import (
     Section,
     Seeds,
     complaint,
+    flat,
     keys,
 )
-from evergraph.experiments.dotted import flat
+
+
+def short_text(value: Any) -> str:
+    """Return a value in few letters, all of them fit for a folder's name.
+
+    >>> short_text(1e4), short_text("mean-feature"), short_text([64, 32])
+    ('10000', 'mean-feature', '64-32')
+    """
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-")
+
 
 Setting = Literal["class-il", "task-il"]
 Values = dict[str, Any]

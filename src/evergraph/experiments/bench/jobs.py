@@ -1,21 +1,47 @@
-"""From a benchmark to the runs it is made of."""
+"""From a benchmark to the runs it is made of, and what is wrong with them before data is loaded.
+
+Hyper-parameters are chosen as CGLB does: every combination is tried on validation nodes, with one
+seed, and the best is kept, for each (method, dataset, setting) by itself. Test nodes are not looked
+at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.bench.config import BenchConfig, DatasetEntry, MethodEntry, Setting
-from evergraph.experiments.config import RunConfig, merged
-from evergraph.experiments.dotted import flat, nested
-from evergraph.experiments.grids import shipped_grid
-from evergraph.experiments.layers import layered
-from evergraph.experiments.presets import read_preset
+from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.errors import (
+    ConfigurationError,
+    DataError,
+    EvergraphError,
+    ResultsError,
+    UnknownNameError,
+)
+from evergraph.core.file_lock import LOCK_FILE
+from evergraph.datasets import datasets
+from evergraph.datasets.loading import READERS, is_registered, looks_like_path
+from evergraph.experiments.bench.config import (
+    BenchConfig,
+    DatasetEntry,
+    MethodEntry,
+    SearchConfig,
+    Setting,
+    short_text,
+)
+from evergraph.experiments.build import check
+from evergraph.experiments.config import Component, RunConfig, StreamConfig, flat, merged, nested
+from evergraph.experiments.presets import read_preset, shipped_grid
+from evergraph.experiments.protocols import layered
+from evergraph.experiments.spread import main_key
+from evergraph.experiments.store import CHOICE, SEARCH, write_whole
+from evergraph.streams.stream import EDGES
+from evergraph.streams.ways import check_way
 
 
 @dataclass(frozen=True)
@@ -90,31 +116,28 @@ def _job(
     swept = {key: values[0] for key, values in method.sweep.items()}
     grid = method.grid or (shipped_grid(method.name) if search else {})
     grid = {key: values for key, values in grid.items() if key not in swept}
+    one_setting = method.settings.get(setting, {})
     try:
-        _check_common(bench.common)
-        for values in (
-            dataset.run,
-            method.run,
-            method.settings.get(setting, {}),
-            over,
-            grid,
-            swept,
-        ):
+        for values in (bench.common, dataset.run, method.run, one_setting, over, grid, swept):
             _check_axes(values)
-        _check_swept(over, swept)
-        layers = (dataset.run, method.run, method.settings.get(setting, {}), nested(swept), over)
+        if "method" in bench.common:
+            raise ConfigurationError(
+                "common.method must be left out: a method's parameters stand beside its name"
+            )
+        for key, value in flat(over).items():
+            if key in swept:  # the run would not be what its name says
+                raise ConfigurationError(
+                    f"{key} must be left to the sweep, not be set to {value!r} for every run"
+                )
         preset = {} if method.preset is None else read_preset(method.preset, method.name)
-        config = _layered(bench.common, preset, own, *layers)
+        layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
+        config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
         if prod(map(len, grid.values())) == 1:  # nothing to choose between
             config, grid = laid_over(config, {key: value[0] for key, value in grid.items()}), {}
     except ConfigurationError as error:
         raise ConfigurationError(f"{method.called}: {error}") from None
     folder = out / dataset.called / setting / method.called
     return Job(method.called, dataset.called, setting, config, folder, grid)
-
-
-def _layered(*layers: Mapping[str, Any]) -> RunConfig:
-    return RunConfig.of(layered(RunConfig().to_dict(), *layers))
 
 
 def _check_axes(values: Mapping[str, Any]) -> None:
@@ -126,21 +149,162 @@ def _check_axes(values: Mapping[str, Any]) -> None:
             )
 
 
-def _check_swept(over: Mapping[str, Any], swept: Mapping[str, Any]) -> None:
-    """Raise if a run would not be what its name says."""
-    for key in flat(over):
-        if key in swept:
-            raise ConfigurationError(
-                f"{key} must be left to the sweep, not be set to {flat(over)[key]!r} for every run"
-            )
-
-
-def _check_common(values: Mapping[str, Any]) -> None:
-    _check_axes(values)
-    if "method" in values:
-        raise ConfigurationError(
-            "common.method must be left out: a method's parameters stand beside its name"
-        )
-
-
 _AXES = ("dataset", "method", "method.name", "stream.setting", "seeds", "part", "plugins")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination: its values by dotted key, and the run that tries it."""
+
+    name: str
+    values: dict[str, Any]
+    job: Job
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A finished search.
+
+    Attributes:
+        job: what was searched for, with the best combination in its configuration.
+        chosen: the best trial.
+        trials: every trial with what its ``result.json`` says.
+        options: how the best was told.
+    """
+
+    job: Job
+    chosen: Trial
+    trials: list[tuple[Trial, dict[str, Any]]]
+    options: SearchConfig
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole search as plain values; accuracies are class-balanced fractions."""
+        return {
+            "part": "validation",
+            "testing": self.options.testing,
+            "seed": self.chosen.job.config.seeds[0],
+            "combinations": [_summary(trial, result) for trial, result in self.trials],
+            "chosen": self.chosen.name,
+            "values": self.chosen.values,
+        }
+
+    def keep(self) -> None:
+        """Write the search beside the results it led to."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        write_whole(self.job.folder / CHOICE, text.encode())
+
+
+def trials(job: Job, options: SearchConfig) -> list[Trial]:
+    """Return a trial for every combination of a job's grid, the last key turning fastest."""
+    seed = job.config.seeds[0] if options.seed is None else options.seed
+    plain = {"seeds": [seed], "part": "validation"}
+    combinations = [
+        dict(zip(job.grid, values, strict=True)) for values in product(*job.grid.values())
+    ]
+    made = [_trial(job, values, plain) for values in combinations]
+    names = [trial.name for trial in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(
+                f"{job.label}: grid must lead to combinations that differ, not to {name!r} twice"
+            )
+    return made
+
+
+def choose(
+    job: Job, tried: Sequence[tuple[Trial, dict[str, Any]]], options: SearchConfig
+) -> Choice:
+    """Return the trial with the highest class-balanced AA, the first of equal ones."""
+    best, _ = max(tried, key=lambda pair: _score(pair[1], options.testing))
+    config = laid_over(job.config, best.values)
+    return Choice(replace(job, config=config, grid={}), best, list(tried), options)
+
+
+def combination_name(values: Mapping[str, Any]) -> str:
+    """Return a short name for a combination that can be a folder's.
+
+    >>> combination_name({"method.strength": 1e4, "memory.sampler": "mean-feature"})
+    'strength=10000,sampler=mean-feature'
+    """
+    last = [key.rpartition(".")[2] for key in values]
+    keys = last if len(set(last)) == len(last) else list(values)
+    pairs = zip(keys, values.values(), strict=True)
+    return ",".join(f"{key}={short_text(value)}" for key, value in pairs)
+
+
+def _trial(job: Job, values: dict[str, Any], plain: Mapping[str, Any]) -> Trial:
+    name = combination_name(values)
+    try:
+        config = laid_over(job.config, {**values, **plain})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{job.label}: grid: {error}") from None
+    folder = job.folder / SEARCH / name
+    return Trial(name, values, replace(job, config=config, folder=folder, grid={}))
+
+
+def _score(result: dict[str, Any], testing: str) -> float:
+    return float(result["average_accuracy"][testing][main_key(result)]["mean"])
+
+
+def _summary(trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
+    metrics = ("average_accuracy", "average_forgetting")
+    found = {
+        metric: {way: value[main_key(result)]["mean"] for way, value in result[metric].items()}
+        for metric in metrics
+    }
+    return {"name": trial.name, "values": trial.values, **found}
+
+
+BENCH = "bench.toml"
+
+
+def check_jobs(jobs: Iterable[Job]) -> None:
+    """Raise on the first run that could not begin, and say which it is."""
+    for job in jobs:
+        try:
+            check(job.config)
+            check_dataset(job.config.dataset)
+            check_stream(job.config.stream)
+        except EvergraphError as error:
+            raise ConfigurationError(f"{job}: {error}") from None
+
+
+def check_stream(stream: StreamConfig) -> None:
+    """Raise unless tasks could be cut this way, as far as can be told without the graph."""
+    check_choice("edges", stream.edges, EDGES)
+    check_integer("classes_per_task", stream.classes_per_task, least=1)
+    check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
+
+
+def check_dataset(dataset: Component) -> None:
+    """Raise unless a dataset has a name or path that can be loaded, without loading it."""
+    name, path = dataset.name, Path(dataset.name).expanduser()
+    if is_registered(name):
+        datasets.make(name, **dataset.parameters)
+    elif not looks_like_path(name):
+        raise UnknownNameError("dataset, and no file or folder, called", name, datasets.names())
+    elif dataset.parameters:
+        raise ConfigurationError(
+            f"parameter {next(iter(dataset.parameters))!r} was given with the path {name}: "
+            "a path takes none"
+        )
+    elif not path.exists():
+        raise DataError(f"no such file or folder: {name}")
+    elif path.is_file() and path.suffix not in READERS:
+        raise DataError(f"{name} must be a folder of tables or end in {' or '.join(READERS)}")
+
+
+def check_folder(out: Path, *, resume: bool) -> None:
+    """Raise unless a benchmark's results can go into a folder."""
+    if not out.exists():
+        return
+    ours = (out / BENCH).exists()
+    if ours and not resume:
+        raise ResultsError(
+            f"{out} holds results already: use --resume to go on with them, or another --out"
+        )
+    begun = (LOCK_FILE, f".{BENCH}-")  # what one leaves that is killed while it claims the folder
+    if not ours and (
+        out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())
+    ):
+        raise ResultsError(f"{out} is not an empty folder nor one of our results")

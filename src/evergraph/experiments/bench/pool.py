@@ -19,11 +19,51 @@ from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from typing import Literal, Protocol
 
-from evergraph.experiments.bench.capacity import threads_of
-from evergraph.experiments.bench.progress import Progress, progress_path, read_progress
-from evergraph.experiments.bench.worker import Ending, Failure, Work, learn, prepare
+import psutil
+
+from evergraph.cluster.ray_cluster import cpu_count
+from evergraph.core.device import choose_device
+from evergraph.experiments.bench.worker import (
+    Ending,
+    Failure,
+    Progress,
+    Work,
+    learn,
+    prepare,
+    progress_path,
+    read_progress,
+)
 
 POLL_SECONDS = 0.25
+BYTES_A_WORKER = 1_500_000_000
+WORKERS_A_GPU = 4
+TIME_LIMIT = "TimeLimit"  # the type of a failure for lack of time
+
+
+def default_workers(device: str) -> int:
+    """Return how many workers suit this machine.
+
+    One a processor, as long as ``BYTES_A_WORKER`` of memory are free for each; where they share a
+    GPU, ``WORKERS_A_GPU`` at most.
+
+    >>> default_workers("cpu") >= 1
+    True
+    """
+    room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
+    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else cpu_count()
+    return max(1, min(cpu_count(), room, most))
+
+
+def threads_of(workers: int) -> int:
+    """Return how many threads each of so many workers gets.
+
+    It follows from the number of workers alone, not from how much is left to do: sums may depend
+    on the number of threads, and a resumed run must come to the same bits.
+
+    >>> threads_of(10**6)
+    1
+    """
+    return max(1, cpu_count() // workers)
 
 
 @dataclass(frozen=True)
@@ -76,7 +116,6 @@ class Limits:
 
 
 UNLIMITED = Limits()
-TIME_LIMIT = "TimeLimit"  # the type of a failure for lack of time
 
 
 def run_work(
@@ -94,9 +133,9 @@ def run_work(
     waiting = deque(work)
     slots = [_Slot(threads_of(workers)) for _ in range(min(workers, len(work)))]
     try:
-        while (waiting or any(slot.busy for slot in slots)) and not limits.over:
+        while (waiting or any(slot.future for slot in slots)) and not limits.over:
             for slot in slots:
-                if waiting and not slot.busy:
+                if waiting and slot.future is None:
                     on_event(slot.start(waiting.popleft()))
             running = [slot.future for slot in slots if slot.future is not None]
             wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -115,23 +154,23 @@ class Watch:
     """Tells when one more task of a piece of work is learned, by what lies in its folder."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self.work = work
+        self.begun = time.monotonic()
         self._seen = 0.0
 
     def news(self) -> Iterator[Event]:
         """Yield an event if there is anything new."""
-        path = progress_path(self._work.folder, self._work.seed)
+        path = progress_path(self.work.folder, self.work.seed)
         changed = path.stat().st_mtime if path.exists() else 0.0
         if changed != self._seen:
             self._seen = changed
-            yield Event("task", self._work, read_progress(self._work.folder, self._work.seed))
+            yield Event("task", self.work, read_progress(self.work.folder, self.work.seed))
 
-
-def ended(work: Work, ending: Ending) -> Event:
-    """Return the event that a piece of work has ended."""
-    progress = read_progress(work.folder, work.seed)
-    kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
-    return Event(kind, work, progress, ending.failure, ending.notes)
+    def ended(self, ending: Ending) -> Event:
+        """Return the event that it has ended."""
+        progress = read_progress(self.work.folder, self.work.seed)
+        kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
+        return Event(kind, self.work, progress, ending.failure, ending.notes)
 
 
 class _Slot:
@@ -146,18 +185,11 @@ class _Slot:
         self._threads = threads
         self._executor: ProcessPoolExecutor | None = None
         self._process: BaseProcess | None = None
-        self._work: Work | None = None
         self._watch: Watch | None = None
-        self._begun = 0.0
-
-    @property
-    def busy(self) -> bool:
-        """Whether work is going on here."""
-        return self.future is not None
 
     def start(self, work: Work) -> Event:
         """Give work to the process, and start the process if there is none."""
-        self._work, self._watch, self._begun = work, Watch(work), time.monotonic()
+        self._watch = Watch(work)
         if self._executor is not None:
             self.future = self._executor.submit(learn, work)
             return Event("started", work)
@@ -165,34 +197,35 @@ class _Slot:
         self._executor = ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), initializer=prepare, initargs=(self._threads,)
         )
-        with _environment(self._threads), _deaf_to_ctrl_c():
+        with environment_of_workers(self._threads):
             self.future = self._executor.submit(learn, work)
         self._process = next((p for p in active_children() if p not in others), None)
         return Event("started", work)
 
     def news(self, most: float | None = None) -> Iterator[Event]:
         """Yield what has happened since the last call; work that took too long is stopped."""
-        if self.future is None or self._work is None or self._watch is None:
+        future, watch = self.future, self._watch
+        if future is None or watch is None:
             return
-        late = most is not None and time.monotonic() - self._begun > most
-        if not self.future.done() and not late:
-            yield from self._watch.news()
-            return
-        if self.future.done():
-            yield ended(self._work, self._ending(self.future))
-        else:
+        if future.done():
+            self.future = None
+            yield watch.ended(self._ending(future))
+        elif most is not None and time.monotonic() - watch.begun > most:
             self.stop()
             said = f"stopped after {most:g} s, the most that one seed may take"
-            yield ended(self._work, Ending(Failure(said, TIME_LIMIT), ()))
-        self.future = self._work = None
+            yield watch.ended(Ending(Failure(said, TIME_LIMIT), ()))
+        else:
+            yield from watch.news()
 
-    def stop(self) -> None:
-        """End the process, at once: what it has finished is in the folders."""
-        if self._process is not None:
-            self._process.terminate()
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-        self._executor = self._process = None
+    def stop(self) -> int | None:
+        """End the process, at once: what it has finished is in the folders.  Return how it ended"""
+        process, executor = self._process, self._executor
+        self._executor = self._process = self.future = None
+        if process is not None:
+            process.terminate()
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)  # waits until the process is gone
+        return None if process is None else process.exitcode
 
     def _ending(self, future: Future[Ending]) -> Ending:
         error = future.exception()
@@ -200,11 +233,12 @@ class _Slot:
             return future.result()
         if not isinstance(error, BrokenProcessPool):
             return Ending(Failure.of(error), ())
-        assert self._executor is not None
-        self._executor.shutdown()  # waits for the process to be gone, then its exit code is known
-        code = None if self._process is None else self._process.exitcode
-        self._executor = self._process = None
-        return Ending(Failure(_death(code), type(error).__name__), ())
+        code = self.stop()
+        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+        said = f"the worker process died ({how})"
+        if code == -signal.SIGKILL:
+            said = "the worker process was killed (SIGKILL), perhaps for lack of memory"
+        return Ending(Failure(said, type(error).__name__), ())
 
 
 def was_killed(failure: Failure) -> bool:
@@ -212,34 +246,21 @@ def was_killed(failure: Failure) -> bool:
     return failure.type == BrokenProcessPool.__name__
 
 
-def _death(code: int | None) -> str:
-    if code == -signal.SIGKILL:
-        return "the worker process was killed (SIGKILL), perhaps for lack of memory"
-    how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-    return f"the worker process died ({how})"
-
-
 @contextmanager
-def _environment(threads: int) -> Iterator[None]:
-    """Set what OpenMP reads when torch is loaded, for a process that is started meanwhile."""
+def environment_of_workers(threads: int) -> Iterator[None]:
+    """Start processes meanwhile that have so many threads and leave Ctrl-C to us.
+
+    OpenMP reads its variables when torch is loaded. Of Ctrl-C they would all tell the same story.
+    """
     wanted = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ.pop(name, None) for name in wanted}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.environ.update(wanted)
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
+            del os.environ[name]
+            if value is not None:
                 os.environ[name] = value
-
-
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Start processes meanwhile that leave Ctrl-C to us: they would all tell the same story."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from evergraph.cluster.ray_cluster import (
     stop,
 )
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.experiments.bench.pool import POLL_SECONDS, Event, Watch, ended
+from evergraph.experiments.bench.pool import POLL_SECONDS, Event, Watch
 from evergraph.experiments.bench.worker import Ending, Failure, Work, learn, prepare
 
 
@@ -40,27 +40,27 @@ class RayPool:
         self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
     ) -> None:
         """Do every piece of work, so many at once; one that fails does not stop the others."""
-        waiting, running = deque(work), dict[Any, _Run]()
+        waiting, running = deque(work), dict[Any, Watch]()
         patience = Patience(self.engine.ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    run = _Run(waiting[0], Watch(waiting.popleft()))
-                    running[self._give_out(run.work)] = run
-                    on_event(Event("started", run.work))
+                    watch = Watch(waiting.popleft())
+                    running[self._give_out(watch.work)] = watch
+                    on_event(Event("started", watch.work))
                 self._tell(running, on_event)
                 patience.look()
         finally:
             stop(self.engine.ray, list(running))
 
-    def _tell(self, running: dict[Any, _Run], on_event: Callable[[Event], None]) -> None:
+    def _tell(self, running: dict[Any, Watch], on_event: Callable[[Event], None]) -> None:
         """Wait a moment for an end, and tell what has happened."""
         done, going = self.engine.ray.wait(list(running), timeout=POLL_SECONDS)
         for ref in going:
-            for event in running[ref].watch.news():
+            for event in running[ref].news():
                 on_event(event)
         for ref in done:
-            on_event(ended(running.pop(ref).work, self._ending(ref)))
+            on_event(running.pop(ref).ended(self._ending(ref)))
 
     def _give_out(self, work: Work) -> Any:
         ray = self.engine.ray
@@ -79,14 +79,6 @@ class RayPool:
         except ray.exceptions.RayError as error:
             return Ending(Failure.of(error), ())
         return ending
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A piece of work that is given out."""
-
-    work: Work
-    watch: Watch
 
 
 def _learn(work: Work, here: Path, threads: int) -> Ending:

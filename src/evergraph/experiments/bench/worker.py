@@ -1,10 +1,9 @@
-"""What a worker does: one seed of one run.
-
-Importing this module loads no torch: a worker sets its threads before that.
-"""
+"""What a worker does, one seed of one run; and how far that is, told from outside."""
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import multiprocessing
 import os
@@ -13,10 +12,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psutil
 import torch
 
 from evergraph.core.device import choose_device
@@ -24,12 +23,13 @@ from evergraph.core.errors import EvergraphError
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import free_memory, shown
+from evergraph.evaluation import average_accuracy, average_forgetting
+from evergraph.evaluation.accuracy_matrix import matrix_of
+from evergraph.experiments import runner
+from evergraph.experiments.build import load_graph
 from evergraph.experiments.config import RunConfig
-
-if TYPE_CHECKING:
-    from evergraph.core.resources import Resources
-    from evergraph.graphs import Graph
-
+from evergraph.experiments.store import PROGRESS, ResultStore
+from evergraph.graphs import Graph
 
 _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
@@ -78,27 +78,67 @@ class Ending:
     notes: tuple[str, ...]
 
 
-def prepare(threads: int) -> None:
-    """Make a new process ready for work."""
-    import torch
+@dataclass(frozen=True)
+class Progress:
+    """What a repeat has come to so far.
 
-    _leave_with_parent()
+    Attributes:
+        done: how many tasks are learned, or steps where tasks arrive in batches.
+        tasks: of how many.
+        finished: whether the repeat's result is there.
+        accuracy, forgetting: AA and AF so far, local and class-balanced.
+        seconds: spent so far.
+    """
+
+    done: int
+    tasks: int
+    finished: bool
+    accuracy: float
+    forgetting: float
+    seconds: float
+
+
+def progress_path(folder: Path, seed: int) -> Path:
+    """Return the file that tells how far a repeat is."""
+    return ResultStore(folder).seed(seed).folder / PROGRESS
+
+
+def read_progress(folder: Path, seed: int) -> Progress | None:
+    """Return how far a repeat is; None where nothing is known, or what is there is damaged.
+
+    The results folder says it: nothing has to be sent, a killed process garbles nothing, and a
+    repeat on another machine is followed the same way.
+    """
+    try:
+        stored: dict[str, Any] = json.loads(progress_path(folder, seed).read_text("utf-8"))
+        reports = stored["reports"]
+        # The main measure stands first.
+        matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
+        return Progress(
+            done=reports[-1]["index"] + 1,
+            tasks=stored.get("tasks", len(reports)),
+            finished=stored["result"] is not None,
+            accuracy=average_accuracy(matrix),
+            forgetting=average_forgetting(matrix),
+            seconds=sum(sum(report["seconds"].values()) for report in reports),
+        )
+    except (OSError, ValueError, KeyError, IndexError):
+        return None  # whoever goes on with the repeat will say what is wrong with it
+
+
+def prepare(threads: int) -> None:
+    """Make a new process ready for work; it ends when the one that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def leave() -> None:
+            parent.join()
+            os._exit(1)  # what was finished is in the folders
+
+        threading.Thread(target=leave, daemon=True).start()
     torch.set_num_threads(threads)
     # The first optimiser imports torch's compiler: seconds that are not the first run's.
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
-
-
-def _leave_with_parent() -> None:
-    """End this process when the one that started it is gone, however that ended."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)  # what was finished is in the folders
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def learn(work: Work) -> Ending:
@@ -106,57 +146,40 @@ def learn(work: Work) -> Ending:
 
     Whatever goes wrong is returned: not every exception survives the way between processes.
     """
+
+    def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
+        opened = runner.open_run(
+            config, out=work.folder, resume=True, resources=resources, load=_from_shelf,
+            seeds=[work.seed],
+        )  # fmt: skip
+        try:
+            runner.learn_seed(opened, work.seed)
+            runner.assemble_if_whole(opened)
+        finally:
+            opened.close()
+
     failure = None
     with _noted() as notes:
         try:
-            _learn(work)
+            with suppress(OSError):  # not Linux: the peak is the worker's, over all of its runs
+                Path("/proc/self/clear_refs").write_text("5")
+            with_less(RunConfig.of(work.config), from_where_it_stopped)
+            _free()  # for the other workers
         except Exception as error:
             failure = Failure.of(error)
     return Ending(failure, tuple(notes))
 
 
-def _learn(work: Work) -> None:
-
-    _forget_peak()
-    with_less(RunConfig.of(work.config), partial(_learn_within, work))
-    _free_gpu()
+_shelf: list[tuple[object, Graph]] = []
 
 
-def _learn_within(work: Work, config: RunConfig, resources: Resources) -> None:
-    """Learn one seed with some resources, from wherever its folder says it stopped."""
-    from evergraph.experiments.runner import assemble_if_whole, learn_seed, open_run
-
-    opened = open_run(
-        config, out=work.folder, resume=True, resources=resources, load=_shelf.load,
-        seeds=[work.seed],
-    )  # fmt: skip
-    try:
-        learn_seed(opened, work.seed)
-        assemble_if_whole(opened)
-    finally:
-        opened.close()
-
-
-class _Shelf:
-    """Holds the graph loaded last: the next piece of work is often on the same."""
-
-    def __init__(self) -> None:
-        self._key: object = None
-        self._graph: Graph | None = None
-
-    def load(self, config: RunConfig) -> Graph:
-        """Return the configured graph."""
-        from evergraph.experiments.build import load_graph
-
-        key = (config.dataset, config.undirected)
-        if self._graph is None or key != self._key:
-            self._graph = None  # before the next one comes: two might not fit
-            self._graph = load_graph(config)
-            self._key = key
-        return self._graph
-
-
-_shelf = _Shelf()
+def _from_shelf(config: RunConfig) -> Graph:
+    """Return the configured graph; the last one is kept, since the next is often the same."""
+    key = (config.dataset, config.undirected, config.directions)
+    if not _shelf or _shelf[0][0] != key:
+        _shelf.clear()  # before the next one comes: two might not fit
+        _shelf.append((key, load_graph(config)))
+    return _shelf[0][1]
 
 
 @contextmanager
@@ -176,20 +199,6 @@ def _noted() -> Iterator[list[str]]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
-
-
-def _forget_peak() -> None:
-    """Let the largest resident size count from now on; it is the last run's otherwise."""
-    with suppress(OSError):  # not Linux: the figure is the worker's, over all of its runs
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _free_gpu() -> None:
-    """Give memory that torch holds for later back to the other workers on the GPU."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 @dataclass(frozen=True)
@@ -219,6 +228,7 @@ def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> 
                 raise
             say(f"{config.method.name} on {config.dataset.name}", following.told)
             way = following
+        gc.collect()
         _free()
 
 
@@ -233,7 +243,7 @@ def ever_less(config: RunConfig) -> Iterator[Way]:
         )
         config = config.model_copy(update={"device": "cpu"})
         yield Way(config, Resources(), "the GPU still has too little memory: it goes on on the CPU")
-    half = _half_of_what_is_free()
+    half = psutil.Process().memory_info().rss + free_memory() // 2
     yield Way(
         config,
         Resources(memory=half),
@@ -250,17 +260,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
 
 
-def _half_of_what_is_free() -> int:
-    import psutil
-
-    held: int = psutil.Process().memory_info().rss
-    return held + free_memory() // 2
-
-
 def _free() -> None:
-    """Give back what the try that failed still holds."""
-    import gc
-
-    gc.collect()
+    """Give memory that torch holds for later back to the GPU."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,8 +1,9 @@
-"""Configurations with a name, a TOML file each; those of published numbers carry the number.
+"""TOML files with a name: configurations (presets), benchmarks, and grids to search.
 
-A file may begin with ``extends``, the preset it is laid over, and end with ``[published]``: the
-table of the paper it stands for, its values in percent and the tolerance in points. What is
-different for one method stands under ``[methods.NAME]``.
+Presets of published numbers carry the number. A file may begin with ``extends``, the preset it is
+laid over, and end with ``[published]``: the table of the paper it stands for, its values in percent
+and the tolerance in points. What is different for one method stands under ``[methods.NAME]``.
+Grids follow those that CGLB searches (Zhang et al., NeurIPS 2022).
 """
 
 from __future__ import annotations
@@ -85,3 +86,50 @@ def _read(name: str) -> dict[str, Any]:
 def summary(path: Path) -> str:
     """Return the comment that opens a preset."""
     return path.read_text("utf-8").split("\n")[0].lstrip("# ")
+
+
+def _named(folder: str) -> dict[str, Path]:
+    home = Path(str(resources.files("evergraph.experiments"))) / folder
+    return {path.stem: path for path in sorted(home.glob("*.toml"))}
+
+
+def benches() -> dict[str, Path]:
+    """Return every benchmark's file by name.
+
+    >>> "quick" in benches()
+    True
+    """
+    return _named("benches")
+
+
+def read_bench(name: str) -> dict[str, Any]:
+    """Return the values of a benchmark by name, or of any TOML file by path."""
+    from evergraph.experiments.config import read_toml
+
+    if name.endswith(".toml"):
+        return read_toml(Path(name).expanduser())
+    known = benches()
+    if name not in known:
+        raise UnknownNameError("bench", name, known)
+    return read_toml(known[name])
+
+
+def grids() -> dict[str, Path]:
+    """Return every shipped grid's file by method.
+
+    >>> "tem" in grids()
+    True
+    """
+    return _named("grids")
+
+
+def shipped_grid(method: str) -> dict[str, list[Any]]:
+    """Return a method's grid by dotted key; empty where there is nothing to search.
+
+    >>> shipped_grid("finetune")
+    {}
+    """
+    from evergraph.experiments.config import flat, read_toml
+
+    known = grids()
+    return flat(read_toml(known[method])) if method in known else {}

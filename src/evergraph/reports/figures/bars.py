@@ -1,13 +1,14 @@
-"""Axes with a row a run."""
+"""Bars: seconds by phase, and local beside global testing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from evergraph.reports.figures.look import INK, shortened
-from evergraph.reports.figures.picture import Frame
-from evergraph.reports.runs import Entry
+from evergraph.reports.figures.picture import INK, Frame, Picture, drawn, percent_limits, shortened
+from evergraph.reports.runs import Entry, Group
+from evergraph.reports.tables.costs import PHASES
+from evergraph.reports.units import seconds_a_seed
 
 ROW = 0.2  # inches
 
@@ -43,3 +44,68 @@ def key_above(axes: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
         handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False,
         borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
     )  # fmt: skip
+
+
+COLOURS = dict(zip(PHASES, ("#E69F00", "#0072B2", "#56B4E9"), strict=True))
+
+
+def time_phases(group: Group) -> Picture:
+    """Draw the seconds of each phase, the mean over seeds, and write their sum."""
+
+    def draw(figure: Any, axes: Any) -> None:
+        name_rows(axes, group.entries, group.title)
+        axes.set_xlabel("seconds per seed")
+        ends = [0.0] * len(group.entries)
+        handles = []
+        for phase, colour in COLOURS.items():
+            spent = [seconds_a_seed(entry.run, phase) for entry in group.entries]
+            bars = axes.barh(range(len(spent)), spent, 0.68, ends, color=colour)
+            ends = [end + seconds for end, seconds in zip(ends, spent, strict=True)]
+            handles.append(bars)
+        axes.set_xlim(0, max(ends) * 1.02 or 1)
+        key_above(axes, handles, PHASES)
+        number_rows(axes, "sum", [f"{end:.1f}" for end in ends])
+
+    return drawn(f"time_phases-{group.slug}", group.title, rows_frame(group.entries), draw)
+
+
+LOCAL, GLOBAL = "#0072B2", "#E69F00"
+
+
+def local_global(group: Group) -> Picture:
+    """Draw both ends with their deviations, and write how much global testing costs."""
+
+    def draw(figure: Any, axes: Any) -> None:
+        name_rows(axes, group.entries, group.title)
+        axes.set(xlabel=f"average {group.metric} after the last task (%)")
+        ends = [[e.accuracy(way) for e in group.entries] for way in ("local", "global")]
+        axes.set_xlim(percent_limits([*ends[0], *ends[1]]))
+        rows = range(len(group.entries))
+        axes.hlines(rows, *ends, color="#9ca3af", linewidth=2, zorder=1)
+        handles = [
+            _ends(axes, group, way, colour, marker)
+            for way, colour, marker in (("global", GLOBAL, "s"), ("local", LOCAL, "o"))
+        ]
+        key_above(axes, handles[::-1], ["local", "global"])
+        number_rows(
+            axes,
+            "change",
+            [f"{b - a:+.1f}".replace("-0.0", "0.0") for a, b in zip(*ends, strict=True)],
+        )
+
+    return drawn(f"local_global-{group.slug}", group.title, rows_frame(group.entries), draw)
+
+
+def _ends(axes: Any, group: Group, testing: str, colour: str, marker: str) -> Any:
+    means = [entry.accuracy(testing) for entry in group.entries]
+    spreads = [entry.run.main("average_accuracy", testing) for entry in group.entries]
+    return axes.errorbar(
+        means,
+        range(len(means)),
+        xerr=[100 * (spread["std"] or 0) for spread in spreads],
+        fmt=marker,
+        color=colour,
+        markersize=5.5,
+        elinewidth=1,
+        clip_on=False,
+    )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evergraph.reports.comparing.standing import Standing
-from evergraph.reports.comparing.wording import p_text
-from evergraph.reports.figures.look import INK, shortened
-from evergraph.reports.figures.picture import Frame, Picture, drawn
+from evergraph.reports.comparing import Standing, p_text
+from evergraph.reports.figures.picture import INK, Frame, Picture, drawn, shortened
 from evergraph.reports.runs import slugs_of
 
 ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, a bar of a clique, the figure

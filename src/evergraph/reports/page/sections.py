@@ -9,12 +9,12 @@ from typing import Any
 
 import tomli_w
 
-from evergraph.evaluation.statistics.ranks import LEAST_DATASETS
+from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.formats import html_table
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.section import Section, figures_html
 from evergraph.reports.runs import Entry, Group, metric_of
-from evergraph.reports.tables import Table
+from evergraph.reports.tables.record import Table
 from evergraph.reports.units import seeds_of
 
 LEAD = (

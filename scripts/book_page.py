@@ -1,0 +1,178 @@
+"""The results book as a table that sorts and filters: for the documentation, and by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import inf
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from evergraph.experiments.spread import spread
+from evergraph.reports.units import ALL, percent, size
+from evergraph.studies.book_rows import BookPlan, BookRow
+
+AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too
+HEADINGS = (
+    "dataset", "setting", "method", "AA local", "AF local", "AA global", "AF global", "seeds",
+    "seconds a seed", "kept", "peak", "machine", "commit", "date", "command",
+)  # fmt: skip
+FILTERS = {"dataset": 0, "setting": 1, "method": 2}
+
+
+def book_section(rows: Sequence[BookRow], plan: BookPlan) -> str:
+    """Return the whole book as HTML: what it holds, filters, the table, what is not there.
+
+    The style and the script are in it: it can stand in any page.
+    """
+    ordered = _in_order(rows, plan)
+    heads = "".join(
+        f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in HEADINGS
+    )
+    body = "\n".join(_row(row) for row in ordered)
+    return f"""<div class="book" data-search-exclude>
+<style>
+{_part("book.css")}</style>
+<p>{escape(summary(rows, plan))}</p>{_asked_elsewhere(rows)}
+<form class="book-filters">{"".join(_filter(name, ordered) for name in FILTERS)}
+<output></output></form>
+<div class="book-scroll"><table class="book-table">
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table></div>
+{_absent(plan)}
+<script>
+{_part("book.js")}</script>
+</div>"""
+
+
+def _asked_elsewhere(rows: Sequence[BookRow]) -> str:
+    """Say where auto is behind analytic because it is asked elsewhere than it was fitted."""
+    found = {
+        (row.dataset, row.label): 100 * mean(row.values["global"][AVERAGE]["average_accuracy"])
+        for row in rows
+        if row.label in ("auto", "analytic") and row.setting == "class-il" and not row.failure
+    }
+    behind = [
+        f"{dataset} ({value:.1f} against {found[dataset, 'analytic']:.1f})"
+        for (dataset, label), value in found.items()
+        if label == "auto" and value < found.get((dataset, "analytic"), value)
+    ]
+    if not behind:
+        return ""
+    return f"""
+<p>auto weighs its views by nodes inside their own task's graph. Global testing asks in the graph of
+everything, where another mixture may be better: in class-il, analytic is ahead of auto there on
+{escape(", ".join(behind))}.</p>"""
+
+
+def book_page(rows: Sequence[BookRow], plan: BookPlan) -> str:
+    """Return the book as a page that needs no other file."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>The results book of evergraph</title><link rel="icon" href="data:,"></head>
+<body><h1>The results book</h1>
+{book_section(rows, plan)}
+</body>
+</html>
+"""
+
+
+def summary(rows: Sequence[BookRow], plan: BookPlan) -> str:
+    """Return in one sentence how much a book holds, and how much of its plan it does not."""
+    failed = sum(row.failure is not None for row in rows)
+    counts = (len(rows), len({row.label for row in rows}), len({row.dataset for row in rows}))
+    text = "{:,} rows: {} methods on {} datasets".format(*counts)
+    text += f"; {failed} rows say why there is no result" if failed else ""
+    there = {row.place for row in rows}
+    jobs = [f"{job.dataset}/{job.setting}/{job.label}.json" for job in plan.jobs()]
+    missing = sum(place not in there for place in jobs)
+    return f"{text}; {missing} of {len(jobs)} planned rows are missing." if missing else f"{text}."
+
+
+def _in_order(rows: Iterable[BookRow], plan: BookPlan) -> list[BookRow]:
+    """Return rows as the plan orders datasets, the best method of each first."""
+    known = list(dict.fromkeys(job.dataset for job in plan.jobs()))
+
+    def key(row: BookRow) -> tuple[Any, ...]:
+        place = known.index(row.dataset) if row.dataset in known else len(known)
+        accuracy = -_mean(row, "local", "average_accuracy") if row.failure is None else 1.0
+        return place, row.dataset, row.setting, accuracy, row.label
+
+    return sorted(rows, key=key)
+
+
+def _row(row: BookRow) -> str:
+    cells = [_text(row.dataset), _text(row.setting), _text(row.label)]
+    if row.failure is None:
+        cells += _measured(row)
+    else:
+        cells.append(f'<td colspan="8" class="failed">no result: {escape(row.failure)}</td>')
+    cells += [_text(row.machine), _text(row.commit), _text(row.date)]
+    cells.append(f"<td><details><summary>show</summary>{_code(row.command)}</details></td>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _measured(row: BookRow) -> list[str]:
+    seconds = (row.seconds["embed"] + row.seconds["train"]) / len(row.seeds)
+    ways = [
+        (testing, metric)
+        for testing in ("local", "global")
+        for metric in ("average_accuracy", "average_forgetting")
+    ]
+    accuracies = [
+        _number(_mean(row, *way), percent(spread(row.values[way[0]][AVERAGE][way[1]])))
+        for way in ways
+    ]
+    kept, peak = row.bytes or 0, row.peak_bytes or 0
+    return [
+        *accuracies,
+        _number(len(row.seeds), str(len(row.seeds))),
+        _number(seconds, f"{seconds:.1f}"),
+        _number(inf, ALL) if row.cumulative else _number(kept, size(kept)),
+        _number(peak, size(peak)),
+    ]
+
+
+def _mean(row: BookRow, testing: str, metric: str) -> float:
+    found: list[float] = row.values[testing][AVERAGE][metric]
+    return sum(found) / len(found)
+
+
+def _text(text: str) -> str:
+    return f"<td>{escape(text)}</td>"
+
+
+def _number(value: float, text: str) -> str:
+    said = "Infinity" if value == inf else f"{value:.6g}"
+    return f'<td class="number" data-value="{said}">{escape(text)}</td>'
+
+
+def _code(text: str) -> str:
+    return f"<code>{escape(text)}</code>"
+
+
+def _filter(name: str, rows: Sequence[BookRow]) -> str:
+    field = "label" if name == "method" else name
+    values = dict.fromkeys(getattr(row, field) for row in rows)
+    ordered = sorted(values) if name == "method" else list(values)
+    options = "".join(f"<option>{escape(value)}</option>" for value in ordered)
+    return (
+        f'<label>{name} <select data-column="{FILTERS[name]}">'
+        f'<option value="">all</option>{options}</select></label>\n'
+    )
+
+
+def _absent(plan: BookPlan) -> str:
+    lines = "".join(
+        f"<li>{escape(name)}: {escape(why)}</li>" for name, why in sorted(plan.absent.items())
+    )
+    return f"<p>Not in the book:</p><ul>{lines}</ul>" if lines else ""
+
+
+def _part(name: str) -> str:
+    return (Path(__file__).parent / name).read_text("utf-8")

@@ -1,0 +1,409 @@
+"""Whether a difference between scores is more than chance: pure functions of numbers.
+
+scipy.stats has Friedman's chi-square and the Studentised range, which are taken from there. It has
+no exact p-values given ties for more than a few numbers, no t-test of scores too coarse to show
+their spread, and no correction by Holm: these are here. It is imported where it is used, since that
+takes a second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import fdtrc, ndtr, stdtr, stdtrit
+
+from evergraph.core.checks import check_number
+from evergraph.core.errors import ConfigurationError
+
+Sample = npt.ArrayLike
+Numbers = npt.NDArray[np.float64]
+
+
+def sample(name: str, values: Sample, *, least: int) -> Numbers:
+    """Return a sample as an array; raise unless it has enough numbers, all of them finite.
+
+    >>> sample("a", [0.5], least=2)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: a must have at least 2 numbers, not 1
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1:
+        raise ConfigurationError(f"{name} must be a list of numbers, not of shape {numbers.shape}")
+    if len(numbers) < least:
+        raise ConfigurationError(f"{name} must have at least {least} numbers, not {len(numbers)}")
+    if not np.isfinite(numbers).all():
+        raise ConfigurationError(f"{name} must have finite numbers only")
+    return numbers
+
+
+def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
+    """Return ``a - b`` of samples that are paired one by one.  [pairs]
+
+    >>> differences([3, 5], [1, 1], least=2)
+    array([2., 4.])
+    """
+    ours, theirs = sample("a", a, least=least), sample("b", b, least=least)
+    if len(ours) != len(theirs):
+        raise ConfigurationError(
+            f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
+        )
+    return ours - theirs
+
+
+def rising_ranks(values: Numbers) -> Numbers:
+    """Return the rank of each number, the smallest being 1; equal ones share their mean rank.
+
+    Numbers that differ after the twelfth decimal only are equal.
+
+    >>> rising_ranks(np.array([0.5, 0.9, 0.5]))
+    array([1.5, 3. , 1.5])
+    """
+    _, place, counts = np.unique(np.round(values, 12), return_inverse=True, return_counts=True)
+    ranks: Numbers = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return ranks
+
+
+CONFIDENCE = 0.95
+ALIKE = 1e-12  # numbers whose range is below this are the same but for rounding
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far the mean of one sample is above that of another.
+
+    Attributes:
+        mean: of the first less that of the second.
+        error: its standard error; infinite where nothing is known of it.
+        freedom: degrees of freedom of Student's t.
+        pairs: how many pairs; 0 where samples are not paired.
+        confidence: of the interval.
+    """
+
+    mean: float
+    error: float
+    freedom: float
+    pairs: int = 0
+    confidence: float = CONFIDENCE
+
+    @property
+    def low(self) -> float:
+        """The lower end of the confidence interval."""
+        return self.mean - self._reach
+
+    @property
+    def high(self) -> float:
+        """The upper end of the confidence interval."""
+        return self.mean + self._reach
+
+    @property
+    def p_value(self) -> float:
+        """How probable a mean this far from 0 is if there is no difference; two-sided."""
+        if not self.error:
+            return 1.0 if abs(self.mean) <= ALIKE else 0.0
+        return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    @property
+    def paired(self) -> bool:
+        """Whether samples are paired."""
+        return self.pairs > 0
+
+    @property
+    def _reach(self) -> float:
+        return float(stdtrit(self.freedom, (1 + self.confidence) / 2)) * self.error
+
+
+def paired_difference(
+    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+) -> Difference:
+    """Return the mean difference of pairs, by Student's t.
+
+    With d = a - b of n pairs: mean(d) ± t · s(d)/√n, t being the quantile of Student's
+    distribution with n - 1 degrees of freedom. Where all pairs differ by the same the interval is a
+    point, and p is 0, or 1 if they do not differ.
+
+    a, b: [pairs], at least 2. least_spread: what s(d) is at least taken to be: scores of a few
+    answers may agree by chance, and then show no spread where there is one.
+
+    d is 1, 2 and 3: mean 2, s = 1, and 4.303/√3 on either side.
+
+    >>> found = paired_difference([2, 4, 6], [1, 2, 3])
+    >>> found.mean, round(found.low, 2), round(found.high, 2), round(found.p_value, 3)
+    (2.0, -0.48, 4.48, 0.074)
+    """
+    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
+    change = differences(a, b, least=2)
+    pairs = len(change)
+    error = max(_deviation(change), least_spread) / math.sqrt(pairs)
+    return Difference(float(change.mean()), error, pairs - 1, pairs, confidence)
+
+
+def unpaired_difference(
+    a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
+) -> Difference:
+    """Return the difference of the means of samples that are not paired, by Welch's t.
+
+    With v = s²/n of each sample: mean(a) - mean(b) ± t · √(v_a + v_b), at
+    (v_a + v_b)² / (v_a²/(n_a - 1) + v_b²/(n_b - 1)) degrees of freedom (Welch 1947): samples may
+    differ in size and in spread.
+
+    a: [numbers], b: [numbers], at least 2 each. least_spread: what s is at least taken to be.
+
+    Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
+
+    >>> found = unpaired_difference([1, 2, 3], [4, 5, 6])
+    >>> found.mean, round(found.low, 2), round(found.p_value, 3), found.paired
+    (-3.0, -5.27, 0.021, False)
+    """
+    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
+    ours, theirs = sample("a", a, least=2), sample("b", b, least=2)
+    spreads = [max(_deviation(p), least_spread) ** 2 / len(p) for p in (ours, theirs)]
+    variance = sum(spreads)
+    terms = [v**2 / (len(p) - 1) for v, p in zip(spreads, (ours, theirs), strict=True)]
+    freedom = variance**2 / sum(terms) if variance else 1.0
+    mean = float(ours.mean() - theirs.mean())
+    return Difference(mean, math.sqrt(variance), freedom, confidence=confidence)
+
+
+def _deviation(values: Numbers) -> float:
+    return 0.0 if np.ptp(values) <= ALIKE else float(np.std(values, ddof=1))
+
+
+EXACT = 50  # pairs, up to which every outcome is counted
+LEAST_PAIRS = 6  # below which no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
+
+
+@dataclass(frozen=True)
+class SignedRanks:
+    """What became of Wilcoxon's test.
+
+    Attributes:
+        wins, losses: pairs in which the first is ahead, and the second; ties are neither.
+        won, lost: the sums of their ranks.
+        p_value: how probable sums this far apart are if there is no difference; two-sided.
+    """
+
+    wins: int
+    losses: int
+    won: float
+    lost: float
+    p_value: float
+
+    @property
+    def statistic(self) -> float:
+        """Wilcoxon's T, the smaller sum."""
+        return min(self.won, self.lost)
+
+
+def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
+    """Return Wilcoxon's signed-rank test of paired scores (Wilcoxon 1945; Demšar 2006).
+
+    Pairs are ranked by how far they lie apart, the closest first, equal ones by their mean rank; T
+    is the smaller of the sum of ranks of wins and that of losses. Pairs without a difference
+    are left out. Up to 50 pairs p is exact, whatever is tied: of the 2ⁿ ways to give signs to the
+    ranks, the share whose T is no larger. Beyond, it is normal, corrected for ties.
+
+    a, b: [pairs]
+
+    Ranks 1, 2 and 3 are won and none is lost: 2 of 8 ways have sums as far apart.
+
+    >>> wilcoxon([2, 4, 6], [1, 2, 3])
+    SignedRanks(wins=3, losses=0, won=6.0, lost=0.0, p_value=0.25)
+    """
+    change = differences(a, b, least=1)
+    change = change[np.abs(change) > ALIKE]
+    ranks = rising_ranks(np.abs(change))
+    won, lost = float(ranks[change > 0].sum()), float(ranks[change < 0].sum())
+    least = min(won, lost)
+    p_value = _exact(ranks, least) if len(ranks) <= EXACT else _normal(ranks, least)
+    wins, losses = int((change > 0).sum()), int((change < 0).sum())
+    return SignedRanks(wins, losses, won, lost, min(1.0, p_value))
+
+
+def _exact(ranks: Numbers, least: float) -> float:
+    """Return twice the share of all signs for which a sum of ranks is no larger than ``least``."""
+    doubled = np.round(2 * ranks).astype(int)  # a mean rank may end in a half
+    ways = np.ones(1)
+    for rank in doubled:
+        with_it = np.zeros(len(ways) + rank)
+        with_it[rank:] = ways
+        with_it[: len(ways)] += ways
+        ways = with_it / 2
+    return float(2 * ways[: round(2 * least) + 1].sum())
+
+
+def _normal(ranks: Numbers, least: float) -> float:
+    return float(2 * ndtr((least - ranks.sum() / 2) / math.sqrt(float((ranks**2).sum()) / 4)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for how many there are (Holm 1979).
+
+    The smallest of m is multiplied by m, the next by m - 1, and so on; none may be below one that
+    was smaller before, nor above 1. Calling those below 0.05 differences makes a false claim, among
+    all of them, in at most 5 of 100 cases, however they depend on each other.
+
+    >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected = [0.0] * len(p_values)
+    least = 0.0
+    for place, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        least = max(least, min(1.0, (len(p_values) - place) * p_values[i]))
+        corrected[i] = least
+    return corrected
+
+
+LEAST_DATASETS = 3  # to rank methods over; nothing is claimed of fewer than LEAST_PAIRS
+ROOM = 1_000_000  # outcomes looked at a dataset, up to which p is exact
+SAME_RANK = 1e-9  # mean ranks closer than this are the same but for rounding
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Mean ranks of methods over datasets, 1 being the best.
+
+    Attributes:
+        mean_ranks: one a method.
+        critical_difference: mean ranks farther apart than this tell two methods apart, if any two
+            are told apart at all.
+        friedman_p: how probable ranks this unlike are if all methods are equally good.
+        datasets: over how many.
+        confidence: methods differ at all where Friedman's p is below what it leaves.
+    """
+
+    mean_ranks: tuple[float, ...]
+    critical_difference: float
+    friedman_p: float
+    datasets: int
+    confidence: float = CONFIDENCE
+
+    @property
+    def differs(self) -> bool:
+        """Whether any methods are told apart: by Friedman's test, over at least 6 datasets."""
+        return self.datasets >= LEAST_PAIRS and self.friedman_p < 1 - self.confidence
+
+    def differ(self, one: int, other: int) -> bool:
+        """Whether two methods are told apart."""
+        gap = abs(self.mean_ranks[one] - self.mean_ranks[other])
+        return self.differs and gap > self.critical_difference + SAME_RANK
+
+    @property
+    def cliques(self) -> tuple[tuple[int, ...], ...]:
+        """Methods that are not told apart, as large as they get; by place."""
+        order = [int(i) for i in np.argsort(self.mean_ranks, kind="stable")]
+        found: list[tuple[int, ...]] = []
+        reached = 0
+        for start in range(len(order)):
+            end = start
+            while end < len(order) and not self.differ(order[start], order[end]):
+                end += 1
+            if end > reached and end - start > 1:
+                found.append(tuple(order[start:end]))
+            reached = max(reached, end)
+        return tuple(found)
+
+
+def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
+    """Rank methods on every dataset, the highest score first, and tell them apart (Demšar 2006).
+
+    Equal scores share their mean rank. Methods differ at all by Friedman's test: p is the share of
+    all orders of the ranks within datasets that have mean ranks as unlike, exact and given the ties
+    while these orders can be counted. Beyond, his χ², corrected for ties, of k methods over n
+    datasets becomes Iman and Davenport's F = (n-1)χ² / (n(k-1) - χ²). Then Nemenyi's critical
+    difference is q · √(k(k+1)/6n), q being the quantile of the Studentised range of k over √2.
+    Nothing is told apart over fewer than 6 datasets.
+
+    scores: [datasets, methods], at least 3 and 2; higher is better.
+
+    Three datasets agree on the order of two methods, as 2 of 8 orders do: q = 1.96.
+
+    >>> ranks = nemenyi([[0.9, 0.5], [0.8, 0.6], [0.7, 0.1]])
+    >>> ranks.mean_ranks, ranks.friedman_p, round(ranks.critical_difference, 3), ranks.cliques
+    ((1.0, 2.0), 0.25, 1.132, ((0, 1),))
+    """
+    check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
+    table = np.array([rising_ranks(-row) for row in _table(scores)])
+    datasets, methods = table.shape
+    apart = _quantile(methods, confidence) * math.sqrt(methods * (methods + 1) / (6 * datasets))
+    mean = tuple(map(float, table.mean(axis=0)))
+    return Ranks(mean, apart, friedman(table), datasets, confidence)
+
+
+def _table(scores: npt.ArrayLike) -> Numbers:
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] < LEAST_DATASETS or table.shape[1] < 2:
+        raise ConfigurationError(
+            f"scores must be of at least {LEAST_DATASETS} datasets and 2 methods, not of shape "
+            f"{table.shape}"
+        )
+    if not np.isfinite(table).all():
+        raise ConfigurationError("scores must be finite numbers only")
+    return table
+
+
+def friedman(ranks: Numbers) -> float:
+    """Return Friedman's p: how probable mean ranks this unlike are if all orders are as probable.
+
+    ranks: [datasets, methods], each row from 1; equal ones share their mean.
+
+    >>> friedman(np.array([[1.0, 2.0]] * 5))
+    0.0625
+    """
+    doubled = np.sort(np.round(2 * ranks).astype(np.int64), axis=1)  # a mean rank may be a half
+    patterns = tuple(sorted(map(tuple, doubled.tolist())))
+    outcomes = _outcomes(patterns)
+    if outcomes is None:
+        return _iman_davenport(ranks)
+    unlike, shares = outcomes
+    found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
+    return min(1.0, float(shares[unlike >= found].sum()))
+
+
+@cache
+def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] | None:
+    """Return the sums of squared rank sums that orders lead to, and how probable each is.
+
+    patterns: of the ranks of each dataset. Which method has which sum does not matter, so that sums
+    are kept in order and outcomes stay few. None where there are too many.
+    """
+    sums = np.zeros((1, len(patterns[0])), dtype=np.int64)
+    shares: Numbers = np.ones(1)
+    digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # sums as one number each
+    for pattern in patterns:
+        if len(sums) * math.factorial(len(pattern)) > ROOM:
+            return None
+        orders = np.array([*set(permutations(pattern))])
+        every = np.sort((sums[:, None] + orders).reshape(-1, len(pattern)), axis=1)
+        _, first, place = np.unique(every @ digits, return_index=True, return_inverse=True)
+        shares = np.asarray(
+            np.bincount(place, np.repeat(shares / len(orders), len(orders))), dtype=np.float64
+        )
+        sums = every[first]
+    return (sums**2).sum(axis=1).astype(np.float64), shares
+
+
+def _iman_davenport(ranks: Numbers) -> float:
+    from scipy.stats import friedmanchisquare  # takes a second to import
+
+    n, k = ranks.shape
+    if (np.ptp(ranks, axis=1) == 0).all():
+        return 1.0
+    chi = float(friedmanchisquare(*ranks.T).statistic)
+    room = n * (k - 1) - chi
+    p_value = (
+        float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room)) if room > SAME_RANK else 0.0
+    )
+    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # what it is where all agree
+
+
+@cache
+def _quantile(methods: int, confidence: float) -> float:
+    from scipy.stats import studentized_range  # takes a second to import
+
+    return float(studentized_range.ppf(confidence, methods, np.inf)) / math.sqrt(2)

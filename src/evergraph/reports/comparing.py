@@ -1,0 +1,409 @@
+"""Methods side by side: what may be claimed of two on a dataset, and of many over datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import inf
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+from evergraph.core.errors import ResultsError
+from evergraph.evaluation.statistics import (
+    CONFIDENCE,
+    LEAST_DATASETS,
+    LEAST_PAIRS,
+    Difference,
+    Ranks,
+    SignedRanks,
+    holm,
+    nemenyi,
+    paired_difference,
+    unpaired_difference,
+    wilcoxon,
+)
+from evergraph.experiments.protocols import POOLED
+from evergraph.experiments.spread import main_key
+from evergraph.reports.runs import Finished, Group
+from evergraph.reports.trials import (
+    TESTINGS,
+    Pairing,
+    Trials,
+    check_comparable,
+    pair,
+    trials_of,
+    way_of,
+)
+
+if TYPE_CHECKING:
+    from evergraph.experiments.result import RunResult
+
+REMEDIES = {
+    "one seed": ", which shows no spread: run both with at least 2 of the same seeds",
+    "identical repeats": ", which count as one: stream.split_seed=run gives every seed its split",
+}
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value as people write it.
+
+    >>> p_text(0.0004), p_text(0.0213), p_text(1.0)
+    ('p < 0.001', 'p = 0.021', 'p = 1.000')
+    """
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def points(difference: float, *, signed: bool = False) -> str:
+    """Return a fraction as percentage points; what is rounded to nothing has no sign.
+
+    >>> points(0.768, signed=True), points(-0.0123), points(-0.0001, signed=True)
+    ('+76.8', '-1.2', '0.0')
+    """
+    text = f"{100 * difference:+.1f}" if signed else f"{100 * difference:.1f}"
+    return "0.0" if float(text) == 0 else text
+
+
+def listed(words: list[str]) -> str:
+    """Return words as a list in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """How much better one configuration is than another, and whether that is more than chance.
+
+    Attributes:
+        a, b: what is compared.
+        pairing: the repeats of both that belong together.
+        difference: of a to b, with its confidence interval; without 0 where there is a claim.
+        confidence: a claim needs a p below what it leaves.
+        corrected_p: the p-value among many comparisons, see ``corrected``; None for one alone.
+    """
+
+    a: Trials
+    b: Trials
+    pairing: Pairing
+    difference: Difference
+    confidence: float
+    corrected_p: float | None = None
+
+    @property
+    def mean_a(self) -> float:
+        """AA of the repeats compared, a fraction."""
+        return fmean(self.pairing.a)
+
+    @property
+    def mean_b(self) -> float:
+        """The same of the other."""
+        return fmean(self.pairing.b)
+
+    @property
+    def p_value(self) -> float:
+        """Of the difference, among all comparisons that were made at once."""
+        return self.difference.p_value if self.corrected_p is None else self.corrected_p
+
+    @property
+    def verdict(self) -> Verdict:
+        """What holds of a: ``better`` or ``worse`` only where that is more than chance."""
+        if self.pairing.basis in ("one seed", "identical repeats"):
+            return self.pairing.basis
+        if self.p_value >= 1 - self.confidence:
+            return "cannot tell"
+        return "better" if self.difference.mean > 0 else "worse"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict with its numbers, percent and percentage points."""
+        a, b, where = self.a.name, self.b.name, self.a.where
+        claim = f"cannot tell {a} from {b} on {where}"
+        if self.verdict in ("better", "worse"):
+            claim = f"{a} is {self.verdict} than {b} on {where}"
+        gap = points(self.difference.mean, signed=True)
+        numbers = f"{points(self.mean_a)} against {points(self.mean_b)}, {gap} points"
+        return f"{claim}: {numbers} ({self._evidence})."
+
+    @property
+    def _evidence(self) -> str:
+        """What the verdict rests on."""
+        pairing = self.pairing
+        if not pairing.shows_spread:
+            return f"{self.verdict}{REMEDIES[self.verdict]}"
+        follows = self.a.config["stream"].get("split_seed") == "run"
+        of = "seeds and splits" if follows else "seeds of one split"
+        counts = len(pairing.ours), len(pairing.theirs)
+        over = f"{counts[0]} paired {of}"
+        if pairing.basis == "unpaired seeds":
+            over = f"{counts[0]} and {counts[1]} unpaired {of}"
+        if (len(pairing.a), len(pairing.b)) != counts:
+            over += ", identical repeats counted once"
+        interval = f"{points(self.difference.low)} to {points(self.difference.high)}"
+        told = [f"{100 * self.confidence:.4g} % interval {interval}", over, p_text(self.p_value)]
+        if self.corrected_p is not None:
+            told.append("interval and p corrected by Holm")
+        for name, seeds in pairing.left_out.items():
+            some = f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
+            told.append(f"without {some}, which only {name} has")
+        return ", ".join(told)
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values; scores are fractions."""
+        found, spread = self.difference, self.pairing.shows_spread
+        return {
+            "a": self.a.name, "b": self.b.name, "dataset": self.a.dataset,
+            "setting": self.a.setting, "metric": self.a.metric,
+            "testing": self.a.way[0], "averaging": self.a.way[1],
+            "verdict": self.verdict, "sentence": self.sentence,
+            "mean_a": self.mean_a, "mean_b": self.mean_b, "difference": found.mean,
+            "confidence": self.confidence,
+            "low": found.low if spread else None, "high": found.high if spread else None,
+            "p_value": found.p_value if spread else None, "corrected_p": self.corrected_p,
+            "over": self.pairing.basis, "seeds_a": list(self.pairing.ours),
+            "seeds_b": list(self.pairing.theirs),
+        }  # fmt: skip
+
+
+def compare(
+    a: RunResult,
+    b: RunResult,
+    *,
+    testing: str | None = None,
+    averaging: str | None = None,
+    confidence: float = CONFIDENCE,
+) -> Comparison:
+    """Return by how much one result is better than another; printed, it is one sentence.
+
+    Repeats are paired by seed where both have at least two of the same, else compared as two
+    samples; of a single seed nothing is claimed. See docs/statistics.md.
+
+    Args:
+        a, b: results of runs on the same stream.
+        testing: ``local`` or ``global``; averaging: ``balanced`` or ``plain``, or what targets have
+            in their place; that of the protocol unless given, else local and the main one.
+        confidence: of the interval.
+    """
+    runs = [Finished(Path(), result.to_dict()) for result in (a, b)]
+    way = way_of(runs[0].result, testing, averaging)
+    names = [run.method for run in runs]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (first)", f"{names[1]} (second)"]
+    ours, theirs = (trials_of(r, way, name=name) for r, name in zip(runs, names, strict=True))
+    return compare_trials(ours, theirs, confidence=confidence)
+
+
+def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> Comparison:
+    """Return the same for repeats that were read from anywhere."""
+    check_comparable(a, b)
+    pairing = pair(a, b)
+    if pairing.shows_spread:
+        measure = paired_difference if pairing.basis == "paired seeds" else unpaired_difference
+        least = max(a.resolution, b.resolution)
+        found = measure(pairing.a, pairing.b, confidence=confidence, least_spread=least)
+    else:
+        gap = fmean(pairing.a) - fmean(pairing.b)
+        found = Difference(gap, error=inf, freedom=1, confidence=confidence)
+    return Comparison(a, b, pairing, found, confidence)
+
+
+def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return comparisons made at once, p-values corrected by Holm for how many they are.
+
+    An interval becomes as wide as it must be to leave out 0 just where the corrected p makes a
+    claim. What shows no spread is not tested, and takes no part in it.
+    """
+    tested = [found for found in comparisons if found.pairing.shows_spread]
+    if len(tested) < 2:
+        return list(comparisons)
+    p_values = iter(holm([found.difference.p_value for found in tested]))
+    return [_one_of_many(c, next(p_values)) if c.pairing.shows_spread else c for c in comparisons]
+
+
+def _one_of_many(found: Comparison, p_value: float) -> Comparison:
+    share = found.difference.p_value / p_value if p_value else 1.0
+    wide = replace(found.difference, confidence=1 - (1 - found.confidence) * share)
+    return replace(found, corrected_p=p_value, difference=wide)
+
+
+@dataclass(frozen=True, repr=False)
+class OverDatasets:
+    """Wilcoxon's test over the datasets of one setting.
+
+    Attributes:
+        a, b: what is compared.
+        setting: in which.
+        datasets: on which.
+        ranks: the test.
+        confidence: a claim needs a p below what it leaves.
+    """
+
+    a: str
+    b: str
+    setting: str
+    datasets: tuple[str, ...]
+    ranks: SignedRanks
+    confidence: float
+
+    @property
+    def verdict(self) -> Literal["better", "worse", "cannot tell"]:
+        """What holds of a over all of them."""
+        if len(self.datasets) < LEAST_PAIRS or self.ranks.p_value >= 1 - self.confidence:
+            return "cannot tell"
+        return "better" if self.ranks.won > self.ranks.lost else "worse"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict with its numbers."""
+        count, ranks = len(self.datasets), self.ranks
+        won = f"on {ranks.wins} and behind on {ranks.losses}"
+        tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
+        where = f"over {count} datasets, {self.setting}"
+        if count < LEAST_PAIRS:
+            tested = f"too few datasets for Wilcoxon's test, which takes {LEAST_PAIRS}"
+        if self.verdict == "cannot tell":
+            return f"cannot tell {self.a} from {self.b} {where}: ahead {won} ({tested})."
+        return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "a": self.a, "b": self.b, "setting": self.setting, "datasets": list(self.datasets),
+            "verdict": self.verdict, "sentence": self.sentence, "wins": self.ranks.wins,
+            "losses": self.ranks.losses, "p_value": self.ranks.p_value,
+        }  # fmt: skip
+
+
+def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
+    """Return a test for each setting in which there are several datasets.
+
+    A dataset counts once, with its means over repeats, however these are spread.
+    """
+    by_setting: dict[str, list[Comparison]] = {}
+    for found in comparisons:
+        by_setting.setdefault(found.a.setting, []).append(found)
+    return [_over(setting, found) for setting, found in by_setting.items() if len(found) > 1]
+
+
+def _over(setting: str, found: Sequence[Comparison]) -> OverDatasets:
+    ranks = wilcoxon([each.mean_a for each in found], [each.mean_b for each in found])
+    datasets = tuple(each.a.dataset for each in found)
+    first = found[0]
+    return OverDatasets(first.a.name, first.b.name, setting, datasets, ranks, first.confidence)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What every run of a group differs by from one of them.
+
+    Attributes:
+        reference: the name of that one.
+        means: AA of every run, by name; fractions.
+        found: the comparison of each other run with it; None where they are not comparable.
+    """
+
+    reference: str
+    means: Mapping[str, float]
+    found: Mapping[str, Comparison | None]
+
+
+def differences_in(group: Group, testing: str, against: str | None = None) -> Differences:
+    """Return them for one way of testing; against: the run to compare with, the best unless given.
+
+    p-values are corrected by ``holm``: for all pairs of the group where the best is compared with,
+    since it is the best by the same numbers, and for the comparisons made where one is chosen.
+    """
+    runs = {
+        entry.name: trials_of(entry.run, (testing, main_key(entry.run.result)), name=entry.name)
+        for entry in group.entries
+    }
+    means = {name: trials.mean for name, trials in runs.items()}
+    reference = against if against in runs else max(means, key=lambda name: means[name])
+    every = combinations(runs, 2) if against is None else ((n, reference) for n in runs)
+    pairs = [pair for pair in every if pair[0] != pair[1]]
+    # The reference is always the second one.
+    pairs = [(b, a) if a == reference else (a, b) for a, b in pairs]
+    found = {pair: _compared(runs[pair[0]], runs[pair[1]]) for pair in pairs}
+    tested = {pair: each for pair, each in found.items() if each is not None}
+    told = found | dict(zip(tested, corrected(list(tested.values())), strict=True))
+    return Differences(
+        reference, means, {a: each for (a, b), each in told.items() if b == reference}
+    )
+
+
+def _compared(a: Trials, b: Trials) -> Comparison | None:
+    try:
+        return compare_trials(a, b)
+    except ResultsError:
+        return None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How methods stand over several datasets, tested in one way.
+
+    Attributes:
+        setting, testing: in which.
+        datasets: over which.
+        methods: that were run on all of them, the best mean rank first.
+        left_out: that were not, or that answer whole test sets.
+        ranks: of ``methods``, in their order.
+    """
+
+    setting: str
+    testing: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    left_out: tuple[str, ...]
+    ranks: Ranks
+
+    def behind(self, place: int) -> bool:
+        """Whether a method is told apart from the first one."""
+        return self.ranks.differ(0, place)
+
+
+def standings(groups: Sequence[Group]) -> list[Standing]:
+    """Return one for every setting of at least 3 datasets and way of testing."""
+    by_setting: dict[str, list[Group]] = {}
+    for group in groups:
+        by_setting.setdefault(group.setting, []).append(group)
+    found = [_standing(each, testing) for each in by_setting.values() for testing in TESTINGS]
+    return [standing for standing in found if standing is not None]
+
+
+def _standing(groups: Sequence[Group], testing: str) -> Standing | None:
+    scores = [{e.name: e.accuracy(testing) for e in group.entries if _alone(e.run)}
+              for group in groups]  # fmt: skip
+    everywhere = [name for name in scores[0] if all(name in each for each in scores)]
+    if len(groups) < LEAST_DATASETS or len(everywhere) < 2:
+        return None
+    ranks = nemenyi([[each[name] for name in everywhere] for each in scores])
+    mean = dict(zip(everywhere, ranks.mean_ranks, strict=True))
+    order = sorted(everywhere, key=lambda name: mean[name])
+    every = {e.name for group in groups for e in group.entries}
+    return Standing(
+        setting=groups[0].setting,
+        testing=testing,
+        datasets=tuple(group.dataset for group in groups),
+        methods=tuple(order),
+        left_out=tuple(sorted(every - set(order))),
+        ranks=nemenyi([[each[name] for name in order] for each in scores]),
+    )
+
+
+def _alone(run: Finished) -> bool:
+    """Whether a run's method answers every node alone, whatever a benchmark calls it."""
+    return not str(run.result["config"]["method"]["name"]).endswith(POOLED)

@@ -1,0 +1,155 @@
+"""Learning, task by task: AA after each, and the accuracy matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evergraph.experiments.spread import main_key
+from evergraph.reports.figures.bars import key_above
+from evergraph.reports.figures.picture import (
+    INK,
+    Frame,
+    Look,
+    Picture,
+    drawn,
+    percent_limits,
+    shortened,
+    spread_apart,
+)
+from evergraph.reports.runs import Entry, Finished, Group
+
+LINES = {"local": "-", "global": (0, (3, 1.6))}
+LABEL = 0.155  # inches a label takes, one below the other
+
+
+def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
+    """Draw local AA as full lines and global AA as dashed ones, each named at its end."""
+    longest = max(len(shortened(entry.name)) for entry in group.entries)
+    right = 0.68 + 0.072 * longest
+    height = max(3.8, 1.2 + LABEL * len(group.entries))
+    frame = Frame(3.4 + right, height, right=right, top=0.58)
+
+    def draw(figure: Any, axes: Any) -> None:
+        tasks = max(_tasks(entry) for entry in group.entries)
+        _axes(axes, group, tasks)
+        for entry in group.entries:
+            _lines(axes, entry, looks[entry.name])
+        low, high = axes.get_ylim()
+        inches = height - frame.top - frame.bottom
+        _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
+        lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
+        key_above(axes, lines, list(LINES))
+
+    return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
+
+
+def _axes(axes: Any, group: Group, tasks: int) -> None:
+    curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
+    limits = percent_limits([value for curve in curves for value in curve])
+    learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
+    axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
+    axes.set_xlim(0.8, max(tasks, 2) + 0.2)
+    axes.set_title(group.title, pad=24)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _lines(axes: Any, entry: Entry, look: Look) -> None:
+    for testing, line in LINES.items():
+        curve = _curve(entry, testing)
+        axes.plot(
+            entry.run.tested_after,
+            curve,
+            linestyle=line,
+            color=look.colour,
+            marker=look.marker,
+            markevery=max(1, len(curve) // 6),
+            markerfacecolor=look.colour if testing == "local" else "white",
+            linewidth=1.5 if testing == "local" else 1.0,
+            alpha=1.0 if testing == "local" else 0.75,
+            clip_on=False,
+        )
+
+
+def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float) -> None:
+    """Write each name beside the end of its local line, one below the other, with a thin lead."""
+    ends = [_curve(entry, "local")[-1] for entry in group.entries]
+    edge = axes.get_xlim()[1]
+    low, high = axes.get_ylim()
+    places = spread_apart(ends, gap=gap, low=low + gap / 2, high=high - gap / 2)
+    step = (edge - 0.8) / 40
+    for entry, end, place in zip(group.entries, ends, places, strict=True):
+        look, x = looks[entry.name], [_tasks(entry), edge, edge + step, edge + 1.8 * step]
+        lead = {"color": look.colour, "linewidth": 0.6, "clip_on": False, "alpha": 0.6}
+        axes.plot(x, [end, end, place, place], **lead)
+        marks = {"color": look.colour, "marker": look.marker, "markersize": 4, "clip_on": False}
+        axes.plot([edge + 2.6 * step], [place], **marks)
+        text = f"{shortened(entry.name)}  {end:.1f}"
+        axes.text(edge + 3.5 * step, place, text, va="center_baseline", color=INK, fontsize=8)
+
+
+def _curve(entry: Entry, testing: str) -> list[float]:
+    curve = entry.run.main("average_accuracy_curve", testing)
+    return [100 * value for value in curve]
+
+
+def _tasks(entry: Entry) -> int:
+    return entry.run.tested_after[-1]
+
+
+WRITTEN = 8  # tasks, up to which the numbers fit into their cells
+
+
+def accuracy_matrix(group: Group, entry: Entry) -> Picture:
+    """Draw a run's matrices, local and global, class-balanced, the mean over its seeds."""
+
+    def draw(figure: Any, axes: Any) -> None:
+        for place, testing in zip(axes, ("local", "global"), strict=True):
+            matrix = mean_matrix(entry, testing)
+            look = {"vmin": 0, "vmax": 100, "cmap": "viridis", "interpolation": "none"}
+            square = matrix.shape[0] == matrix.shape[1]
+            image = place.imshow(matrix, aspect="equal" if square else "auto", **look)
+            _dress(place, testing, matrix.shape[1], entry.run)
+            if len(matrix) <= WRITTEN:
+                _write(place, matrix)
+        title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
+        figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
+        axes[0].set_ylabel(f"after learning {entry.run.step}")
+        bar = figure.add_axes((0.895, 0.18, 0.015, 0.58))
+        figure.colorbar(image, cax=bar).outline.set_visible(False)
+
+    frame = Frame(4.6, 2.7, left=0.42, right=0.58, top=0.58, bottom=0.42)
+    name = f"accuracy_matrix-{group.slug}-{entry.slug}"
+    return drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
+
+
+def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
+    """Return the accuracies in percent, NaN where a task had not begun.  [tests, tasks]"""
+    key = main_key(entry.run.result)
+    seeds = [seed[testing][key] for seed in entry.run.result["accuracy_matrix"]]
+    matrix = np.full((len(seeds[0]), len(seeds[0][-1])), np.nan)
+    for i, row in enumerate(seeds[0]):
+        matrix[i, : len(row)] = np.mean([seed[i] for seed in seeds], axis=0)
+    return 100 * matrix
+
+
+def _dress(axes: Any, testing: str, tasks: int, run: Finished) -> None:
+    axes.set_title(testing, fontsize=9, fontweight="normal", pad=5)
+    axes.set_xlabel(f"{run.metric} on task")
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    for axis, names in ((axes.xaxis, range(1, tasks + 1)), (axes.yaxis, run.tested_after)):
+        ticks = list(range(0, len(names), -(-len(names) // 8)))
+        axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
+        axis.set_tick_params(length=0)
+
+
+def _write(axes: Any, matrix: npt.NDArray[np.float64]) -> None:
+    """Write the numbers, white on the dark half of the colours."""
+    for i, j in zip(*np.nonzero(~np.isnan(matrix)), strict=True):
+        value = matrix[i, j]
+        colour = "white" if value < 60 else "black"
+        axes.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=7)

@@ -1,0 +1,139 @@
+"""Which differences between runs are more than chance, and how methods rank over datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evergraph.evaluation.statistics import LEAST_PAIRS
+from evergraph.reports.comparing import (
+    Differences,
+    Standing,
+    differences_in,
+    listed,
+    p_text,
+    points,
+    standings,
+)
+from evergraph.reports.runs import Entry, Group
+from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
+from evergraph.reports.trials import TESTINGS
+
+DIFFERENCE_COLUMNS = (
+    *NAMED,
+    *(
+        column
+        for way in TESTINGS
+        for column in (
+            Column(f"difference {way}", (f"difference {way}", f"low {way}", f"high {way}")),
+            Column(f"p {way}", (f"p {way}", f"corrected p {way}")),
+            Column(f"verdict {way}"),
+        )
+    ),
+)
+
+
+def differences_table(groups: Sequence[Group], against: str | None = None) -> Table | None:
+    """Return a row a run; None where no run has another one beside it.
+
+    against: the name of the run to compare with; the best of each group unless given, and where
+    it was not run.
+    """
+    shown = [group for group in groups if len(group.entries) > 1]
+    if not shown:
+        return None
+    best = "the best of its dataset and setting"
+    pairs = "all pairs of a dataset and setting"
+    caption = (
+        f"How far the average of a run is from that of {against or best}, in percentage points, "
+        "with its 95 % confidence interval over seeds (Student's t; paired where seeds are the "
+        f"same) and p, both corrected by Holm for {'these comparisons' if against else pairs}. "
+        "Better and worse are said where p is below 0.05. One seed shows no spread, and identical "
+        "repeats count as one; runs on other streams, splits or whole test sets are not comparable."
+    )
+    return Table(
+        "differences",
+        caption,
+        DIFFERENCE_COLUMNS,
+        tuple(_differences_block(g, against) for g in shown),
+    )
+
+
+def _differences_block(group: Group, against: str | None) -> tuple[tuple[Cell, ...], ...]:
+    found = [differences_in(group, testing, against) for testing in TESTINGS]
+    return tuple(
+        (*named(group, entry), *(cell for each in found for cell in _difference_cells(each, entry)))
+        for entry in group.entries
+    )
+
+
+def _difference_cells(differences: Differences, entry: Entry) -> tuple[Cell, Cell, Cell]:
+    if entry.name == differences.reference:
+        best = differences.means[entry.name] == max(differences.means.values())
+        return Cell("-"), Cell("-"), Cell("best" if best else "reference")
+    found = differences.found[entry.name]
+    gap = differences.means[entry.name] - differences.means[differences.reference]
+    if found is None or not found.pairing.shows_spread:
+        why = "not comparable" if found is None else found.verdict
+        return Cell(points(gap, signed=True), (gap, None, None)), Cell("-"), Cell(why)
+    change = found.difference
+    told = f"{points(change.mean, signed=True)} ({points(change.low)} to {points(change.high)})"
+    p_value = found.p_value
+    return (
+        Cell(told, (change.mean, change.low, change.high)),
+        Cell("< 0.001" if p_value < 0.001 else f"{p_value:.3f}", (change.p_value, p_value)),
+        Cell(found.verdict),
+    )
+
+
+RANK_COLUMNS = (
+    Column("method"),
+    Column("setting"),
+    Column("testing"),
+    Column("datasets", ("datasets",)),
+    Column("mean rank", ("mean rank",)),
+    Column("critical difference", ("critical difference",)),
+    Column("Friedman p", ("Friedman p",)),
+    Column("from the best"),
+)
+
+
+def ranks_table(groups: Sequence[Group]) -> Table | None:
+    """Return a row a method, setting and way of testing; None where there are too few datasets."""
+    found = standings(groups)
+    if not found:
+        return None
+    caption = (
+        "Mean ranks over datasets, 1 being the best. Methods differ at all where Friedman's p is "
+        f"below 0.05 over at least {LEAST_PAIRS} datasets; then two of them differ where their "
+        f"mean ranks are farther apart than Nemenyi's critical difference.{_left_out(found)}"
+    )
+    return Table("ranks", caption, RANK_COLUMNS, tuple(map(_ranks_block, found)))
+
+
+def _left_out(found: Sequence[Standing]) -> str:
+    names = sorted({name for standing in found for name in standing.left_out})
+    if not names:
+        return ""
+    return f" Left out, since not run on every dataset or not comparable: {listed(names)}."
+
+
+def _ranks_block(standing: Standing) -> tuple[tuple[Cell, ...], ...]:
+    ranks = standing.ranks
+    count, p_value = len(standing.datasets), p_text(ranks.friedman_p).removeprefix("p ")
+    return tuple(
+        (
+            Cell(method),
+            Cell(standing.setting),
+            Cell(standing.testing),
+            Cell(str(count), (count,)),
+            Cell(f"{rank:.2f}", (rank,)),
+            Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
+            Cell(p_value.removeprefix("= "), (ranks.friedman_p,)),
+            Cell("best" if not place else _told(standing, place)),
+        )
+        for place, (method, rank) in enumerate(zip(standing.methods, ranks.mean_ranks, strict=True))
+    )
+
+
+def _told(standing: Standing, place: int) -> str:
+    return "worse" if standing.behind(place) else "cannot tell"

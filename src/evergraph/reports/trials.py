@@ -1,0 +1,239 @@
+"""The repeats of one configuration, measured in one way, and which of two belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from evergraph.core.checks import check_choice
+from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.experiments.config import StreamConfig, flat
+from evergraph.experiments.protocols import POOLED
+from evergraph.experiments.spread import main_key
+from evergraph.reports.runs import Finished
+from evergraph.streams.splits import SHARES
+
+TESTINGS = ("local", "global")
+LEAST_RESOLUTION = 0.001  # 0.1 points, the last digit that is told
+Way = tuple[str, str]
+"""A way of testing and one of averaging, such as ``("local", "balanced")``."""
+Outcome = tuple[float, tuple[float, ...], int | None]
+"""A score, the results on each task behind it, and the split where every seed has its own."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What the repeats of one configuration came to.
+
+    Attributes:
+        name: what it is called.
+        dataset, setting: as reports call them.
+        metric: what answers were measured by, such as ``accuracy``.
+        way: how they were tested and averaged.
+        config: the configuration as plain values.
+        scores: AA after the last task, by seed; fractions.
+        tasks: the last test's result on each task, by seed; empty where it was not kept.
+        facts: of the graph: how many nodes, classes and tasks, as far as they are known.
+    """
+
+    name: str
+    dataset: str
+    setting: str
+    metric: str
+    way: Way
+    config: Mapping[str, Any]
+    scores: Mapping[int, float]
+    tasks: Mapping[int, list[float]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """AA, the mean over all repeats."""
+        return sum(self.scores.values()) / len(self.scores)
+
+    @property
+    def resolution(self) -> float:
+        """How fine scores are told apart: by a test node, if known, but no finer than 0.001."""
+        nodes = float(self.facts.get("nodes", 0)) * self.config["stream"].get("split", SHARES)[2]
+        return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
+
+    def outcome(self, seed: int) -> Outcome:
+        """Return what a repeat came to; equal ones are no two observations, but one repeated."""
+        follows = self.config["stream"].get("split_seed") == "run"
+        return self.scores[seed], tuple(self.tasks.get(seed, ())), seed if follows else None
+
+    @property
+    def where(self) -> str:
+        """The dataset and the setting, and how it was tested where that is not as usual."""
+        testing, averaging = self.way
+        told = [self.dataset, self.setting]
+        told += ["tested globally"] if testing == "global" else []
+        told += ["plain accuracy"] if averaging == "plain" else []
+        return ", ".join(told)
+
+
+def way_of(
+    result: Mapping[str, Any], testing: str | None = None, averaging: str | None = None
+) -> Way:
+    """Return how a stored result is read: as asked for, else as its protocol reports.
+
+    >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
+    (('local', 'balanced'), ('local', 'plain'))
+    """
+    told = result.get("headline") or {}
+    return (
+        testing or told.get("testing", TESTINGS[0]),
+        averaging or told.get("averaging", main_key(result)),
+    )
+
+
+def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
+    """Return the repeats of a finished run, measured in one way."""
+    testing, averaging = way
+    check_choice("testing", testing, TESTINGS)
+    seeds = run.result["accuracy_matrix"]
+    measured = [*seeds[0][testing]]
+    if averaging not in measured:
+        raise ConfigurationError(
+            f"averaging must be one of {', '.join(measured)} for {run.method} on {run.dataset}, "
+            f"not {averaging!r}"
+        )
+    last = {int(seed["seed"]): [float(x) for x in seed[testing][averaging][-1]] for seed in seeds}
+    return Trials(
+        name=name or run.method,
+        dataset=_dataset(run),
+        setting=run.setting,
+        metric=run.metric,
+        way=way,
+        config=run.result["config"],
+        scores={seed: sum(row) / len(row) for seed, row in last.items()},
+        tasks=last,
+        facts=run.result.get("dataset", {}),
+    )
+
+
+def _dataset(run: Finished) -> str:
+    """Return a dataset's name, with its parameters where it has no label that tells it apart."""
+    parameters = {k: v for k, v in run.result["config"]["dataset"].items() if k != "name"}
+    if run.labelled or not parameters:
+        return run.dataset
+    return f"{run.dataset} ({', '.join(f'{key}={value}' for key, value in parameters.items())})"
+
+
+# What an earlier version did not know, it did as the defaults say.
+STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
+
+FACTS = ("nodes", "classes", "tasks")
+Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which repeats of two configurations are compared.
+
+    Attributes:
+        basis: what a difference is measured over. ``paired seeds``: repeats with the same seed, and
+            so the same split. ``unpaired seeds``: there are no two such. ``one seed``, and
+            ``identical repeats``, which count as one: nothing, there is no spread to measure with.
+        ours, theirs: the seeds, in order; paired one by one if they are paired.
+        a, b: what they came to, one number for all that came to the same on the same split.
+        left_out: seeds that only one of the two has, by its name.
+    """
+
+    basis: Basis
+    ours: tuple[int, ...]
+    theirs: tuple[int, ...]
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def shows_spread(self) -> bool:
+        """Whether repeats tell anything about chance."""
+        return self.basis in ("paired seeds", "unpaired seeds")
+
+
+def check_comparable(a: Trials, b: Trials) -> None:
+    """Raise unless both answered the same questions: same graph, stream, split, way of testing."""
+    ours, theirs = conditions(a), conditions(b)
+    for key in dict.fromkeys([*ours, *theirs]):
+        if ours.get(key) != theirs.get(key) and None not in (_fact(key, ours), _fact(key, theirs)):
+            raise ResultsError(
+                f"{a.name} and {b.name} cannot be compared: {key} is {ours.get(key)!r} for "
+                f"{a.name} and {theirs.get(key)!r} for {b.name}"
+            )
+
+
+def conditions(trials: Trials) -> dict[str, Any]:
+    """Return everything that two runs must share to be compared, by what it is called."""
+    config = trials.config
+    parameters = {key: value for key, value in config["dataset"].items() if key != "name"}
+    return {
+        "dataset": Path(config["dataset"]["name"]).stem,
+        **{f"dataset.{key}": value for key, value in flat(parameters).items()},
+        **flat({"stream": STREAM | config["stream"]}),
+        "part": config.get("part", "test"),
+        "protocol": config.get("protocol"),
+        "metric": trials.metric,
+        "testing": trials.way[0],
+        "averaging": trials.way[1],
+        "what is answered at once": _answered(str(config["method"]["name"])),
+        **{f"the number of {fact}": trials.facts.get(fact) for fact in FACTS},
+    }
+
+
+def _answered(method: str) -> str:
+    return "a whole test set" if method.endswith(POOLED) else "a node"
+
+
+def _fact(key: str, known: Mapping[str, Any]) -> Any:
+    """Return a fact, None where it is not known; anything else is known, even to be None."""
+    return known.get(key) if key.startswith("the number of ") else True
+
+
+def pair(a: Trials, b: Trials) -> Pairing:
+    """Return which repeats are compared.
+
+    A seed stands for the same split in both: either all seeds share one, or it follows the seed.
+    """
+    common = tuple(sorted(a.scores.keys() & b.scores.keys()))
+    ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
+    basis: Basis = "one seed"
+    left_out = {}
+    if len(common) >= 2:
+        basis = "paired seeds"
+        alone = {t.name: tuple(sorted(t.scores.keys() - set(common))) for t in (a, b)}
+        left_out = {name: seeds for name, seeds in alone.items() if seeds}
+    elif min(len(ours), len(theirs)) >= 2:
+        basis = "unpaired seeds"
+    if basis != "unpaired seeds" and common:
+        ours = theirs = common
+        observed = _merged([(a.outcome(seed), b.outcome(seed)) for seed in common])
+    else:
+        observed = [
+            [outcome[0] for outcome in dict.fromkeys(map(trials.outcome, seeds))]
+            for trials, seeds in ((a, ours), (b, theirs))
+        ]
+    if basis != "one seed" and min(map(len, observed)) < 2:
+        basis = "identical repeats"
+    return Pairing(basis, ours, theirs, tuple(observed[0]), tuple(observed[1]), left_out)
+
+
+def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
+    """Return the scores of pairs, one for all that share an outcome on either side: their mean.
+
+    Otherwise a run could be made to look surer by repeating it beside different runs of the other.
+    """
+    groups: list[list[tuple[Outcome, Outcome]]] = []
+    for one in dict.fromkeys(pairs):
+        alike = [
+            group
+            for group in groups
+            if any(o == x for p in group for o, x in zip(one, p, strict=True))
+        ]
+        groups = [group for group in groups if group not in alike]
+        groups.append([one, *(each for group in alike for each in group)])
+    return [[fmean(p[side][0] for p in group) for group in groups] for side in (0, 1)]

@@ -1,0 +1,440 @@
+"""The results book: what a row is, which rows are planned, and every rule that a row must obey.
+
+A row is one method on one dataset in one setting, all seeds, as one JSON file:
+BOOK/DATASET/SETTING/LABEL.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
+from evergraph.experiments.bench.jobs import Job, expand
+from evergraph.experiments.config import RunConfig, Section, complaint, flat, merged, read_toml
+from evergraph.experiments.store import write_whole
+from evergraph.methods import methods
+
+FORMAT = 1
+DIGITS = 5  # of an accuracy, a fraction
+METRICS = ("average_accuracy", "average_forgetting", "anytime_accuracy")
+
+
+@dataclass(frozen=True)
+class BookRow:
+    """What a method came to, or why it did not run.
+
+    Attributes:
+        dataset: what the book calls the graph; ``config`` holds its name and parameters.
+        setting: class-il or task-il.
+        label: what the book calls the method; ``method`` is its registered name.
+        protocol: whose protocol it follows; None for the library's own.
+        config: the whole resolved configuration as plain values.
+        command: what runs it again.
+        commit, versions, machine, date: of the code, the packages, the machine, the day.
+        seeds: one repeat each.
+        values: by testing, averaging and metric a number a seed, fractions of 1.
+        tasks: by testing and averaging, for each seed, what the values follow from: ``curve``, AA
+            after each task; ``learned``, each task's accuracy when it was learned; ``final``, at
+            the end.
+        facts: of the graph and its stream.
+        seconds: by phase, of all seeds together.
+        bytes: kept between tasks at the end; of no meaning where ``cumulative``, a method that is
+            given all data again.
+        peak_bytes: the largest resident size of a process; None where the system does not tell.
+        failure: why there is no result; None where there is one.
+        format: of this record.
+    """
+
+    dataset: str
+    setting: str
+    label: str
+    method: str
+    protocol: str | None
+    config: dict[str, Any]
+    command: str
+    commit: str
+    versions: dict[str, str]
+    machine: str
+    date: str
+    seeds: tuple[int, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+    tasks: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes: int | None = None
+    cumulative: bool = False
+    peak_bytes: int | None = None
+    failure: str | None = None
+    format: int = FORMAT
+
+    @property
+    def version(self) -> str:
+        """The version of evergraph."""
+        return self.versions.get("evergraph", "unknown")
+
+    @property
+    def place(self) -> str:
+        """Where the row lies below the book's folder."""
+        return f"{self.dataset}/{self.setting}/{self.label}.json"
+
+    def __str__(self) -> str:
+        return f"{self.label} on {self.dataset}, {self.setting}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the checksum of all others among them."""
+        values = asdict(self) | {"seeds": list(self.seeds)}
+        return values | {"checksum": checksum(values)}
+
+    def write(self, book: Path) -> Path:
+        """Write the row into a book, whole or not at all, and return its path."""
+        path = book / self.place
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False, sort_keys=True)
+        write_whole(path, _on_one_line(text).encode())
+        return path
+
+
+def checksum(values: Mapping[str, Any]) -> str:
+    """Return what tells a row from one that was edited: SHA-256 of its values in one fixed order.
+
+    >>> checksum({"a": 1, "b": [2]}) == checksum({"b": [2], "a": 1, "checksum": "any"})
+    True
+    """
+    plain = {key: value for key, value in values.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def read_row(path: Path) -> BookRow:
+    """Return the row of a file; whether it is a sound one, ``check_row`` says."""
+    values = read_values(path)
+    known = {each.name for each in fields(BookRow)}
+    try:
+        row = BookRow(**{key: value for key, value in values.items() if key in known})
+    except TypeError:
+        missing = [key for key in _NEEDED if key not in values]
+        raise ResultsError(f"{path} is no row of the book: it has no {missing[0]!r}") from None
+    return row
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return what a row's file holds."""
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read: {error}") from None
+    if not isinstance(values, dict):
+        raise ResultsError(f"{path} is no row of the book: it holds no JSON object")
+    values["seeds"] = tuple(values.get("seeds", ()))
+    return values
+
+
+def rows_in(folder: Path) -> list[BookRow]:
+    """Return every row of a book, by dataset, setting and label."""
+    return [read_row(path) for path in row_files(folder)]
+
+
+def row_files(folder: Path) -> list[Path]:
+    """Return the file of every row of a book, in order; raise where there is no such folder."""
+    if not folder.is_dir():
+        raise ResultsError(f"{folder} is no book: there is no such folder")
+    return sorted(folder.glob("*/*/*.json"))
+
+
+_NEEDED = [each.name for each in fields(BookRow)][:12]
+
+
+def _on_one_line(text: str) -> str:
+    """Put lists of numbers on one line each: rows are compared line by line."""
+    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text)
+
+
+_NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
+
+
+PLAN = Path(str(resources.files("evergraph.studies"))) / "book.toml"
+
+
+class Chapter(Section):
+    """Some datasets in some settings: a benchmark that leaves its methods to the book."""
+
+    name: str
+    datasets: tuple[Any, ...] = Field(min_length=1)
+    settings: tuple[str, ...] = ("class-il",)
+    seeds: tuple[int, ...] = Field(min_length=1)
+    common: Values = Field(default_factory=dict)
+
+
+class BookPlan(Section):
+    """The whole plan.
+
+    Attributes:
+        limit: the most seconds that one seed may take.
+        common: values of ``RunConfig`` for every run.
+        methods: by name, or as a benchmark describes them; registered ones follow.
+        chapters: what they are run on.
+        facts: what tells each graph from others, by the dataset's label.
+        absent: why a graph that one would look for is not there.
+
+    >>> [chapter.name for chapter in read_plan().chapters]
+    ['ladders', 'graphs', 'wordnet', 'wordnet-ways']
+    """
+
+    limit: float
+    common: Values = Field(default_factory=dict)
+    methods: tuple[MethodEntry, ...] = ()
+    chapters: tuple[Chapter, ...] = Field(min_length=1)
+    facts: dict[str, dict[str, int | float]] = Field(default_factory=dict)
+    absent: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def entries(self) -> tuple[MethodEntry, ...]:
+        """Every method: those listed, then the other registered ones of our own."""
+        listed = {entry.name for entry in self.methods}
+        others = [name for name in methods.names() if name not in listed and _ours(name)]
+        return (
+            *self.methods,
+            *(MethodEntry(name=name) for name in others),
+        )
+
+    def jobs(self, *, out: Path = Path(), over: Mapping[str, Any] | None = None) -> list[Job]:
+        """Return a job for every row, the quickest first.
+
+        out: where runs lie. over: values of ``RunConfig`` for all of them.
+        """
+        benches = [self._bench(chapter) for chapter in self.chapters]
+        return [job for bench in benches for job in expand(bench, out=out, over=over)]
+
+    def _bench(self, chapter: Chapter) -> BenchConfig:
+        values = chapter.model_dump(exclude={"name"})
+        common = merged(self.common, chapter.common)
+        entries = [entry.model_dump() for entry in self.entries]
+        return BenchConfig.of({**values, "common": common, "methods": entries})
+
+
+def read_plan(path: Path = PLAN) -> BookPlan:
+    """Return the plan of a TOML file, the shipped one unless given."""
+    try:
+        return BookPlan.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise ConfigurationError(complaint(error, BookPlan, str(path))) from None
+
+
+def _ours(name: str) -> bool:
+    """Whether a method is the library's own, and not one that a plugin of the user's brought."""
+    return methods.resolve(name).__module__.startswith("evergraph.")
+
+
+# What the book decides; everything else is the method's own.
+DECIDED = (
+    "dataset.", "stream.", "seeds", "undirected", "directions", "part", "protocol", "test_every"
+)  # fmt: skip
+CLOSE = 2e-5  # numbers are rounded to five digits
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What rows of a plan are held to.
+
+    Attributes:
+        expected: the configuration that the book has for each dataset and setting.
+        facts: what tells each dataset's graph from others.
+    """
+
+    expected: Mapping[tuple[str, str], RunConfig]
+    facts: Mapping[str, Mapping[str, int | float]]
+
+    @classmethod
+    def of(cls, plan: BookPlan) -> Rules:
+        """Return the rules of a plan."""
+        return cls({(job.dataset, job.setting): job.config for job in plan.jobs()}, plan.facts)
+
+
+@cache
+def shipped_rules() -> Rules:
+    """Return the rules of the shipped plan."""
+    return Rules.of(read_plan())
+
+
+def check_book(folder: Path, rules: Rules | None = None) -> list[BookRow]:
+    """Return the rows of a book, or raise on the first wrong one."""
+    return [check_file(path, folder, rules) for path in row_files(folder)]
+
+
+def check_file(path: Path, book: Path, rules: Rules | None = None) -> BookRow:
+    """Return the row of a file, or say what is wrong with it."""
+    values = read_values(path)
+    unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
+    if unknown:
+        raise ResultsError(f"{path}: {unknown[0]!r} is nothing that a row has")
+    row = read_row(path)
+    if checksum(values) != values.get("checksum"):
+        raise ResultsError(f"{path}: its checksum is not that of its values: it was edited")
+    if path.relative_to(book).as_posix() != row.place:
+        raise ResultsError(f"{path}: its values say that it belongs at {row.place}")
+    check_row(row, rules, where=str(path))
+    return row
+
+
+def check_row(row: BookRow, rules: Rules | None = None, *, where: str | None = None) -> None:
+    """Raise on the first rule that a row breaks.
+
+    where: what to call the row; itself unless given.
+    """
+    for wrong in _complaints(row, shipped_rules() if rules is None else rules):
+        raise ResultsError(f"{where or row}: {wrong}")
+
+
+def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
+    if row.format != FORMAT:
+        yield f"format must be {FORMAT}, not {row.format!r}"
+    known = sorted({dataset for dataset, _ in rules.expected})
+    if row.dataset not in known:
+        yield f"dataset must be one of the book's, {', '.join(known)}, not {row.dataset!r}"
+    elif (row.dataset, row.setting) not in rules.expected:
+        settings = sorted(setting for dataset, setting in rules.expected if dataset == row.dataset)
+        yield f"setting of {row.dataset} must be {' or '.join(settings)}, not {row.setting!r}"
+    else:
+        yield from _of_config(row, rules.expected[row.dataset, row.setting])
+    yield from _of_origin(row)
+    if row.failure is None:
+        yield from _of_facts(row.facts, rules.facts.get(row.dataset, {}))
+        yield from _of_numbers(row)
+    elif not row.failure.strip() or row.values:
+        yield "a row that failed must say why, and have no values"
+
+
+def _of_config(row: BookRow, expected: RunConfig) -> Iterator[str]:
+    for key, (ours, theirs) in decided(row.config, expected).items():
+        yield f"{key} must be {theirs!r} as in the book, not {ours!r}"
+    if list(row.seeds) != list(expected.seeds):
+        missing = sorted({*expected.seeds} - {*row.seeds})
+        yield f"seeds must be {list(expected.seeds)}" + (
+            f": seed {missing[0]} is missing" if missing else f", not {list(row.seeds)}"
+        )
+    named = row.config.get("method", {}).get("name")
+    if named != row.method:
+        yield f"method must be that of its configuration, {named!r}, not {row.method!r}"
+
+
+def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Return where a configuration differs from the book's in what the book decides."""
+    # What an earlier version did not know, it did as the defaults say.
+    found = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
+    return {key: pair for key, pair in found.items() if key.startswith(DECIDED)}
+
+
+def _of_origin(row: BookRow) -> Iterator[str]:
+    for package in ("evergraph", "torch"):
+        if not row.versions.get(package):
+            yield f"versions must tell that of {package}"
+    if not _DATE.fullmatch(row.date):
+        yield f"date must be a day such as 2026-11-16, not {row.date!r}"
+    for name in ("commit", "machine", "label"):
+        if not str(getattr(row, name)).strip():
+            yield f"{name} must not be empty"
+    if not row.command.startswith("evergraph ") or row.method not in row.command:
+        yield f"command must be the evergraph command that ran {row.method}, not {row.command!r}"
+
+
+def _of_facts(facts: Mapping[str, Any], known: Mapping[str, int | float]) -> Iterator[str]:
+    for name, value in known.items():
+        found = facts.get(name)
+        if found is None or abs(found - value) > 1e-6:
+            yield f"its graph is not the book's: {name} must be {value}, not {found}"
+
+
+def _of_numbers(row: BookRow) -> Iterator[str]:
+    for testing in ("local", "global"):
+        for average in ("balanced", "plain"):
+            way = f"{testing}, {average}"
+            found = row.values.get(testing, {}).get(average)
+            seeds = row.tasks.get(testing, {}).get(average)
+            if found is None or seeds is None:
+                yield f"values and tasks must have {way}"
+            else:
+                yield from _of_way(row, found, seeds, way)
+    for name in ("embed", "train", "evaluate", "total"):
+        spent = row.seconds.get(name)
+        if not _sound(spent, 0, math.inf):
+            yield f"seconds.{name} must be a number of at least 0, not {spent!r}"
+    if not _sound(row.bytes, 0, math.inf):
+        yield f"bytes must be a number of at least 0, not {row.bytes!r}"
+
+
+def _of_way(
+    row: BookRow, found: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]], way: str
+) -> Iterator[str]:
+    """Yield what is wrong with the numbers of one way of testing and averaging."""
+    count = row.facts.get("tasks")
+    for seed, kept in zip(row.seeds, seeds, strict=False):
+        for name in ("curve", "learned", "final"):
+            numbers = kept.get(name, ())
+            if len(numbers) != count:
+                yield f"{name} of seed {seed}, {way}, must have {count} numbers, not {len(numbers)}"
+            for number in numbers:
+                if not _sound(number, 0, 1):
+                    yield f"{name} of seed {seed}, {way}, must lie within 0 and 1, not {number!r}"
+        if abs(kept["curve"][-1] - sum(kept["final"]) / len(kept["final"])) > CLOSE:
+            yield f"curve of seed {seed}, {way}, must end at the mean of final"
+    if len(seeds) != len(row.seeds):
+        yield f"tasks must have {len(row.seeds)} seeds, {way}, not {len(seeds)}"
+    recomputed = metrics_of(seeds)
+    for name in METRICS:
+        told = found.get(name, ())
+        if len(told) != len(row.seeds):
+            yield f"{name}, {way}, must have a number for each seed, not {len(told)}"
+        for seed, one, again in zip(row.seeds, told, recomputed[name], strict=False):
+            if not _sound(one, -1, 1):
+                yield f"{name} of seed {seed}, {way}, must be a finite number, not {one!r}"
+            elif abs(one - again) > CLOSE:
+                yield f"{name} of seed {seed}, {way}, is {one}, but its tasks make it {again}"
+
+
+def _sound(number: Any, least: float, most: float) -> bool:
+    plain = isinstance(number, (int, float)) and not isinstance(number, bool)
+    return plain and math.isfinite(number) and least <= number <= most
+
+
+def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
+    """Return the metrics of each seed, from what is kept of its matrix.
+
+    >>> metrics_of([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
+    {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
+    """
+    return {
+        "average_accuracy": [round(float(np.mean(seed["final"])), DIGITS) for seed in seeds],
+        "average_forgetting": [_forgotten(seed) for seed in seeds],
+        "anytime_accuracy": [round(float(np.mean(seed["curve"])), DIGITS) for seed in seeds],
+    }
+
+
+def _forgotten(seed: Mapping[str, list[float]]) -> float:
+    lost = np.subtract(seed["final"], seed["learned"])[:-1]
+    return round(float(lost.mean()), DIGITS) if len(lost) else 0.0
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return where two configurations differ, by dotted key, but for where they were run.
+
+    >>> differences({"seeds": [0], "device": "cpu"}, {"seeds": [0, 1], "device": "cuda"})
+    {'seeds': ([0], [0, 1])}
+    """
+    left, right = flat(ours), flat(theirs)
+    return {
+        key: (left.get(key), right.get(key))
+        for key in sorted(left.keys() | right.keys())
+        if key not in ("device", "plugins") and left.get(key) != right.get(key)
+    }

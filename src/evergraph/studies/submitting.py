@@ -1,0 +1,359 @@
+"""A finished run of anybody's as a row of the results book, if it is sound."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evergraph.core.errors import EvergraphError, ResultsError
+from evergraph.core.plugins import is_file_plugin, load_plugins
+from evergraph.evaluation import average_accuracy, average_forgetting
+from evergraph.evaluation.accuracy_matrix import average_accuracy_curve, matrix_of
+from evergraph.experiments.build import resolved
+from evergraph.experiments.config import RunConfig, flat, nested, read_toml
+from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
+from evergraph.streams.stream import TESTINGS
+from evergraph.studies.book_rows import (
+    DIGITS,
+    BookPlan,
+    BookRow,
+    Rules,
+    check_row,
+    decided,
+    differences,
+    metrics_of,
+    read_plan,
+    shipped_rules,
+)
+
+# Choices of which the defaults of others follow: they are said first.
+_CHOICES = (
+    "dataset.name", "method.name", "backbone.name", "topology.name", "memory.sampler.name",
+    "protocol", "seeds", "device", "plugins",
+)  # fmt: skip
+_OPTIONS = {
+    "dataset.name": "--dataset",
+    "method.name": "--method",
+    "stream.setting": "--setting",
+    "backbone.name": "--backbone",
+    "protocol": "--protocol",
+    "device": "--device",
+}
+_BARE = re.compile(r"(?!(true|false|inf|nan)$)[A-Za-z][\w-]*")
+
+
+def command_of(config: RunConfig) -> str:
+    """Return the shortest ``evergraph run`` of a configuration: all that is not a default.
+
+    >>> command_of(RunConfig.of({"method": "tem", "memory": {"budget": 20}, "seeds": 3}))
+    'evergraph run --dataset wordnet --method tem --set memory.budget=20 --seeds 3'
+    """
+    wanted = flat(resolved(config).to_dict())
+    chosen = {key: wanted[key] for key in _CHOICES if wanted.get(key) not in (None, [])}
+    plain = flat(resolved(RunConfig.of(nested(chosen))).to_dict())
+    defaults = flat(
+        resolved(RunConfig.of(nested({"method.name": wanted["method.name"]}))).to_dict()
+    )
+    said = {
+        key: value
+        for key, value in wanted.items()
+        if key in ("dataset.name", "method.name", "seeds")
+        or (key in chosen and defaults.get(key) != value)
+        or (key not in chosen and value is not None and plain.get(key) != value)
+    }
+    words = [word for key, value in said.items() for word in _words(key, value)]
+    return shlex.join(["evergraph", "run", *words])
+
+
+def without_place(plugin: str) -> str:
+    """Return a plugin's name without the folder it lies in, which is nobody else's.
+
+    >>> without_place("/home/me/mine.py"), without_place("my_package.parts")
+    ('mine.py', 'my_package.parts')
+    """
+    return Path(plugin).name if is_file_plugin(plugin) else plugin
+
+
+def _words(key: str, value: Any) -> list[str]:
+    if key in _OPTIONS:
+        return [_OPTIONS[key], str(value)]
+    if key == "seeds":
+        return ["--seeds", _seeds(value)]
+    if key == "plugins":
+        return [word for source in value for word in ("--plugin", without_place(source))]
+    return ["--set", f"{key}={_text(value)}"]
+
+
+def _seeds(seeds: list[int]) -> str:
+    """Return seeds as the command line takes them.
+
+    >>> _seeds([0, 1, 2]), _seeds([7]), _seeds([7, 9])
+    ('3', '7,', '7,9')
+    """
+    if seeds == list(range(len(seeds))):
+        return str(len(seeds))
+    return f"{seeds[0]}," if len(seeds) == 1 else ",".join(map(str, seeds))
+
+
+def _text(value: Any) -> str:
+    """Return a value as ``--set`` takes it: TOML, a word as it is.
+
+    >>> _text("shuffled"), _text([0.6, 0.2]), _text(True), _text("true")
+    ('shuffled', '[0.6, 0.2]', 'true', '"true"')
+    """
+    if isinstance(value, str) and _BARE.fullmatch(value):
+        return value
+    return json.dumps(value)
+
+
+COMMIT = "EVERGRAPH_COMMIT"
+
+
+def row_of(
+    result: Mapping[str, Any], folder: Path, *, dataset: str, label: str, commit: str
+) -> BookRow:
+    """Return the row of a finished run.
+
+    Args:
+        result: what its ``result.json`` says.
+        folder: where that lies: its age is the row's.
+        dataset, label: what the book calls the graph and the method.
+        commit: of the code that ran it.
+    """
+    config = placeless(RunConfig.of(result["config"]))
+    tasks = _tasks(result["accuracy_matrix"])
+    made = (folder / RESULT).stat().st_mtime
+    return BookRow(
+        dataset=dataset,
+        setting=config.stream.setting,
+        label=label,
+        method=config.method.name,
+        protocol=getattr(config, "protocol", None),
+        config=told(config),
+        command=command_of(config),
+        commit=commit,
+        versions=dict(result["versions"]),
+        machine=in_words(result["machine"]),
+        date=datetime.fromtimestamp(made, timezone.utc).strftime("%Y-%m-%d"),
+        seeds=tuple(seed["seed"] for seed in result["accuracy_matrix"]),
+        values={
+            t: {a: metrics_of(seeds) for a, seeds in ways.items()} for t, ways in tasks.items()
+        },
+        tasks=tasks,
+        facts={k: v for k, v in result["dataset"].items() if k != "task_classes"},
+        seconds={phase: round(spent, 3) for phase, spent in result["seconds"].items()},
+        bytes=result["memory"]["bytes"],
+        cumulative=bool(result.get("cumulative", False)),
+        peak_bytes=result["peak_rss_bytes"],
+    )
+
+
+def placeless(config: RunConfig) -> RunConfig:
+    """Return a configuration in which a graph's file is called by its name, wherever it lies."""
+    path = Path(config.dataset.name)
+    if len(path.parts) < 2:
+        return config
+    return config.model_copy(
+        update={"dataset": config.dataset.model_copy(update={"name": path.name})}
+    )
+
+
+def told(config: RunConfig) -> dict[str, Any]:
+    """Return a configuration as a row holds it: plugins by name, without their folders."""
+    # Not in ``placeless``: a configuration without their places could not load its plugins.
+    return config.to_dict() | {"plugins": [without_place(each) for each in config.plugins]}
+
+
+def in_words(machine: Mapping[str, Any]) -> str:
+    """Return what a machine is, in words.
+
+    >>> in_words({"cpus": 16, "memory": "128 GiB", "gpu": "NVIDIA H200"})
+    'NVIDIA H200, 16 CPUs, 128 GiB'
+    """
+    cpus = f"{machine['cpus']} CPUs"
+    return ", ".join(filter(None, (machine.get("gpu"), cpus, machine.get("memory"))))
+
+
+def commit_here(given: str | None = None) -> str:
+    """Return the commit of this code: as given, by ``$EVERGRAPH_COMMIT``, or as git says."""
+    said = given or os.environ.get(COMMIT) or _git("rev-parse", "--short=12", "HEAD")
+    return said or "unknown"
+
+
+def _git(*words: str) -> str:
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):  # no git here, or no repository
+        return ""
+    return found.stdout.strip()
+
+
+def _tasks(matrices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is kept of each seed's matrix, by testing and averaging."""
+    ways = {key: value for key, value in matrices[0].items() if key != "seed"}
+    return {
+        testing: {average: [_kept(seed[testing][average]) for seed in matrices] for average in rows}
+        for testing, rows in ways.items()
+    }
+
+
+def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    """Return the mean of each row, the diagonal and the last row.
+
+    >>> _kept([[0.9], [0.5, 0.7]])
+    {'curve': [0.9, 0.6], 'learned': [0.9, 0.7], 'final': [0.5, 0.7]}
+    """
+    matrix = matrix_of(rows)
+    kept = {
+        "curve": average_accuracy_curve(matrix), "learned": matrix.diagonal(), "final": matrix[-1]
+    }  # fmt: skip
+    return {name: np.round(values, DIGITS).tolist() for name, values in kept.items()}
+
+
+EXACT = 1e-9
+SUMMARIES = {"average_accuracy": average_accuracy, "average_forgetting": average_forgetting}
+
+
+def submitted(
+    run: Path,
+    *,
+    book: Path,
+    commit: str,
+    label: str | None = None,
+    plan: BookPlan | None = None,
+) -> BookRow:
+    """Return the row of a finished run, or say in one sentence why it cannot be one.
+
+    Args:
+        run: its results folder.
+        book: where rows lie; one that is there already is not replaced.
+        commit: of the code that ran it.
+        label: what the book is to call the method; its name unless given.
+        plan: of the book; the shipped one unless given.
+    """
+    plan = read_plan() if plan is None else plan
+    rules = shipped_rules() if plan == read_plan() else Rules.of(plan)
+    result = _finished(run)
+    config = placeless(RunConfig.of(result["config"]))
+    load_plugins(config.plugins)
+    for wrong in _complaints(run, result):
+        raise ResultsError(f"{run}: {wrong}")
+    dataset = _place(run, config, rules)
+    named = config.method.name if label is None else label
+    row = row_of(result, run, dataset=dataset, label=named, commit=commit)
+    check_row(row, rules, where=str(run))
+    _check_own(run, row, config, plan)
+    if (book / row.place).exists():
+        raise ResultsError(f"{run}: {book / row.place} is there already: give it another --label")
+    return row
+
+
+def _finished(run: Path) -> dict[str, Any]:
+    if not (run / CONFIG).exists():
+        raise ResultsError(f"{run} is no results folder: it has no {CONFIG}")
+    result = ResultStore(run).finished()
+    if result is None:
+        raise ResultsError(f"{run} is not finished: it has no {RESULT}")
+    missing = [key for key in ("config", "dataset", "versions", "machine") if key not in result]
+    if missing:
+        raise ResultsError(f"{run / RESULT} has no {missing[0]!r}")
+    return result
+
+
+def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the folder contradicts itself."""
+    stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
+    for key, (there, here) in differences(result["config"], stored).items():
+        yield f"{key} is {there!r} in {RESULT} and {here!r} in {CONFIG}"
+    seeds = [seed["seed"] for seed in result["accuracy_matrix"]]
+    for seed in result["config"]["seeds"]:
+        if seed not in seeds:
+            yield f"seed {seed} is missing from accuracy_matrix in {RESULT}"
+    for seed in result["accuracy_matrix"]:
+        yield from _of_seed(run, seed)
+    yield from _of_means(result)
+
+
+def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where a seed's matrices are none, or not those that were kept when it was learned."""
+    path = run / f"seed-{seed['seed']}" / ARRAYS
+    if not path.exists():
+        yield f"{path.relative_to(run)} is missing"
+        return
+    with np.load(path, allow_pickle=False) as kept:
+        for testing in TESTINGS:
+            for average, rows in seed[testing].items():
+                way = f"accuracy_matrix of seed {seed['seed']}, {testing}, {average},"
+                if [len(row) for row in rows] != [*range(1, len(rows) + 1)]:
+                    yield f"{way} must have a row for each task, one number longer each"
+                numbers = [number for row in rows for number in row]
+                if not all(math.isfinite(n) and 0 <= n <= 1 for n in numbers):
+                    yield f"{way} must hold finite numbers within 0 and 1"
+                same = np.allclose(
+                    kept[f"{testing}_{average}"], matrix_of(rows), 0, EXACT, equal_nan=True
+                )
+                if not same:
+                    yield f"{way} is not the one in {path.relative_to(run)}"
+
+
+def _of_means(result: Mapping[str, Any]) -> Iterator[str]:
+    for name, metric in SUMMARIES.items():
+        for testing in TESTINGS:
+            for average, told in result[name][testing].items():
+                matrices = [matrix_of(s[testing][average]) for s in result["accuracy_matrix"]]
+                again = float(np.mean([metric(matrix) for matrix in matrices]))
+                if not math.isfinite(told["mean"]) or abs(told["mean"] - again) > EXACT:
+                    yield (
+                        f"{name}, {testing}, {average}, is {told['mean']}, but its accuracy "
+                        f"matrices make it {again:.6f}"
+                    )
+
+
+def _place(run: Path, config: RunConfig, rules: Rules) -> str:
+    """Return what the book calls a run's dataset: the one from which it differs least."""
+    near = {
+        dataset: decided(config.to_dict(), expected)
+        for (dataset, setting), expected in rules.expected.items()
+        if setting == config.stream.setting and expected.dataset.name == config.dataset.name
+    }
+    if not near:
+        known = sorted({expected.dataset.name for expected in rules.expected.values()})
+        raise ResultsError(
+            f"{run}: the book has no dataset {config.dataset.name!r} in setting "
+            f"{config.stream.setting}: it has {', '.join(known)}"
+        )
+    dataset = min(near, key=lambda name: len(near[name]))
+    for key, (ours, theirs) in near[dataset].items():
+        raise ResultsError(
+            f"{run}: {key} must be {theirs!r} as in the book's {dataset}, not {ours!r}"
+        )
+    return dataset
+
+
+def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
+    """Raise if a row has the label of one of the book's methods and is not that method."""
+    for job in plan.jobs():
+        if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
+            continue
+        try:
+            other = differences(resolved(config).to_dict(), resolved(job.config).to_dict())
+        except EvergraphError as error:
+            raise ResultsError(f"{run}: {error}") from None
+        for key, (ours, theirs) in other.items():
+            raise ResultsError(
+                f"{run}: {key} must be {theirs!r} as in the book's {row.label}, not {ours!r}: give "
+                "a variant of it a --label of its own"
+            )
