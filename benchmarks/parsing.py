@@ -27,7 +27,7 @@ from evergraph.online.delta import Delta, NodeId
 from evergraph.online.edge_columns import in_columns
 from evergraph.online.identifiers import IdTable
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-from evergraph.server.json_delta import quick_delta
+from evergraph.server.bodies import quick_delta
 from evergraph.server.payloads import DeltaBody, parse
 
 NODES = 100_000

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evergraph.online.counted import Counted
 from evergraph.online.delta import Delta
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner

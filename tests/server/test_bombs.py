@@ -57,7 +57,7 @@ from evergraph.core.errors import EvergraphError
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import status_of
 from evergraph.server.payloads import parse
-from evergraph.server.json_delta import quick_delta
+from evergraph.server.bodies import quick_delta
 from evergraph.server.payloads import DeltaBody, PredictionsBody
 import psutil
 

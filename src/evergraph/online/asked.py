@@ -68,7 +68,7 @@ class Asked(Shown):
         return self._view.history()
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return what is no longer as it was, and the latest of what was so; oldest first."""
+        """Return the alarm that predictions are worse than they were, while they are."""
         return self._view.alarms
 
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:

@@ -28,7 +28,6 @@ from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
 from evergraph.online.delta_parts import check_lengths
 from evergraph.online.descriptions import described, made
-from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.corrections import DRIFT
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -36,9 +35,8 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_r
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.packing import PackedState, Packing, packed
-from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import METRICS, Tallies
+from evergraph.online.pieces import PackedState, Packing, Pieces, packed, pieces_of, whole
+from evergraph.online.prequential import METRICS, PredictionRecord, Tallies
 from evergraph.online.published import Published
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import LearnerView, Page, Status
@@ -132,10 +130,10 @@ class OnlineLearner(Asked):
         self._seq = 0
         self._solved = 0
         self._ids = IdTable()
-        self._foretold = Foretold(self.head)
+        self._record = PredictionRecord(self.head.kind)
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
-        self._view = LearnerView(self._ids, self._foretold.prequential, self._page())
+        self._view = LearnerView(self._ids, self._record.prequential, self._page())
         self._storage: ArrayStorage | None = None
         if memory_limit is not None:
             self.keep_within(memory_limit, scratch)
@@ -389,7 +387,7 @@ class OnlineLearner(Asked):
     ) -> list[DeltaResult]:
         """Turn the page, and say what was done; owners: of which part each label is."""
         found = [
-            self._foretold.compared(guesses, labels, owners == place) for place in range(len(parts))
+            self._record.compared(guesses, labels, owners == place) for place in range(len(parts))
         ]
         first = self._seq + 1
         self._seq += len(parts)
@@ -401,7 +399,7 @@ class OnlineLearner(Asked):
             for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first):
                 self._ids.add(delta.nodes)
                 self._ids.remove(delta.forgotten)
-                self._foretold.count(compared, seq=seq, nodes=len(self._ids), classes=known)
+                self._record.count(compared, seq=seq, nodes=len(self._ids), classes=known)
             return self._page()
 
         self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -431,8 +429,7 @@ class OnlineLearner(Asked):
             knowledge.of,
             knowledge.embeddings.dims,
             self.head.kind,
-            self._foretold.watch.alarms(knowledge.names),
-            self._foretold.watch.raised,
+            self._record.watch.alarms(),
             self._publish(knowledge),
         )
 
@@ -453,8 +450,8 @@ class OnlineLearner(Asked):
             labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
             features=0 if knowledge is None else knowledge.graph.num_features,
             memory=0 if knowledge is None else knowledge.nbytes,
-            predicted=self._foretold.prequential.asked,
-            accuracy=self._foretold.prequential.accuracy,
+            predicted=self._record.prequential.asked,
+            accuracy=self._record.prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
             metric=METRICS[self.head.kind],
             relations=self.head.takes_relations
@@ -516,7 +513,7 @@ class OnlineLearner(Asked):
             kept: dict[str, Tensor | Pieces] = {}
             if self._knowledge is not None:
                 kept = self._knowledge.pieces()
-            parts = {"ids": self._ids} | self._foretold.parts
+            parts = {"ids": self._ids} | self._record.parts
             for prefix, part in parts.items():
                 kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
             return kept
@@ -571,7 +568,7 @@ class OnlineLearner(Asked):
 
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))
-        for name, part in self._foretold.parts.items():
+        for name, part in self._record.parts.items():
             part.restore(part_of(state, f"{name}."))
         return self._page()
 

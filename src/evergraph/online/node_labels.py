@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 
 
 class NodeLabels:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypedDict
 
@@ -156,8 +156,7 @@ class Page:
         vectors: looks vectors up where the view keeps no copy; None before the first node.
         dims: of an embedding, which is what a vector begins with.
         kind: what nodes are said to be.
-        alarms: what is no longer as it was, or was so lately.
-        raised: how many alarms of each kind were ever raised.
+        alarms: the one that predictions are worse than they were, while they are.
         publish: returns what look-ups read; None before the first node.
     """
 
@@ -169,7 +168,6 @@ class Page:
     dims: int
     kind: Kind = "class"
     alarms: tuple[Alarm, ...] = ()
-    raised: Mapping[str, int] = field(default_factory=dict)
     publish: Callable[[], Published] | None = None
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.former_rows import FrozenRows
+from evergraph.online.graph.growing_array import FrozenRows
 from evergraph.online.identifiers import GoneNames, IdTable
 from evergraph.online.page import Page
 from evergraph.online.published import Published

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label
-from evergraph.online.graph.former_rows import FrozenRows
 from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.graph.growing_array import FrozenRows
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother

@@ -75,7 +75,7 @@ def _ids(learner: OnlineLearner, knowledge: Knowledge | None) -> Iterator[str]:
 
 
 def _record(learner: OnlineLearner) -> Iterator[str]:
-    record = learner._foretold.prequential
+    record = learner._record.prequential
     asked, right = record.curve_[:, 3:].double().sum(0).tolist()
     totals = record.totals_.double().tolist()
     if abs(asked - totals[0]) > 0.5 or abs(right - totals[1]) > CLOSE * max(1.0, abs(totals[1])):

@@ -18,8 +18,7 @@ from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.array_storage import ArrayStorage
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
@@ -151,7 +150,7 @@ class LearnerView:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """What is no longer as it was, or was so lately; oldest first."""
+        """The alarm that predictions are worse than they were, while they are."""
         return self._page.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:

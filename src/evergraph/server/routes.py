@@ -161,7 +161,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
     @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
     async def alarms() -> Response:
-        """Tell what is no longer as it was, and the latest of what was so."""
+        """Tell the alarm that predictions are worse than they were, while they are."""
         return await tell(service.pools.facts, service.alarms)
 
     @router.get(

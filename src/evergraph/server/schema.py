@@ -214,11 +214,11 @@ class Suggestions:
 
 @dataclass(frozen=True)
 class Alarms:
-    """What is no longer as it was, and the latest of what was so.
+    """Whether predictions are worse than they were.
 
     Attributes:
         seq: after how many deltas this is so.
-        alarms: oldest first.
+        alarms: the one that is raised, or none.
     """
 
     seq: int

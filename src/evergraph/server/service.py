@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
@@ -37,7 +37,6 @@ from evergraph.server.workers import Pool, Pools, Writer
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
-    from evergraph.online.alarms import Alarm
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
@@ -306,15 +305,10 @@ class Service:
         return known | told | kept
 
     def alarms(self) -> dict[str, Any]:
-        """Return what is no longer as it was, and the latest of what was so."""
+        """Return the alarm that predictions are worse than they were, while they are."""
         page = self._view.page
         found: dict[str, Any] = told(Alarms(page.status.seq, page.alarms))
         return found
-
-    def raised(self) -> tuple[Sequence[Alarm], Mapping[str, int]]:
-        """Return all alarms that are known, and how many there ever were by kind."""
-        page = self._view.page
-        return page.alarms, page.raised
 
     def suggestions(self, n: int) -> dict[str, Any]:
         """Return the nodes that are worth asking a person about."""

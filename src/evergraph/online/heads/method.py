@@ -16,7 +16,7 @@ from evergraph.methods import BackboneLearner, methods
 from evergraph.nn import Backbone, backbones
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.whole_task import task_of
-from evergraph.online.packing import Packing
+from evergraph.online.pieces import Packing
 from evergraph.topology import TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of

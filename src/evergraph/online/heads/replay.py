@@ -17,7 +17,7 @@ from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
 from evergraph.online.heads.whole_task import task_of
-from evergraph.online.packing import Packing
+from evergraph.online.pieces import Packing
 from evergraph.topology import Identity, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
