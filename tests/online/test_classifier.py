@@ -20,7 +20,7 @@ from evergraph.core.errors import (
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.told import as_labels
+from evergraph.online.labels import as_labels
 from evergraph.topology import S2GC, SGC
 
 X = np.eye(4, dtype=np.float32)

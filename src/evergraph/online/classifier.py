@@ -41,16 +41,16 @@ from evergraph.online.conversion import (
     told_like,
 )
 from evergraph.online.delta import Delta, NodeId, Told
-from evergraph.online.explanation import Explanation
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, is_numbered, read_frame
 from evergraph.online.heads import heads
+from evergraph.online.labels import as_told, told_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
-from evergraph.online.suggestions import Suggestion
-from evergraph.online.told import as_told, told_score
 from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Status
+from evergraph.online.view.explanation import Explanation
+from evergraph.online.view.suggestions import Suggestion
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
-from evergraph.online.delta import NodeId
-from evergraph.online.edge_columns import Column, as_numbers, chunks, listed
+from evergraph.online.delta import Column, NodeId, as_numbers, chunks, listed
 from evergraph.online.pieces import Pieces, whole
 
 LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer

@@ -1,4 +1,4 @@
-"""What a snapshot is written from: arrays that are never in memory as a whole, and packed ones.
+"""What a learner is written from: its parameters, and arrays that are never in memory as a whole.
 
 A position is given out once (see ``GrowingGraph``): a learner whose nodes come and go holds empty
 rows for all that ever came. What a snapshot is written from tells all there is of a learner, so it
@@ -9,14 +9,16 @@ summed as before, and nothing that was learned changes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from evergraph.core.resolver import Resolver
 from evergraph.online.graph.array_storage import PagedTensor
 
 PIECE = 1 << 24  # bytes that a piece has at the most, unless a row has more
@@ -219,3 +221,33 @@ def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
         "counted.marks": marks[held],
         "counted.free": torch.empty(0, dtype=torch.int64),
     }
+
+
+T = TypeVar("T")
+
+# What a live learner has no choice of, see ``LiveEmbeddings``: older folders do not name it either.
+FIXED = ("rows",)
+
+
+def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
+    """Return a component's name and the parameters that it stores under their own names.
+
+    >>> from evergraph.topology import SGC, topologies
+    >>> described(topologies, SGC(hops=3))
+    {'name': 'sgc', 'hops': 3, 'self_loops': True}
+    """
+    names = [name for name in resolver.parameters(component.name) if name not in FIXED]
+    values = {"name": component.name} | {name: getattr(component, name) for name in names}
+    kept: dict[str, Any] = json.loads(json.dumps(values))
+    return kept
+
+
+def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
+    """Return a component as ``described`` tells it.
+
+    >>> from evergraph.topology import topologies
+    >>> made(topologies, {"name": "sgc", "hops": 3}).hops
+    3
+    """
+    given = dict(description)
+    return resolver.make(given.pop("name"), **given)

@@ -7,7 +7,7 @@ from graph, features and labels alone, as one that was given everything at once 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,8 @@ from evergraph.graphs import UNLABELLED
 from evergraph.methods.balanced_ridge import balanced_ridge
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.held_back import lot
-
-if TYPE_CHECKING:
-    from evergraph.online.knowledge import Knowledge
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.knowledge import Knowledge
+from evergraph.online.learner import OnlineLearner
 
 ROWS = 1 << 14  # compared at a time
 CLOSE = 1e-3  # of the largest value: what differences of float32 may have added up to
@@ -133,8 +131,6 @@ def _labels(knowledge: Knowledge) -> Iterator[str]:
 
 def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
     """Return the same graph and labels, given at once to a learner of its own."""
-    from evergraph.online.learner import OnlineLearner
-
     twin = OnlineLearner.from_parameters(learner.parameters)
     related = knowledge.relations is not None
     fresh = twin._begun(knowledge.graph.num_features, related=related)
@@ -183,8 +179,6 @@ def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     """Compare the head's sums with those over the vectors that nodes are counted as."""
     if not isinstance(learner.head, AnalyticHead | FusedHead | TargetHead):
         return  # it keeps no sums
-    from evergraph.online.learner import OnlineLearner
-
     twin = OnlineLearner.from_parameters(learner.parameters)
     twin._begun(knowledge.graph.num_features, related=knowledge.relations is not None)
     head = twin.head

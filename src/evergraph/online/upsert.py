@@ -15,13 +15,20 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
-from evergraph.online.answers import name_of
-from evergraph.online.checking import edge_names
-from evergraph.online.delta import Delta, DeltaResult, NodeId, Told
-from evergraph.online.delta_parts import check_parts
-from evergraph.online.edge_columns import Column, edge_columns, in_columns, listed
+from evergraph.online.checking import check_parts, edge_names
+from evergraph.online.delta import (
+    Column,
+    Delta,
+    DeltaResult,
+    NodeId,
+    Told,
+    edge_columns,
+    in_columns,
+    listed,
+)
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.labels import name_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -192,12 +199,6 @@ def only_new(
         updated_nodes=len(updated),
         missing_nodes=missing,
     )
-
-
-def is_empty(delta: Delta) -> bool:
-    """Whether a delta changes nothing."""
-    parts = (delta.nodes, delta.edges, delta.removed_edges, delta.updated, delta.late)
-    return not any(map(len, (*parts, delta.forgotten)))
 
 
 def _other_features(

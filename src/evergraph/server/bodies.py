@@ -15,13 +15,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.extras import installed
-from evergraph.online.delta import Delta
-from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME, check_weights
-from evergraph.online.edge_columns import Column, EdgeColumns, as_numbers, chunks
+from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
+from evergraph.online.delta import Column, Delta, EdgeColumns, as_numbers, chunks, is_empty
 from evergraph.online.identifiers import LARGEST
-from evergraph.online.upsert import is_empty
 from evergraph.server.arrow import read_arrow
-from evergraph.server.http import ARROW, RefusedError
+from evergraph.server.http import ARROW, RefusedError, refuse_twice
 from evergraph.server.payloads import (
     DeltaBody,
     ForgetBody,
@@ -29,7 +27,6 @@ from evergraph.server.payloads import (
     PredictionsBody,
     UpsertBody,
     parse,
-    refuse_twice,
 )
 
 MOST_FIELDS = 10_000  # of an object, and labels of a node: more of them are a mistake
@@ -271,7 +268,6 @@ def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
         )
     named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, found.rows))
     check_named("delta", max(named), most)
-    check_weights(delta.weights, len(delta.edges))  # as the bytes of a delta are checked
     return found
 
 

@@ -38,11 +38,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import check_weights, row_by_row, weight_values
-from evergraph.online.edge_columns import (
+from evergraph.online.checking import check_weights, row_by_row, weight_values
+from evergraph.online.delta import (
     Column,
+    Delta,
     EdgeColumns,
+    NodeId,
     as_numbers,
     chunks,
     edge_columns,

@@ -13,11 +13,11 @@ from evergraph.core.label_space import Kind
 from evergraph.memory.target_statistics import TargetStatistics
 from evergraph.methods.target_ridge import STEEPNESS, target_ridge
 from evergraph.nn.expansion import Activation, Expansion
-from evergraph.online.answers import meant_by
 from evergraph.online.delta import Label
 from evergraph.online.heads.analytic import AnalyticHead
 from evergraph.online.heads.base import BLOCK_VALUES as VALUES
 from evergraph.online.heads.base import Scorer, heads, row_blocks
+from evergraph.online.labels import meant_by
 from evergraph.training.learner import part_of
 
 Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]
