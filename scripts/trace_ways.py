@@ -52,7 +52,7 @@ def counted() -> Iterator[Calls]:
         yield found
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def run_way(stack: ExitStack) -> Callable[[], object]:
