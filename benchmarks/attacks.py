@@ -239,7 +239,7 @@ def _short(row: Row) -> str:
 
 def tables(options: Options) -> list[Table]:
     """Return the tables of one run."""
-    logging.getLogger("evergraph").setLevel(logging.ERROR)  # alarms of classes that come in turn
+    logging.getLogger("evergraph").setLevel(logging.ERROR)  # the alarm, where classes come in turn
     size = QUICK if options.quick else Size()
     with tempfile.TemporaryDirectory() as place:
         found = measure(size, Path(place), tuple(ATTACKS))

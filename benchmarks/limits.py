@@ -226,7 +226,7 @@ def restarts_table(found: Sequence[Restart]) -> Table:
 
 def tables(options: Options) -> list[Table]:
     """Return the tables of one run."""
-    logging.getLogger("evergraph").setLevel(logging.ERROR)  # alarms of classes that come in turn
+    logging.getLogger("evergraph").setLevel(logging.ERROR)  # the alarm, where classes come in turn
     size = QUICK if options.quick else Size()
     grown = in_own_process(by_nodes, tuple(size.nodes))
     classes = [in_own_process(by_classes, count, size.known) for count in size.classes]

@@ -21,11 +21,11 @@ from evergraph.core.errors import (
 )
 from evergraph.core.label_space import Kind
 from evergraph.graphs.validation import WEIGHT_RULE
-from evergraph.online.answers import check_told
+from evergraph.online.checking import LONGEST_NAME, is_weight
 from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import LONGEST_NAME, is_weight
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import check_id
+from evergraph.online.labels import check_told
 
 Positions = Mapping[NodeId, int]
 

@@ -23,11 +23,10 @@ from benchmarks.measure import Options, Table, interleaved, run, times
 
 from evergraph.online.checking import check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
-from evergraph.online.delta import Delta, NodeId
-from evergraph.online.edge_columns import in_columns
+from evergraph.online.delta import Delta, NodeId, in_columns
 from evergraph.online.identifiers import IdTable
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-from evergraph.server.json_delta import quick_delta
+from evergraph.server.bodies import quick_delta
 from evergraph.server.payloads import DeltaBody, parse
 
 NODES = 100_000

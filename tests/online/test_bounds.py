@@ -87,13 +87,13 @@ def test_a_model_in_a_process_is_bounded_by_memory_alone(monkeypatch):
 def test_new_classes_are_those_that_nobody_has_told_of():
     learner = small()
     learner.apply(nodes("n", ["a", "b"]))
-    assert new_classes(learner.check(nodes("m", ["a", "c", "c", None])), learner) == 1
-    assert new_classes(learner.check(Delta(late=[("n0", "d")])), learner) == 1
+    assert new_classes(learner.check(nodes("m", ["a", "c", "c", None])), learner.held) == 1
+    assert new_classes(learner.check(Delta(late=[("n0", "d")])), learner.held) == 1
     several = OnlineLearner(head=TargetHead(width=16))
     several.apply(nodes("n", [["a"], []]))
-    assert new_classes(several.check(nodes("m", [["a", "b"], ["c", "b"]])), several) == 2
+    assert new_classes(several.check(nodes("m", [["a", "b"], ["c", "b"]])), several.held) == 2
     numbers = OnlineLearner(head=TargetHead(width=16, kind="numbers"))
-    assert new_classes(numbers.check(nodes("m", [1.5, 2.5])), numbers) == 0
+    assert new_classes(numbers.check(nodes("m", [1.5, 2.5])), numbers.held) == 0
 
 
 def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
@@ -101,7 +101,7 @@ def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
     learner.apply(nodes("n", ["a", "b"] * 5_000, width=32))
     change = Delta(edges=[("n0", "n1")])
     checked = learner.check(change)
-    all_of_it, closely = (estimate(checked, learner, closely=c).memory for c in (False, True))
+    all_of_it, closely = (estimate(checked, learner.held, closely=c) for c in (False, True))
     assert closely < all_of_it / 2
     learner.bounds = Bounds(memory=(closely + all_of_it) // 2)
     learner.check(change)
@@ -115,7 +115,7 @@ def test_what_lies_in_files_is_not_counted(tmp_path):
         if begun:
             for learner in (plain, limited):
                 learner.apply(nodes("first", ["a", "b"], width=500))
-        needed = [estimate(learner.check(delta), learner).memory for learner in (plain, limited)]
+        needed = [estimate(learner.check(delta), learner.held) for learner in (plain, limited)]
         assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
 
 
@@ -153,7 +153,7 @@ def measured(head, first, then):
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     open("/proc/self/clear_refs", "w").write("5")  # the peak is counted from here on
-    before, expected = held("VmRSS"), estimate(checked, learner).memory
+    before, expected = held("VmRSS"), estimate(checked, learner.held)
     learner.apply(checked)
     return expected, held("VmHWM") - before
 

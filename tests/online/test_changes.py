@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownEdgeError, UnknownNodeError
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.upsert import News, is_empty
+from evergraph.online.upsert import News
 from evergraph.topology import SGC
 
 FIRST = Delta(

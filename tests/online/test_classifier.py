@@ -20,7 +20,7 @@ from evergraph.core.errors import (
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.told import as_labels
+from evergraph.online.labels import as_labels
 from evergraph.topology import S2GC, SGC
 
 X = np.eye(4, dtype=np.float32)
@@ -264,6 +264,7 @@ def test_minus_one_is_a_class_but_in_a_tensor():
     ("values", "message"),
     [
         (np.zeros((2, 3), dtype=np.int64), r"shape \(2, 3\): expected \[edges, 2\]"),
+        (np.zeros(4, dtype=np.int64), r"shape \(4,\): expected \[edges, 2\]"),
         (torch.zeros(3, 2, dtype=torch.int64), r"shape \(3, 2\): expected \[2, edges\]"),
         ([("a",)], r"an edge must join two nodes, not \('a',\)"),
         (["ab"], "an edge must join two nodes, not 'ab'"),
@@ -273,6 +274,12 @@ def test_minus_one_is_a_class_but_in_a_tensor():
 def test_edges_that_are_none(values, message):
     with pytest.raises(DataError, match=message):
         as_edges(values)
+
+
+def test_a_row_of_an_array_is_an_edge():
+    assert as_edges(np.array([[0, 7], [7, 3]])) == [(0, 7), (7, 3)]
+    assert as_edges(np.array([["a", "b"]])) == [("a", "b")]
+    assert as_edges(np.empty((0, 2), dtype=np.int64)) == []
 
 
 def test_a_folder_keeps_it(tmp_path):

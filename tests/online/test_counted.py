@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.online.counted import Counted
 from evergraph.online.delta import Delta
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.heads import AnalyticHead
+from evergraph.online.learned_nodes import Counted
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
 

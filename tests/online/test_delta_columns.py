@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import EvergraphError, LooseEdgeError
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
-from evergraph.online.delta import Delta
-from evergraph.online.edge_columns import EdgeColumns, edge_columns, in_columns
+from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import MANY, IdTable
 

@@ -28,7 +28,7 @@ def test_embeddings_and_numbers_are_those_of_the_last_whole_delta(
     settle = one.head.settle
 
     def look_and_settle() -> None:  # the graph and its embeddings have changed by now
-        meanwhile.append((view.embed(["a"]), view.predict_proba(["a"])[1], view.status.nodes))
+        meanwhile.append((view.embed(["a"]), view.predict_proba(["a"])[1], view.status().nodes))
         settle()
 
     monkeypatch.setattr(one.head, "settle", look_and_settle)
@@ -39,4 +39,4 @@ def test_embeddings_and_numbers_are_those_of_the_last_whole_delta(
     assert nodes == 2
     assert not view.embed(["a"]).equal(before)
     assert view.embed(["a"]).equal(one.embed(["a"]))
-    assert view.status.nodes == 3
+    assert view.status().nodes == 3

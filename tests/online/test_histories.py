@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.seeding import seeded
-from evergraph.online import held_back, solving
+from evergraph.online import held_back, learned_nodes
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -108,8 +108,8 @@ HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
     """Makes learners; classes of two nodes have a say in how views are mixed."""
     monkeypatch.setattr(held_back, "LEAST", 2)
-    monkeypatch.setattr(solving, "SMALL", 0)  # so few would be solved for at once
-    monkeypatch.setattr(solving, "SHARE", 10.0)
+    monkeypatch.setattr(learned_nodes, "SMALL", 0)  # so few would be solved for at once
+    monkeypatch.setattr(learned_nodes, "SHARE", 10.0)
     return lambda history, tolerance=0.0, patience=1: OnlineLearner(
         head=HEADS[request.param](width=48),
         undirected=history.undirected,
@@ -134,7 +134,7 @@ def test_the_same_deltas_give_the_same_bits(learner, history, data):
             twin = OnlineLearner.from_parameters(json.loads(json.dumps(twin.parameters)))
             twin.restore({key: value.clone() for key, value in state.items()}, about)
         if data.draw(st.booleans()):
-            twin.frozen().status  # noqa: B018
+            twin.frozen().status()
     mine, theirs = one.state(), twin.state()
     assert mine.keys() == theirs.keys()
     assert all(mine[key].equal(theirs[key]) for key in mine)

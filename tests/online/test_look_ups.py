@@ -60,7 +60,11 @@ def everything(view: LearnerView) -> dict[str, Any]:
     """Return all that look-ups tell."""
     ids, rest = view.ids_from(0, 100)
     told = {str(node): view.looked_up(node, top=3, limit=6) for node in ids[::3]}
-    return told | {"ids": (ids, rest), "suggested": view.suggest(4), "status": view.status.seq}
+    return told | {
+        "ids": (ids, rest),
+        "suggested": view.suggestions(4),
+        "status": view.status().seq,
+    }
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_all_that_is_wide_is_mapped_and_nothing_else():
     learner = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
     learner.apply(delta(0, 4))
     learner.frozen()
-    arrays = [*learner._knowledge.arrays(), *learner._view.arrays()]
+    arrays = [*learner._knowledge.arrays(), *learner.arrays()]
     mapped = [isinstance(array.tensor, PagedTensor) for array in arrays]
     assert mapped == [array.row_bytes >= WIDE for array in arrays]
     # features, two hops, codes and two hops of these, what is counted, the copy for readers

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.classifier import ContinualNodeClassifier
-from evergraph.online.told import as_told
+from evergraph.online.labels import as_told
 
 IDS = ["a", "b", "c", "d"]
 X = np.eye(4, dtype=np.float32)

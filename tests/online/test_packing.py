@@ -11,8 +11,7 @@ from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.packing import Packing, packed
-from evergraph.online.pieces import whole
+from evergraph.online.pieces import Packing, packed, whole
 
 
 def repacked(one: OnlineLearner) -> OnlineLearner:

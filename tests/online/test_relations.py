@@ -21,10 +21,10 @@ from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta, NodeId
-from evergraph.online.explanation import explain
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.view.explanation import explain
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 
 WIDTH = 5

@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.online import solving
+from evergraph.online import learned_nodes
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.learned_nodes import Solving
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.solving import Solving
 
 HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
 
 
 def test_when_scores_are_due() -> None:
     one = Solving(patience=3)
-    assert one.due(1, known=solving.SMALL - 1)  # few are known
+    assert one.due(1, known=learned_nodes.SMALL - 1)  # few are known
     known = 16_000
     assert [one.due(600, known=known) for _ in range(2)] == [False, True]  # 1,000 are a sixteenth
     assert [one.due(1, known=known) for _ in range(3)] == [False, False, True]
@@ -29,8 +29,8 @@ def test_when_scores_are_due() -> None:
 @pytest.fixture(params=HEADS)
 def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OnlineLearner:
     """Twelve nodes in two classes; so few would be solved for at once."""
-    monkeypatch.setattr(solving, "SMALL", 0)
-    monkeypatch.setattr(solving, "SHARE", 1.0)
+    monkeypatch.setattr(learned_nodes, "SMALL", 0)
+    monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
     one = OnlineLearner(head=HEADS[request.param](width=16), patience=3)
     one.apply(
         Delta(
@@ -51,7 +51,7 @@ def solved(one: OnlineLearner, delta: Delta) -> int:
 def test_labels_of_known_classes_wait_for_each_other(learner: OnlineLearner) -> None:
     assert learner.status().solved == 1
     before = learner.head.scorer()
-    ids, vectors = torch.arange(4), torch.randn(4, learner._view.taken([0])[2].shape[1])
+    ids, vectors = torch.arange(4), torch.randn(4, learner.taken([0])[2].shape[1])
     assert solved(learner, Delta(late=((10, "x"),))) == 1
     assert learner.head.scorer()(ids, vectors).equal(before(ids, vectors))
     assert solved(learner, Delta()) == 1  # waits on
@@ -82,8 +82,8 @@ def test_predictions_look_at_nodes_as_they_are(learner: OnlineLearner) -> None:
 
 
 def test_a_number_that_is_new_is_no_new_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solving, "SMALL", 0)
-    monkeypatch.setattr(solving, "SHARE", 1.0)
+    monkeypatch.setattr(learned_nodes, "SMALL", 0)
+    monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
     one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)
     one.apply(Delta(nodes=(1, 2, 3), features=torch.eye(3), labels=(0.5, 1.5, None)))
     twin = OnlineLearner.from_parameters(one.parameters)

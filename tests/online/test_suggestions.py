@@ -14,7 +14,7 @@ from evergraph.online import ContinualNodeClassifier, Delta
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.suggestions import SPREAD, chosen, shares_of
+from evergraph.online.view.suggestions import SPREAD, chosen, shares_of
 
 
 def learner(**parameters) -> OnlineLearner:
@@ -133,7 +133,7 @@ def test_the_lazy_choice_is_the_greedy_one(data, nodes):
 
 
 def test_few_doubts_are_asked_for_where_few_nodes_may_be_chosen(monkeypatch):
-    monkeypatch.setattr("evergraph.online.suggestions.BLOCK", 1)
+    monkeypatch.setattr("evergraph.online.view.suggestions.BLOCK", 1)
     graph = GrowingGraph(num_features=1)
     leaves = torch.arange(1, 21)
     edges = torch.stack([torch.zeros(20).long(), leaves])

@@ -57,7 +57,7 @@ from evergraph.core.errors import EvergraphError
 from evergraph.server.arrow import delta_from_arrow
 from evergraph.server.http import status_of
 from evergraph.server.payloads import parse
-from evergraph.server.json_delta import quick_delta
+from evergraph.server.bodies import quick_delta
 from evergraph.server.payloads import DeltaBody, PredictionsBody
 import psutil
 
@@ -203,7 +203,7 @@ def test_names_too_long_are_refused_from_lines_and_models():
 def test_names_that_a_journal_holds_are_read_whatever_their_length(tmp_path, monkeypatch):
     long = delta(nodes=(LONG,), labels=(LONG,))
     with monkeypatch.context() as before:  # as it was when there was no such rule
-        before.setattr("evergraph.online.learner.check_lengths", lambda *_, **__: None)
+        before.setattr("evergraph.online.checking._check_lengths", lambda *_, **__: None)
         with LearnerFolder.open(tmp_path, make=learner) as folder:
             folder.submit(long)
     with LearnerFolder.open(tmp_path, make=learner) as folder:

@@ -151,12 +151,7 @@ def test_what_to_ask_next_is_what_the_learner_suggests(
     assert browser.get_log("browser") == []
 
 
-ALARMS = [
-    {"kind": "accuracy", "seq": 7, "message": "accuracy of <b>all</b> is low", "value": 0.1,
-     "expected": 0.9},
-    {"kind": "fading", "seq": 3, "cleared": 5, "message": "'x' has not come", "value": 1.0,
-     "expected": 0.1, "about": "x"},
-]  # fmt: skip
+ALARMS = [{"seq": 7, "message": "accuracy of <b>all</b> is low", "value": 0.1, "expected": 0.9}]
 REPLICAS = [
     {"role": "writer", "pid": 11, "seq": 1200, "lag": 0, "seconds": 0.0, "alive": True},
     {"role": "reader", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
@@ -169,9 +164,6 @@ def test_alarms_and_replicas_are_shown(width: int, scheme: str, show: Any, wait:
     browser.execute_script("showAlarms(arguments[0]); showReplicas(arguments[1])", ALARMS, REPLICAS)
     assert texts(browser, "#raised li") == [
         "Predictions are worse than they were\nAccuracy of <b>all</b> is low. Since delta 7"
-    ]
-    assert texts(browser, "#over li") == [
-        "A class no longer comes\n'x' has not come. Deltas 3 to 5"
     ]
     rows = [text.split() for text in texts(browser, "#replica-list tbody tr")]
     assert rows[0] == ["writer", "11", "1,200", "0", "deltas,", "0.0", "s", "answers"]

@@ -149,5 +149,4 @@ def test_a_service_counts_routes_not_paths(client: TestClient) -> None:
     assert value(metrics, "requests_total", route=node, status="404") == 1
     assert value(metrics, "requests_total", route="other", status="404") == 1
     assert [value(metrics, name) for name in ("nodes", "edges", "seq", "waiting")] == [6, 6, 1, 0]
-    assert value(metrics, "alarm", kind="accuracy") == value(metrics, "alarm", kind="novelty") == 0
-    assert value(metrics, "alarms_total", kind="fading") == 0
+    assert value(metrics, "alarm", kind="accuracy") == 0

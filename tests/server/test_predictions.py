@@ -17,7 +17,8 @@ from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server import http as http_module
 from evergraph.server import service as service_module
 from evergraph.server.http import RefusedError, as_json
-from evergraph.server.predictions import Together, after_in
+from evergraph.server.routes import after_in
+from evergraph.server.workers import Together
 
 
 def asked_at_once(questions: Sequence[Sequence[Any]], calls: list[int], **options: Any) -> Any:

@@ -314,7 +314,7 @@ def _ingest(
         deltas = _read(*tables, **reading, columns=columns)
     from evergraph.datasets.columns.fitting import say_few
     from evergraph.datasets.columns.scheme import Scheme
-    from evergraph.online.upsert import is_empty
+    from evergraph.online.delta import is_empty
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
     with (

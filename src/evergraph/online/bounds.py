@@ -11,19 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory, shown
-from evergraph.online.graph.array_storage import ARRAY_SHARE
+from evergraph.online.checking import CheckedDelta
+from evergraph.online.graph.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-
-if TYPE_CHECKING:
-    from evergraph.online.checking import CheckedDelta
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.heads import OnlineHead
+from evergraph.online.knowledge import Knowledge
+from evergraph.topology import TopologyEncoder
+from evergraph.topology.cached import Scaling
 
 SMALL = 1 << 27  # bytes that are not worth asking the system for
 LEAST = 1 << 24  # bytes that come and go with any delta
@@ -36,17 +37,24 @@ NARROW_BYTES = 200  # of a node, in what stays in memory where memory is limited
 CODES = 2 * 64  # how wide class codes are, where it is not known yet
 
 
-@dataclass(frozen=True)
-class Work:
-    """What applying a delta takes, as far as can be told before.
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a learner holds, as far as the work of a delta depends on it.
 
     Attributes:
-        memory: bytes that are held beside what is held already.
-        classes: classes that are new, or labels where nodes have several.
+        head: what learns.
+        topology, scaling: of embeddings.
+        knowledge: graph and embeddings; None before the first node.
+        storage: where what is wide lies where memory is limited; None if in memory.
+        copied: bytes of memory that a node takes in what readers see.
     """
 
-    memory: int
-    classes: int
+    head: OnlineHead
+    topology: TopologyEncoder
+    scaling: Scaling
+    knowledge: Knowledge | None
+    storage: ArrayStorage | None
+    copied: int
 
 
 @dataclass(frozen=True)
@@ -74,43 +82,36 @@ class Bounds:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), least=1)
 
-    def check(self, delta: CheckedDelta, learner: OnlineLearner) -> None:
+    def check(self, delta: CheckedDelta, held: Held) -> None:
         """Raise if a delta asks for more."""
-        new = new_classes(delta, learner)
+        new = new_classes(delta, held)
         if self.classes is not None and new > self.classes:
             raise TooMuchError(
                 f"a delta may bring at most {self.classes:,} new classes (serve --delta-classes), "
                 f"and this one brings {new:,}: was a column of ids sent as labels?"
             )
-        needed = estimate(delta, learner, classes=new).memory
+        needed = estimate(delta, held, classes=new)
         if self.memory is None and needed <= SMALL:
             return
-        left = self._left()
+        left = int(FREE_SHARE * free_memory()) if self.memory is None else self.memory
         if needed > left:  # a closer look takes longer
-            needed = estimate(delta, learner, classes=new, closely=True).memory
+            needed = estimate(delta, held, classes=new, closely=True)
         if needed > left:
-            raise TooMuchError(_sentence(needed, left, new))
-
-    def _left(self) -> int:
-        return int(FREE_SHARE * free_memory()) if self.memory is None else self.memory
-
-
-def _sentence(needed: int, left: int, new: int) -> str:
-    advice = "send it in smaller parts"
-    if new > 1_000:
-        advice += f", and see why it brings {new:,} new classes"
-    return (
-        f"learning a delta may take at most {shown(left)} of memory now (serve --delta-memory), "
-        f"and this one would take about {shown(needed)}: {advice}"
-    )
+            advice = "send it in smaller parts"
+            if new > 1_000:
+                advice += f", and see why it brings {new:,} new classes"
+            raise TooMuchError(
+                f"learning a delta may take at most {shown(left)} of memory now (serve "
+                f"--delta-memory), and this one would take about {shown(needed)}: {advice}"
+            )
 
 
-def new_classes(delta: CheckedDelta, learner: OnlineLearner) -> int:
+def new_classes(delta: CheckedDelta, held: Held) -> int:
     """Return how many classes, or labels where nodes have several, a delta brings.
 
     Numbers are no classes, however many there are.
     """
-    kind = learner.head.kind
+    kind = held.head.kind
     if kind == "numbers":
         return 0
     told: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
@@ -118,65 +119,54 @@ def new_classes(delta: CheckedDelta, learner: OnlineLearner) -> int:
     if kind == "labels":
         told = chain.from_iterable(told)
     names = set(told)
-    knowledge = learner.knowledge
+    knowledge = held.knowledge
     return len(names) if knowledge is None else sum(not knowledge.names_class(n) for n in names)
 
 
 def estimate(
-    delta: CheckedDelta,
-    learner: OnlineLearner,
-    *,
-    classes: int | None = None,
-    closely: bool = False,
-) -> Work:
-    """Return what applying a delta takes.
+    delta: CheckedDelta, held: Held, *, classes: int | None = None, closely: bool = False
+) -> int:
+    """Return how many bytes applying a delta takes beside what is held already.
 
     classes: how many are new, where it is known; closely: count the nodes that the delta reaches,
     where otherwise they are taken to be all.
     """
-    new = new_classes(delta, learner) if classes is None else classes
+    new = new_classes(delta, held) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
     told = len(delta.late) + sum(label is not None for label in delta.labels)
-    known = learned = there = grown = 0
-    knowledge = learner.knowledge
+    known = learned = there = 0
+    knowledge = held.knowledge
     if knowledge is None:
-        vector, row = _first_widths(delta, learner)
+        vector, row = _first_widths(delta, held)
+        rows = nodes * row
     else:
-        vector, row = knowledge.dims, knowledge.row_bytes + learner.copied_bytes
-        grown = max((array.moves(nodes) for array in knowledge.arrays()), default=0)
+        vector, rows = knowledge.dims, knowledge.bytes_for(nodes) + nodes * held.copied
         known, learned = len(knowledge.names), int(knowledge.labels.counts_.sum())
-        there = _reached(delta, learner) if closely else knowledge.graph.num_nodes
-    memory = LEAST + nodes * (row + ID_BYTES) + edges * EDGE_BYTES + grown + new * ID_BYTES
-    memory += _computed(vector * (nodes + there), learner)
-    memory += learner.head.bytes_for(
+        there = _reached(delta, knowledge) if closely else knowledge.graph.num_nodes
+    computed = 4 * vector * (nodes + there)
+    if held.storage is not None:  # files hold most of it
+        computed = min(computed, int(ARRAY_SHARE * held.storage.limit))
+    head = held.head.bytes_for(
         nodes=learned + told, counted=told + min(there, learned), classes=known + new, new=new
     )
-    return Work(int(memory), new)
+    ids = (nodes + new) * ID_BYTES
+    return int(LEAST + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
 
 
-def _computed(values: int, learner: OnlineLearner) -> int:
-    """Return what vectors that are computed anew take; where memory is limited files hold most."""
-    if learner.storage is None:
-        return COPIES * 4 * values
-    return int(COPIES * min(4 * values, ARRAY_SHARE * learner.storage.limit))
-
-
-def _first_widths(delta: CheckedDelta, learner: OnlineLearner) -> tuple[int, int]:
+def _first_widths(delta: CheckedDelta, held: Held) -> tuple[int, int]:
     """Return how many values a vector has before there are any, and how many bytes a node takes."""
     if not len(delta.nodes):
         return 0, 0
     width = delta.features.shape[1]
-    live = LiveEmbeddings(learner.topology, num_features=width, scaling=learner.scaling)
-    vector = live.dims + (CODES if learner.head.holds_back else 0)
-    if learner.storage is not None:
+    live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
+    vector = live.dims + (CODES if held.head.holds_back else 0)
+    if held.storage is not None:
         return vector, NARROW_BYTES
-    return vector, 4 * (width * (2 + learner.topology.hops) + 3 * vector)
+    return vector, 4 * (width * (2 + held.topology.hops) + 3 * vector)
 
 
-def _reached(delta: CheckedDelta, learner: OnlineLearner) -> int:
+def _reached(delta: CheckedDelta, knowledge: Knowledge) -> int:
     """Return how many known nodes feel a delta."""
-    knowledge = learner.knowledge
-    assert knowledge is not None
     parts = [delta.ends.flatten(), delta.cut.flatten(), delta.renewed, delta.told, delta.gone]
     ends = torch.cat(parts).unique()
     return len(knowledge.reached_by(ends[ends < knowledge.graph.num_nodes]))

@@ -23,8 +23,7 @@ from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, NodeFeatures, say_skipped
 from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.graphs.pyg import is_hetero
-from evergraph.online.alarms import Alarm, AlarmNews
-from evergraph.online.alarms.alarm import OnAlarm, tell
+from evergraph.online.alarms import Alarm, OnAlarm, tell
 from evergraph.online.conversion import (
     as_edges,
     as_features,
@@ -42,16 +41,16 @@ from evergraph.online.conversion import (
     told_like,
 )
 from evergraph.online.delta import Delta, NodeId, Told
-from evergraph.online.explanation import Explanation
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_frame, is_numbered, read_frame
 from evergraph.online.heads import heads
+from evergraph.online.labels import as_told, told_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
-from evergraph.online.new_edges import without_unknown
-from evergraph.online.suggestions import Suggestion
-from evergraph.online.told import as_told, told_score
+from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Status
+from evergraph.online.view.explanation import Explanation
+from evergraph.online.view.suggestions import Suggestion
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 
@@ -91,7 +90,7 @@ class ContinualNodeClassifier(Part, Closing):
             counted again; 0: by nothing.
         patience: how many deltas, or batches of them, scores may be behind what was counted; 1:
             never.
-        on_alarm: called with each ``Alarm`` that a delta raises, once, after the delta is learned
+        on_alarm: called with the ``Alarm`` that a delta raises, once, after the delta is learned
             and, in a folder, on the disk.
         memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``:
             features, embeddings and all else that is wide then lies in files. No prediction
@@ -404,10 +403,10 @@ class ContinualNodeClassifier(Part, Closing):
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         _ = self.learner_  # there from now on
         assert self._kept is not None
-        news = AlarmNews(after=self.learner_.status().seq)
+        before = self.learner_.status().seq
         self.applied_ = self._kept.submit(delta)
         if self.on_alarm is not None:
-            tell(news.of(self.learner_.alarms()), self.on_alarm)
+            tell(self.learner_.alarms(), self.on_alarm, after=before)
         return self
 
     def refresh(self) -> int:
@@ -466,7 +465,7 @@ class ContinualNodeClassifier(Part, Closing):
         return self.learner_.suggest(n, among=None if among is None else as_ids(among, "among"))
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return what is no longer as it was, and the latest of what was so; see ``Alarm``."""
+        """Return the ``Alarm`` that predictions are worse than they were, while they are."""
         return self.learner_.alarms()
 
     def status(self) -> Status:

@@ -28,11 +28,9 @@ from evergraph.graphs.validation import (
     given_weights,
     say_unread,
 )
-from evergraph.online.delta import Delta, Label, NodeId, Told
-from evergraph.online.edge_columns import EdgeColumns
+from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, Told
 from evergraph.online.identifiers import check_ids
-from evergraph.online.plain import plain_values
-from evergraph.online.told import as_labels, told_of_targets, told_of_y
+from evergraph.online.labels import as_labels, plain_values, told_of_targets, told_of_y
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:

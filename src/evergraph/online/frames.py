@@ -21,9 +21,9 @@ from evergraph.datasets.files.table_folder import (
     say_by_position,
     say_index,
 )
+from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.conversion import as_features
-from evergraph.online.delta_parts import LARGEST_FEATURE
 
 if TYPE_CHECKING:
     import pyarrow

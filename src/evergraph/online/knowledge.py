@@ -14,7 +14,6 @@ from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
-from evergraph.online.counted import Counted
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.graph_change import no_nodes
@@ -29,11 +28,10 @@ from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.wear import Wear
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
-from evergraph.online.node_labels import NodeLabels
+from evergraph.online.learned_nodes import Counted, NodeLabels, Solving
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.prequential import Tallies, tallies
-from evergraph.online.published import Published
-from evergraph.online.solving import Solving
+from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
 
 WIDE = 64  # bytes of a row from which on an array lies in a file where memory is limited
@@ -137,10 +135,21 @@ class Knowledge:
         """How long a vector is, codes beside embeddings."""
         return sum(part.dims for part in self._vectors)
 
+    def bytes_for(self, nodes: int) -> int:
+        """Return how many bytes so many more nodes take in all arrays; those in files take none.
+
+        Arrays that are as long as the graph double their room at about the same time: then the
+        widest of them is there twice for a moment. So one array is asked, not all of them.
+        """
+        every, widest = self._row_bytes
+        moved = self.graph.num_nodes * widest if self.labels.moves(nodes) else 0
+        return nodes * every + moved
+
     @cached_property
-    def row_bytes(self) -> int:
-        """How many bytes of memory a node takes in all arrays; those in files take none."""
-        return sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+    def _row_bytes(self) -> tuple[int, int]:
+        """How many bytes of memory a node takes in all arrays, and in the widest."""
+        rows = [array.row_bytes for array in self.arrays() if not array.is_in_file]
+        return sum(rows), max(rows)
 
     def published(self) -> Published:
         """Return what look-ups read, as it is now; they may while it changes."""
@@ -397,7 +406,7 @@ class Knowledge:
     def map_to(self, storage: ArrayStorage) -> None:
         """Let arrays with wide rows lie in files from now on."""
         self.storage = storage
-        self.__dict__.pop("row_bytes", None)
+        self.__dict__.pop("_row_bytes", None)
         for array in self.arrays():
             if array.row_bytes >= WIDE:
                 array.map_to(storage)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +19,10 @@ from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
-from evergraph.online.answers import name_of
-from evergraph.online.asked import Asked
 from evergraph.online.batch import Batch, merged, owners
-from evergraph.online.bounds import Bounds
+from evergraph.online.bounds import Bounds, Held
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.delta_parts import check_lengths
-from evergraph.online.descriptions import described, made
-from evergraph.online.foretold import Foretold
 from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.corrections import DRIFT
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -36,10 +30,18 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_r
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.packing import PackedState, Packing, packed
-from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import METRICS, Tallies
-from evergraph.online.published import Published
+from evergraph.online.labels import name_of
+from evergraph.online.pieces import (
+    PackedState,
+    Packing,
+    Pieces,
+    described,
+    made,
+    packed,
+    pieces_of,
+    whole,
+)
+from evergraph.online.prequential import METRICS, PredictionRecord, Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -56,7 +58,7 @@ TOLERANCE = 0.05
 PATIENCE = 8
 
 
-class OnlineLearner(Asked):
+class OnlineLearner(LearnerView):
     """A graph, its embeddings, a head and the labels so far, changed by deltas alone.
 
     The same deltas in the same order give the same bits, however often it was asked, saved and
@@ -113,7 +115,9 @@ class OnlineLearner(Asked):
         check_integer("seed", seed, least=0)
         check_number("tolerance", tolerance, least=0.0)
         check_integer("patience", patience, least=1)
-        self.head = head if head is not None else _head_for(targets)
+        if head is None:
+            head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
+        self.head = head
         if targets is not None and targets != self.head.kind:
             raise ConfigurationError(
                 f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
@@ -128,14 +132,13 @@ class OnlineLearner(Asked):
         self.patience = patience
         self.bounds: Bounds | None = Bounds(classes=None)
         self.threads: int | None = None
-        self._writing = RLock()
         self._seq = 0
         self._solved = 0
         self._ids = IdTable()
-        self._foretold = Foretold(self.head)
+        self._record = PredictionRecord(self.head.kind)
         self._knowledge: Knowledge | None = None  # comes with the first node
         self._sharing = False
-        self._view = LearnerView(self._ids, self._foretold.prequential, self._page())
+        super().__init__(self._ids, self._record.prequential, self._written())
         self._storage: ArrayStorage | None = None
         if memory_limit is not None:
             self.keep_within(memory_limit, scratch)
@@ -146,15 +149,11 @@ class OnlineLearner(Asked):
         return self._knowledge
 
     @property
-    def storage(self) -> ArrayStorage | None:
-        """Where what is wide lies where memory is limited; None if in memory."""
-        return self._storage
-
-    @property
-    def copied_bytes(self) -> int:
-        """How many bytes of memory a node takes in what readers see."""
-        arrays = self._view.arrays()
-        return sum(array.row_bytes for array in arrays if not array.is_in_file)
+    def held(self) -> Held:
+        """What the work of a delta depends on."""
+        copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+        known = (self._knowledge, self._storage)
+        return Held(self.head, self.topology, self.scaling, *known, copied)
 
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep what is wide in files from now on; as the parameters of these names."""
@@ -167,7 +166,7 @@ class OnlineLearner(Asked):
         """Move what is wide into files, if memory is limited."""
         if self._storage is not None and self._knowledge is not None:
             self._knowledge.map_to(self._storage)
-            self._view.map_to(self._storage)
+            self.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
@@ -197,13 +196,14 @@ class OnlineLearner(Asked):
 
         ahead: nodes that come with earlier deltas of the same batch, and their positions.
         """
-        checked = self._fitting(delta, ahead)
-        check_lengths(checked, kind=self.head.kind)
+        checked = self._fitting(delta, ahead, fresh=True)
         if self.bounds is not None:
-            self.bounds.check(checked, self)
+            self.bounds.check(checked, self.held)
         return checked
 
-    def _fitting(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
+    def _fitting(
+        self, delta: Delta, ahead: Mapping[NodeId, int] | None = None, *, fresh: bool = False
+    ) -> CheckedDelta:
         """Return a delta that fits; raise unless it does."""
         self._make_room(len(ahead or ()) + len(delta.nodes))
         graph = None if self._knowledge is None else self._knowledge.graph
@@ -217,6 +217,7 @@ class OnlineLearner(Asked):
             kind=self.head.kind,
             undirected=self.undirected,
             ahead=ahead or {},
+            fresh=fresh,
         )
 
     def _make_room(self, nodes: int) -> None:
@@ -224,7 +225,7 @@ class OnlineLearner(Asked):
         if self._storage is None or self._knowledge is None:
             return
         self._storage.check(len(self._ids))
-        for array in (*self._knowledge.arrays(), *self._view.arrays()):
+        for array in (*self._knowledge.arrays(), *self.arrays()):
             array.reserve(nodes)
 
     def _check_relations(self, delta: Delta) -> None:
@@ -257,11 +258,6 @@ class OnlineLearner(Asked):
         with self._writing:
             return list(self._ids)
 
-    def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
-        """Return some ids, and where to go on; see ``IdTable.page``."""
-        with self._writing:
-            return self._ids.page(start, limit)
-
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
         """Return which ids are those of known nodes."""
         with self._writing:
@@ -288,8 +284,8 @@ class OnlineLearner(Asked):
         It is looked at first (``check``) unless it is one that ``check`` returned.
         """
         with self._writing:
-            known = isinstance(delta, CheckedDelta)
-            return self.apply_batch([delta if known else self.check(delta)])[0]
+            fitting = delta if isinstance(delta, CheckedDelta) else self.check(delta)
+            return self.apply_batch([fitting])[0]
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
         """Take deltas in as one change; see ``Batch`` for those that can be.
@@ -315,13 +311,11 @@ class OnlineLearner(Asked):
     def _checked(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
         batch = Batch()
         for delta in deltas:
-            known = isinstance(delta, CheckedDelta)
-            checked = (
-                delta if isinstance(delta, CheckedDelta) else self._fitting(delta, batch.ahead)
-            )
-            if not known and not batch.takes(checked):
-                raise DataError(f"{delta!r} cannot be applied together with those before it")
-            batch.add(checked)
+            if not isinstance(delta, CheckedDelta):
+                delta = self._fitting(delta, batch.ahead)
+                if not batch.takes(delta):
+                    raise DataError(f"{delta!r} cannot be applied together with those before it")
+            batch.add(delta)
         return batch.deltas
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
@@ -389,7 +383,7 @@ class OnlineLearner(Asked):
     ) -> list[DeltaResult]:
         """Turn the page, and say what was done; owners: of which part each label is."""
         found = [
-            self._foretold.compared(guesses, labels, owners == place) for place in range(len(parts))
+            self._record.compared(guesses, labels, owners == place) for place in range(len(parts))
         ]
         first = self._seq + 1
         self._seq += len(parts)
@@ -401,10 +395,10 @@ class OnlineLearner(Asked):
             for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first):
                 self._ids.add(delta.nodes)
                 self._ids.remove(delta.forgotten)
-                self._foretold.count(compared, seq=seq, nodes=len(self._ids), classes=known)
-            return self._page()
+                self._record.count(compared, seq=seq, nodes=len(self._ids), classes=known)
+            return self._written()
 
-        self._view.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
+        self.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
         return [
             DeltaResult(
                 seq=seq,
@@ -418,11 +412,15 @@ class OnlineLearner(Asked):
             for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first)
         ]
 
-    def _page(self) -> Page:
+    def _written(self) -> Page:
         knowledge = self._knowledge
         if knowledge is None:
             nothing = torch.zeros(0, dtype=torch.bool)
             return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
+        publish = knowledge.published
+        if self._sharing:  # somebody may look things up while they change: what is there now
+            published = publish()
+            publish = lambda: published  # noqa: E731
         return Page(
             self._status(),
             knowledge.names,
@@ -431,17 +429,9 @@ class OnlineLearner(Asked):
             knowledge.of,
             knowledge.embeddings.dims,
             self.head.kind,
-            self._foretold.watch.alarms(knowledge.names),
-            self._foretold.watch.raised,
-            self._publish(knowledge),
+            self._record.watch.alarms(),
+            publish,
         )
-
-    def _publish(self, knowledge: Knowledge) -> Callable[[], Published]:
-        """Return what gives look-ups what they read: of now, if somebody reads while it changes."""
-        if not self._sharing:
-            return knowledge.published
-        published = knowledge.published()
-        return lambda: published
 
     def _status(self) -> Status:
         knowledge = self._knowledge
@@ -453,8 +443,8 @@ class OnlineLearner(Asked):
             labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
             features=0 if knowledge is None else knowledge.graph.num_features,
             memory=0 if knowledge is None else knowledge.nbytes,
-            predicted=self._foretold.prequential.asked,
-            accuracy=self._foretold.prequential.accuracy,
+            predicted=self._record.prequential.asked,
+            accuracy=self._record.prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
             metric=METRICS[self.head.kind],
             relations=self.head.takes_relations
@@ -469,14 +459,15 @@ class OnlineLearner(Asked):
             if not self._sharing:
                 self._sharing = True
                 self._share()
-                self._view.turn(self._page, ())
-            return self._view
+                self.turn(self._written, ())
+                self._shared = True
+            return self
 
     def _share(self) -> None:
         """Give the view a copy of all embeddings, if somebody reads it and there are any."""
         if self._sharing and self._knowledge is not None:
             known = self._knowledge
-            self._view.share(known.of, known.graph.num_nodes, self._storage)
+            self.share(known.of, known.graph.num_nodes, self._storage)
 
     def unused_names(self) -> dict[Label, Label]:
         """Return the names of classes that no node has any more, and what to call them instead.
@@ -504,7 +495,7 @@ class OnlineLearner(Asked):
             self._knowledge.rename(names)
             self._solved = seq if self._solved == self._seq else self._solved
             self._seq = seq
-            self._view.turn(self._page, ())
+            self.turn(self._written, ())
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
@@ -516,7 +507,7 @@ class OnlineLearner(Asked):
             kept: dict[str, Tensor | Pieces] = {}
             if self._knowledge is not None:
                 kept = self._knowledge.pieces()
-            parts = {"ids": self._ids} | self._foretold.parts
+            parts = {"ids": self._ids} | self._record.parts
             for prefix, part in parts.items():
                 kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
             return kept
@@ -556,7 +547,7 @@ class OnlineLearner(Asked):
                 self._knowledge = self._begun(width, related=related)
                 self._map()
                 self._knowledge.restore(state)
-            self._view.turn(lambda: self._restored(state), ())
+            self.turn(lambda: self._restored(state), ())
             self._ids.base = int(about.get("base", 0))
             self._share()
 
@@ -571,9 +562,9 @@ class OnlineLearner(Asked):
 
     def _restored(self, state: dict[str, Tensor]) -> Page:
         self._ids.restore(part_of(state, "ids."))
-        for name, part in self._foretold.parts.items():
+        for name, part in self._record.parts.items():
             part.restore(part_of(state, f"{name}."))
-        return self._page()
+        return self._written()
 
 
 def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
@@ -592,10 +583,6 @@ def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
         if other != names[number]:
             found[names[number]] = other
     return found
-
-
-def _head_for(targets: Kind | None) -> OnlineHead:
-    return FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
 
 
 def _named(delta: CheckedDelta, kind: Kind) -> tuple[Tensor, list[Label]]:

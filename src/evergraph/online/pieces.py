@@ -1,14 +1,24 @@
-"""Arrays that are written down without being in memory as a whole."""
+"""What a learner is written from: its parameters, and arrays that are never in memory as a whole.
+
+A position is given out once (see ``GrowingGraph``): a learner whose nodes come and go holds empty
+rows for all that ever came. What a snapshot is written from tells all there is of a learner, so it
+is there that rows are left out and positions renumbered (``Packing``); whoever restores it has the
+same learner. Living nodes keep their order. So rows that are summed in the order of positions are
+summed as before, and nothing that was learned changes.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from evergraph.core.resolver import Resolver
 from evergraph.online.graph.array_storage import PagedTensor
 
 PIECE = 1 << 24  # bytes that a piece has at the most, unless a row has more
@@ -74,3 +84,170 @@ def split(value: Tensor | Pieces) -> Iterator[Tensor]:
         yield rows[start : start + step].cpu().contiguous()
         if isinstance(value, PagedTensor):
             value.within.tidy()
+
+
+Arrays = dict[str, Tensor | Pieces]
+
+_LISTS = r"(graph|relations\.\d+\.(along|against))"
+# What the arrays of a snapshot are, by their names. All are told here: one that is not is a
+# mistake, since nobody knows whether it has a row for every place.
+_ROWS = re.compile(
+    r"graph\.(features|alive)|(embeddings|codes)\..+|held\.lots|labels\.numbers"
+    r"|ids\.(kinds|lengths)|relations\.(typed|sent|near|vectors)"
+)
+_POINTERS, _INDICES = re.compile(rf"{_LISTS}\.indptr"), re.compile(rf"{_LISTS}\.indices")
+_UNPLACED = re.compile(
+    rf"{_LISTS}\.weights|labels\.counts|held\.learned|ids\.bytes|relations\.(names|types)\..+"
+    r"|(classes|solving|wear|prequential|alarms|head|counted)\..+"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Which positions stay, and which number each of them gets.
+
+    Attributes:
+        living: positions that hold a node, ascending.  int64 [nodes]
+        places: the new number of every position, -1 of one that goes.  int64 [positions]
+
+    >>> packing = Packing.of(torch.tensor([True, False, True]))
+    >>> packing.living, packing.places
+    (tensor([0, 2]), tensor([ 0, -1,  1]))
+    """
+
+    living: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, alive: Tensor) -> Packing:
+        """Have the living stay.  alive: bool [positions]"""
+        living = alive.nonzero().flatten()
+        places = torch.full((len(alive),), -1)
+        places[living] = torch.arange(len(living))
+        return cls(living, places)
+
+    def rows(self, value: Tensor | Pieces) -> Pieces:
+        """Return the rows of those who stay, some at a time.  [positions, any] -> [nodes, any]"""
+        found = value.whole() if isinstance(value, Pieces) else value
+        return taken(found, self.living)
+
+    def padded(self, value: Tensor) -> Tensor:
+        """Return those rows of an array that ends with the last position it has a row for.
+
+        >>> Packing.of(torch.tensor([True, False, True])).padded(torch.tensor([5, 6]))
+        tensor([5, 0])
+        """
+        found = value.new_zeros(len(self.living), *value.shape[1:])
+        there = self.living < len(value)
+        found[there] = value[self.living[there]]
+        return found
+
+    def pointers(self, indptr: Tensor | Pieces) -> Tensor:
+        """Return where lists begin; those of nodes that went are empty.  -> int64 [nodes + 1]"""
+        assert isinstance(indptr, Tensor), "they are few"
+        return torch.cat([indptr[self.living], indptr[-1:]])
+
+    def renumbered(self, indices: Tensor | Pieces) -> Pieces:
+        """Return positions by their new numbers, some at a time."""
+        dtype = indices.dtype
+
+        def made() -> Iterator[Tensor]:
+            return (self.places[part.long()].to(dtype) for part in split(indices))
+
+        return Pieces(tuple(indices.shape), dtype, made)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedState:
+    """A learner without places of forgotten nodes, as a snapshot is written from it.
+
+    Attributes:
+        arrays: by name.
+        about: the rest, as JSON can hold it.
+        places: how many have gone.
+    """
+
+    arrays: Mapping[str, Tensor | Pieces]
+    about: dict[str, Any]
+    places: int
+
+
+def taken(value: Tensor, rows: Tensor) -> Pieces:
+    """Return some rows of an array, made about ``PIECE`` bytes at a time."""
+    step = max(PIECE // max(value[:1].nbytes, 1), 1)
+
+    def made() -> Iterator[Tensor]:
+        for part in rows.split(step):
+            yield value[part]
+            if isinstance(value, PagedTensor):  # it lies in a file: what was read may go again
+                value.within.tidy()
+
+    return Pieces((len(rows), *value.shape[1:]), value.dtype, made)
+
+
+def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
+    """Return the arrays of a snapshot without rows of positions that go.
+
+    Those of the head are returned as they are, see ``OnlineHead.packed``.
+    """
+    found = {name: _packed(name, value, packing) for name, value in arrays.items()}
+    return found | _counted(arrays, packing)
+
+
+def _packed(name: str, value: Tensor | Pieces, packing: Packing) -> Tensor | Pieces:
+    if _ROWS.fullmatch(name):
+        return packing.rows(value)
+    if _POINTERS.fullmatch(name):
+        return packing.pointers(value)
+    if _INDICES.fullmatch(name):
+        return packing.renumbered(value)
+    assert _UNPLACED.fullmatch(name), f"{name} must be told in pieces.py"
+    return value
+
+
+def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
+    """Return what ``Counted`` keeps with its rows in the order of positions, and none to spare."""
+    slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
+    assert isinstance(slots, Tensor)
+    assert isinstance(rows, Tensor)
+    assert isinstance(marks, Tensor)
+    kept = packing.padded(slots)
+    counted = kept > 0
+    held = kept[counted] - 1
+    kept[counted] = torch.arange(1, len(held) + 1)
+    return {
+        "counted.slots": kept,
+        "counted.rows": taken(rows, held),
+        "counted.marks": marks[held],
+        "counted.free": torch.empty(0, dtype=torch.int64),
+    }
+
+
+T = TypeVar("T")
+
+# What a live learner has no choice of, see ``LiveEmbeddings``: older folders do not name it either.
+FIXED = ("rows",)
+
+
+def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
+    """Return a component's name and the parameters that it stores under their own names.
+
+    >>> from evergraph.topology import SGC, topologies
+    >>> described(topologies, SGC(hops=3))
+    {'name': 'sgc', 'hops': 3, 'self_loops': True}
+    """
+    names = [name for name in resolver.parameters(component.name) if name not in FIXED]
+    values = {"name": component.name} | {name: getattr(component, name) for name in names}
+    kept: dict[str, Any] = json.loads(json.dumps(values))
+    return kept
+
+
+def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
+    """Return a component as ``described`` tells it.
+
+    >>> from evergraph.topology import topologies
+    >>> made(topologies, {"name": "sgc", "hops": 3}).hops
+    3
+    """
+    given = dict(description)
+    return resolver.make(given.pop("name"), **given)

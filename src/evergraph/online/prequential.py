@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.label_space import THRESHOLD, Kind
+from evergraph.online.alarms import Watch
 
 
 class Point(TypedDict):
@@ -220,3 +221,73 @@ def _shortened(curve: Tensor, points: int) -> Tensor:
     pairs = curve[:even].reshape(-1, 2, curve.shape[1])
     joined = torch.cat([pairs[:, 1, :3], pairs[:, :, 3:].sum(1)], dim=1)
     return torch.cat([joined, curve[even:]])
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What was predicted of the nodes whose labels came with a delta, and what they are.
+
+    Attributes:
+        labels: numbered answers of nodes that had none.  int64 [n]
+        guesses: classes, int64 [n], or how several labels or numbers compare; None where nothing
+            was known to predict from.
+        predicted: how many there were to predict.
+        right: how many predictions were right; of several labels all of a node's, of numbers none.
+    """
+
+    labels: Tensor
+    guesses: Tensor | Tallies | None = None
+    predicted: int = 0
+    right: int = 0
+
+
+class PredictionRecord:
+    """Compares predictions with the labels that came, and keeps the record of it.
+
+    Attributes:
+        prequential: how often predictions were right.
+        watch: raises alarms where the record is no longer as it was.
+
+    >>> record = PredictionRecord("class")
+    >>> guesses, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
+    >>> found = record.compared(guesses, labels, torch.tensor([True, True]))
+    >>> found.predicted, found.right
+    (2, 1)
+    >>> record.count(found, seq=1, nodes=2, classes=2)
+    >>> record.prequential.accuracy
+    0.5
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self.prequential = Prequential()
+        self.watch = Watch(kind, METRICS[kind])
+
+    @property
+    def parts(self) -> dict[str, Prequential | Watch]:
+        """What keeps a state of its own, by name."""
+        return {"prequential": self.prequential, "alarms": self.watch}
+
+    def compared(self, guesses: Tensor | Tallies | None, labels: Tensor, mine: Tensor) -> Compared:
+        """Compare those of one delta among others.  mine: which these are, bool [labels]"""
+        labels = labels[mine]
+        if guesses is None or not len(labels):
+            return Compared(labels)
+        if isinstance(guesses, Tallies):
+            found = guesses.of(mine)
+            return Compared(labels, found, len(labels), found.total[2])
+        given = guesses[mine]
+        return Compared(labels, given, len(labels), int((given == labels).sum()))
+
+    def count(self, compared: Compared, *, seq: int, nodes: int, classes: int) -> None:
+        """Write a comparison down, and let the watch look at it.
+
+        seq: of the delta; nodes, classes: how many are known with it.
+        """
+        guesses, asked, right = compared.guesses, 0, 0.0
+        if isinstance(guesses, Tallies):
+            asked, right, _ = guesses.total
+            if asked:
+                self.prequential.add(seq, nodes, classes, asked, right)
+        elif guesses is not None:
+            asked, right = self.prequential.count(seq, nodes, classes, guesses, compared.labels)
+        self.watch.see(seq, asked, right)

@@ -7,7 +7,7 @@ from graph, features and labels alone, as one that was given everything at once 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,8 @@ from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.graphs import UNLABELLED
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.held_back import lot
-
-if TYPE_CHECKING:
-    from evergraph.online.knowledge import Knowledge
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.knowledge import Knowledge
+from evergraph.online.learner import OnlineLearner
 
 ROWS = 1 << 14  # compared at a time
 CLOSE = 1e-3  # of the largest value: what differences of float32 may have added up to
@@ -75,7 +73,7 @@ def _ids(learner: OnlineLearner, knowledge: Knowledge | None) -> Iterator[str]:
 
 
 def _record(learner: OnlineLearner) -> Iterator[str]:
-    record = learner._foretold.prequential
+    record = learner._record.prequential
     asked, right = record.curve_[:, 3:].double().sum(0).tolist()
     totals = record.totals_.double().tolist()
     if abs(asked - totals[0]) > 0.5 or abs(right - totals[1]) > CLOSE * max(1.0, abs(totals[1])):
@@ -133,8 +131,6 @@ def _labels(knowledge: Knowledge) -> Iterator[str]:
 
 def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
     """Return the same graph and labels, given at once to a learner of its own."""
-    from evergraph.online.learner import OnlineLearner
-
     twin = OnlineLearner.from_parameters(learner.parameters)
     related = knowledge.relations is not None
     fresh = twin._begun(knowledge.graph.num_features, related=related)
@@ -183,8 +179,6 @@ def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     """Compare the head's sums with those over the vectors that nodes are counted as."""
     if not isinstance(learner.head, AnalyticHead | FusedHead | TargetHead):
         return  # it keeps no sums
-    from evergraph.online.learner import OnlineLearner
-
     twin = OnlineLearner.from_parameters(learner.parameters)
     twin._begun(knowledge.graph.num_features, related=knowledge.relations is not None)
     head = twin.head

@@ -30,10 +30,9 @@ from evergraph.datasets.files.table_relations import (
     is_typed,
     relation_names,
 )
+from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import LONGEST_ID
-from evergraph.online.edge_columns import Column, EdgeColumns, edge_columns, listed
+from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
 from evergraph.server.arrow_stream import MOST_DECODED, tables_in
 from evergraph.server.http import RefusedError
 

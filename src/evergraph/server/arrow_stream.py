@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evergraph.core.sizes import shown
-from evergraph.online.delta_parts import LONGEST_ID
+from evergraph.online.checking import LONGEST_ID
 from evergraph.server.http import RefusedError
 
 if TYPE_CHECKING:

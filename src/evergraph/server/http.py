@@ -380,3 +380,36 @@ def _dumps() -> Callable[[Any], bytes]:
         return orjson.dumps
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return lambda value: encoder.encode(value).encode()
+
+
+_KEY = re.compile(rb'"[ \t\r\n]*:')
+
+
+def refuse_twice(body: bytes, keys: int) -> None:
+    """Raise where a key comes twice in an object of a body that was read already.
+
+    Who reads it keeps the last of the two in silence. A body with no more colons than keys has
+    none, nor has one with no more colons behind a quotation mark: in a text that mark is escaped,
+    and counts too. Whatever else is read once more.
+
+    keys: how many all objects of the body had together once they were read.
+
+    >>> refuse_twice(b'{"ids": ["a:b"]}', 1)
+    >>> refuse_twice(b'{"ids": ["a"], "ids": ["b"]}', 1)
+    Traceback (most recent call last):
+    evergraph.server.http.RefusedError: key 'ids' must come once in an object, and comes twice
+    """
+    if body.count(b":") == keys or sum(1 for _ in _KEY.finditer(body)) == keys:
+        return
+    json.loads(body, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise RefusedError(
+                400, f"key {name[:LONGEST]!r} must come once in an object, and comes twice"
+            )
+        found[name] = value
+    return found

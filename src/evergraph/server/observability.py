@@ -183,8 +183,12 @@ class ServiceCollector(Collector):
         values = {**vars(folder), **service.status()}
         for name, meaning in GAUGES.items():
             yield _metric(name, meaning, values[name])
-        right = round((values["accuracy"] or 0.0) * values["predicted"])
-        yield _metric("right", "How many of these predictions were right.", right)
+        # With ``predicted`` the whole record: what the measure was between any two looks.
+        right = round((values["accuracy"] or 0.0) * values["predicted"], 6)
+        yield _metric("right", "How many of these were right; of numbers the sum of errors.", right)
+        raised = float(bool(service.alarms()["alarms"]))
+        about = [({"kind": "accuracy"}, raised)]
+        yield _labelled("alarm", "1 while predictions are worse than they were.", about)
         stopped = values["stopped"] is not None
         yield _metric("stopped", "1 if no more deltas are taken.", stopped)
         told: dict[str, tuple[str, float]] = {
@@ -206,7 +210,6 @@ class ServiceCollector(Collector):
         version = [({"version": own_version()}, 1.0)]
         yield _labelled("build_info", "The version, as a label.", version)
         yield from self._process()
-        yield from self._alarms()
 
     def _process(self) -> Iterator[Metric]:
         found = self._service.process()
@@ -220,16 +223,6 @@ class ServiceCollector(Collector):
         for name, meaning in OF_PROCESSES.items():
             value = used[name] if name in used else getattr(found, name)
             yield _labelled(f"process_{name}", meaning, [(labels, value)])
-
-    def _alarms(self) -> Iterator[Metric]:
-        from evergraph.online.alarms import KINDS  # torch comes with it, and a start must not wait
-
-        alarms, raised = self._service.raised()
-        now = {alarm.kind for alarm in alarms if alarm.cleared is None}
-        current = [({"kind": kind}, float(kind in now)) for kind in KINDS]
-        yield _labelled("alarm", "1 while something is not as it was.", current)
-        ever = [({"kind": kind}, float(raised.get(kind, 0))) for kind in KINDS]
-        yield _labelled("alarms_total", "Alarms raised so far.", ever)
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -21,17 +19,16 @@ from pydantic import (
 )
 from torch import Tensor
 
+from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta
-from evergraph.online.delta_parts import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import LONGEST, RefusedError
+from evergraph.server.http import RefusedError, refuse_twice
 
 Text = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_ID)]
 Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
-_KEY = re.compile(rb'"[ \t\r\n]*:')
 # Of a million mistakes the first is told: finding them all took 40 s and 7 GB.
 Listed: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
@@ -186,33 +183,3 @@ def sentence_of(error: ValidationError) -> str:
         said = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
     said = said[:1].lower() + said[1:]
     return f"{loc[0] if loc else 'body'}{place}: {said}"[:500]
-
-
-def refuse_twice(body: bytes, keys: int) -> None:
-    """Raise where a key comes twice in an object of a body that was read already.
-
-    Who reads it keeps the last of the two in silence. A body with no more colons than keys has
-    none, nor has one with no more colons behind a quotation mark: in a text that mark is escaped,
-    and counts too. Whatever else is read once more.
-
-    keys: how many all objects of the body had together once they were read.
-
-    >>> refuse_twice(b'{"ids": ["a:b"]}', 1)
-    >>> refuse_twice(b'{"ids": ["a"], "ids": ["b"]}', 1)
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: key 'ids' must come once in an object, and comes twice
-    """
-    if body.count(b":") == keys or sum(1 for _ in _KEY.finditer(body)) == keys:
-        return
-    json.loads(body, object_pairs_hook=_once)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise RefusedError(
-                400, f"key {name[:LONGEST]!r} must come once in an object, and comes twice"
-            )
-        found[name] = value
-    return found

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON, as_json, media_type
+from evergraph.server.http import JSON, RefusedError, as_json, check_parameters, media_type
 from evergraph.server.observability import KIND
 from evergraph.server.payloads import PredictionsBody
-from evergraph.server.predictions import LeanRoute, after_in
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
@@ -46,6 +47,31 @@ MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
 MOST_NEIGHBOURS = 200  # what can still be drawn
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
+
+
+class LeanRoute(APIRoute):
+    """A route whose endpoint is given the request, and does all that is to be done itself.
+
+    Most requests ask for one node, and for these the framework's validation and dependencies cost
+    more than the prediction does. What such a route declares is for the OpenAPI document.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint as it is."""
+        return self.endpoint
+
+
+def after_in(query: bytes) -> int:
+    """Return the number of the delta that an answer must know, 0 where it is not said.
+
+    >>> after_in(b"after=12"), after_in(b"")
+    (12, 0)
+    """
+    check_parameters(query, ["after"])
+    text = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("after", ["0"])[-1]
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LARGEST:
+        return int(text)
+    raise RefusedError(422, f"after must be the seq of a delta, not {text[:40]!r}")
 
 
 class ReadyReply(BaseModel):
@@ -161,7 +187,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
     @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
     async def alarms() -> Response:
-        """Tell what is no longer as it was, and the latest of what was so."""
+        """Tell the alarm that predictions are worse than they were, while they are."""
         return await tell(service.pools.facts, service.alarms)
 
     @router.get(

@@ -26,12 +26,12 @@ from pydantic import (
 
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import DeltaResult, Label, NodeId
-from evergraph.online.explanation import Explanation, Voice
 from evergraph.online.folder.status import FolderStatus
-from evergraph.online.neighbourhood import Neighbourhood
-from evergraph.online.suggestions import Suggestion
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
+from evergraph.online.view.explanation import Explanation, Voice
+from evergraph.online.view.learner_view import Neighbourhood
+from evergraph.online.view.suggestions import Suggestion
 from evergraph.server.http import JSON
 
 if TYPE_CHECKING:
@@ -214,11 +214,11 @@ class Suggestions:
 
 @dataclass(frozen=True)
 class Alarms:
-    """What is no longer as it was, and the latest of what was so.
+    """Whether predictions are worse than they were.
 
     Attributes:
         seq: after how many deltas this is so.
-        alarms: oldest first.
+        alarms: the one that is raised, or none.
     """
 
     seq: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
@@ -22,7 +22,6 @@ from evergraph.online.view import FEW
 from evergraph.server.bodies import Question
 from evergraph.server.http import Bodies, RefusedError, as_json, without_paths
 from evergraph.server.large_bodies import BodyParser
-from evergraph.server.predictions import Together
 from evergraph.server.rows import with_names, with_rows
 from evergraph.server.schema import (
     MOST_NAMES,
@@ -33,11 +32,10 @@ from evergraph.server.schema import (
     node_reply,
     told,
 )
-from evergraph.server.workers import Pool, Pools, Writer
+from evergraph.server.workers import Pool, Pools, Together, Writer
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
-    from evergraph.online.alarms import Alarm
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
@@ -276,8 +274,8 @@ class Service:
     async def wait_for(self, seq: int) -> None:
         """Wait until a delta is known here; refuse where it does not come in time."""
         most = min(self.limits.patience, self.limits.seconds)
-        if not await self.until(lambda: self._view.status.seq >= seq, most):
-            known = self._view.status.seq
+        if not await self.until(lambda: self._view.status().seq >= seq, most):
+            known = self._view.status().seq
             raise RefusedError(
                 503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
             )
@@ -299,26 +297,21 @@ class Service:
         for name in ("stopped", "snapshot_error"):
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
-        known = asdict(self._view.status)
+        known = asdict(self._view.status())
         names = list(self._view.classes[-MOST_NAMES:])
         processes = [asdict(self.process())]
         told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
         return known | told | kept
 
     def alarms(self) -> dict[str, Any]:
-        """Return what is no longer as it was, and the latest of what was so."""
+        """Return the alarm that predictions are worse than they were, while they are."""
         page = self._view.page
         found: dict[str, Any] = told(Alarms(page.status.seq, page.alarms))
         return found
 
-    def raised(self) -> tuple[Sequence[Alarm], Mapping[str, int]]:
-        """Return all alarms that are known, and how many there ever were by kind."""
-        page = self._view.page
-        return page.alarms, page.raised
-
     def suggestions(self, n: int) -> dict[str, Any]:
         """Return the nodes that are worth asking a person about."""
-        found: dict[str, Any] = told(Suggestions(*self._view.suggest(n)))
+        found: dict[str, Any] = told(Suggestions(*self._view.suggestions(n)))
         return found
 
     def last_key(self, prefix: str) -> dict[str, Any]:

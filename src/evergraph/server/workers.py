@@ -1,4 +1,7 @@
-"""Threads: one that changes the learner, and some for each kind of work that takes long."""
+"""Who works: one thread that changes the learner, some for each kind of work that takes long.
+
+And the event loop itself for small questions, those that wait at the same moment in one call.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from typing import Any, TypeVar
 
 import anyio
 
+from evergraph.online.delta import NodeId
+from evergraph.online.view import FEW, Answer
 from evergraph.server.http import RefusedError
 
 T = TypeVar("T")
@@ -271,3 +276,77 @@ class Pools:
         every = (self.bodies, self.large_bodies, self.predictions)
         for pool in (*every, self.lookups, self.suggestions, self.facts, self.backups):
             pool.close()
+
+
+@dataclass(frozen=True)
+class _Question:
+    ids: Sequence[NodeId]
+    every_class: bool
+    answer: asyncio.Future[Answer]
+
+
+class Together:
+    """Answers small questions on the event loop, those that wait at the same moment in one call.
+
+    Nobody waits for others to come: what has arrived by the time the loop gets to it is taken.
+
+    Args:
+        answer: returns the answer to ids; for ``True`` with the probabilities of all classes.
+        most: nodes in one call.
+
+    >>> def answer(ids, every_class):
+    ...     return Answer(len(ids), tuple(ids))
+    >>> async def asked():
+    ...     together = Together(answer)
+    ...     return await asyncio.gather(*(together.ask([node], False) for node in "abc"))
+    >>> asyncio.run(asked())[1]  # all three were asked at once
+    Answer(seq=3, predictions=('b',), classes=None)
+    """
+
+    def __init__(
+        self, answer: Callable[[Sequence[NodeId], bool], Answer], *, most: int = FEW
+    ) -> None:
+        self._answer = answer
+        self.most = most
+        self._waiting: list[_Question] = []
+
+    def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
+        """Return what will hold the answer, or what is wrong with the question."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._turn)
+        question = _Question(ids, every_class, loop.create_future())
+        self._waiting.append(question)
+        return question.answer
+
+    def _turn(self) -> None:
+        """Answer those that wait; where there are many, some at a time."""
+        some: list[_Question] = []
+        count = 0
+        for question in self._waiting:
+            count += len(question.ids)
+            if some and count > self.most:
+                break
+            some.append(question)
+        del self._waiting[: len(some)]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+        for every_class in (False, True):
+            alike = [q for q in some if q.every_class == every_class and not q.answer.done()]
+            if alike:
+                self._answer_alike(alike, every_class)
+
+    def _answer_alike(self, questions: Sequence[_Question], every_class: bool) -> None:
+        try:
+            found = self._answer([node for q in questions for node in q.ids], every_class)
+        except Exception as error:
+            if len(questions) > 1:  # one of them is wrong: the others need not suffer
+                for question in questions:
+                    self._answer_alike([question], every_class)
+            else:
+                questions[0].answer.set_exception(error)
+            return
+        start = 0
+        for question in questions:
+            part = found.predictions[start : (start := start + len(question.ids))]
+            question.answer.set_result(Answer(found.seq, part, found.classes))

@@ -17,10 +17,9 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs import table_deltas
 from evergraph.online.codecs.table_deltas import TableDeltas
 from evergraph.online.codecs.tables import read_deltas
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, is_empty
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.upsert import is_empty
 
 NODES = "id,label,f,time\na,x,1,5\nb,,2,5\nc,y,3,6\nd,x,4,7\ne,x,5,8\n"
 # a-b and b-a can come with b, c-a and known-c with c, e-d with e; old-older at once.

@@ -12,7 +12,7 @@ from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import live_kernel
+from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
@@ -130,7 +130,7 @@ def test_codes_see_weights_by_hand() -> None:
 def test_a_row_has_the_same_bits_in_any_company(
     monkeypatch: pytest.MonkeyPatch, kernel: str, self_loops: bool
 ) -> None:
-    monkeypatch.setattr(live_kernel, "choose", lambda **_: kernel)
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: kernel == "numba")
     draw = torch.Generator().manual_seed(0)
     graph, smoother = GrowingGraph(num_features=3), LiveSmoother(self_loops=self_loops)
     edges = torch.randint(12, (2, 40), generator=draw)
@@ -195,7 +195,7 @@ def some_step(graph: GrowingGraph, step: tuple[int, list, bool, list, set, set])
 def test_any_changes_come_to_what_starting_from_scratch_does(
     monkeypatch: pytest.MonkeyPatch, kernel: str, name: str, steps: list, undirected: bool
 ) -> None:
-    monkeypatch.setattr(live_kernel, "choose", lambda **_: kernel)
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: kernel == "numba")
     graph = GrowingGraph(num_features=2, undirected=undirected)
     live = LiveEmbeddings(topologies.make(name, hops=2), num_features=2, scaling="none")
     codes, encoder = LiveCodes(width=4), ClassCodes(width=4)

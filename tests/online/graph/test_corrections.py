@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import smoother
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import hop_states, live_kernel
+from evergraph.online.graph import hop_states, neighbour_lists
 from evergraph.online.graph.corrections import DRIFT, Moved, differences
 from evergraph.online.graph.graph_change import GraphChange
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -28,7 +28,7 @@ KERNELS = ["torch", *(["numba"] if numba_works() else [])]
 
 @pytest.fixture(params=KERNELS)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(live_kernel, "choose", lambda **_: request.param)
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: request.param == "numba")
     monkeypatch.setattr(hop_states, "WHOLE", 9.0)  # so small a graph would be summed as a whole
     return str(request.param)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import live_kernel
+from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
@@ -265,7 +265,7 @@ def test_lists_hold_what_sets_would(
     kernel: str,
     written: list[tuple[str, list[tuple[int, int]]]],
 ) -> None:
-    monkeypatch.setattr(live_kernel, "choose", lambda **_: kernel)
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: kernel == "numba")
     lists, plain = NeighbourLists(), set()
     lists.extend(6)
     for verb, drawn in written:

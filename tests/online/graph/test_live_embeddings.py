@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import corrections, live_kernel
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
+from evergraph.online.graph import corrections, neighbour_lists
+from evergraph.online.graph.corrections import Pushed
+from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_smoother import LiveSmoother
-from evergraph.online.graph.pushing import Pushed
 from evergraph.topology import EmbeddingCache, topologies
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
@@ -225,7 +225,7 @@ KERNELS = ["torch", "numba"]
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "numba" and not numba_works():
         pytest.skip("numba is not at hand")
-    monkeypatch.setattr(live_kernel, "choose", lambda **_: request.param)
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: request.param == "numba")
     return str(request.param)
 
 

@@ -3,7 +3,7 @@
 numba knows arrays and numbers only, and what it makes of a loop over columns keeps its sums in
 memory. A value of ``Lanes`` is LLVM's vector of floats: a sum held in it stays in registers.
 
-Imported only where numba is. After a change here, touch ``numba_sum.py`` and ``push_kernels.py``:
+Imported only where numba is. After a change here, touch ``numba_sum.py`` and ``live_kernels.py``:
 numba keeps compiled code for as long as these files are as old as they were.
 """
 

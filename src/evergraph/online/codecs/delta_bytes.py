@@ -10,9 +10,14 @@ Layout 2 is that of deltas with weights, relations, types, removed edges or othe
 nodes: the header names these too, and behind the features follow the other features, then the
 weights, float32 alike.
 
-Layout 3 is that of deltas with edges that come or go: ids are columns (``id_columns``), which stand
-behind the weights, one after the other, in the order in which the header names them with their kind
-and size. Sources and targets of edges are a column each.
+Layout 3 is that of deltas with edges that come or go: ids are columns, which stand behind the
+weights, one after the other, in the order in which the header names them with their kind and size.
+Sources and targets of edges are a column each. The same ids give the same bytes, whatever they are
+kept in; the kinds are
+
+``numbers``  int64, little-endian
+``texts``    UTF-8, with a byte 0 between one and the next
+``json``     a JSON list: of both kinds, of texts that hold a character 0, of what are no ids at all
 
 Deltas without edges are written in layout 1 or 2, as they always were, and so were those with edges
 before layout 3: ``is_same`` knows these again.
@@ -24,18 +29,27 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.codecs.id_columns import WrittenColumn, column_from_bytes, column_to_bytes
-from evergraph.online.delta import Delta, NodeId
-from evergraph.online.delta_parts import check_weights, row_by_row, weight_values
-from evergraph.online.edge_columns import EdgeColumns, edge_columns, in_columns, listed
+from evergraph.online.checking import check_weights, row_by_row, weight_values
+from evergraph.online.delta import (
+    Column,
+    Delta,
+    EdgeColumns,
+    NodeId,
+    as_numbers,
+    chunks,
+    edge_columns,
+    in_columns,
+    listed,
+)
 
 PLAIN, CHANGES, COLUMNS = 1, 2, 3
 DIGEST = slice(1, 33)
@@ -228,3 +242,91 @@ def _refuse(value: object) -> object:
         f"a delta's ids and labels must be strings or integers, not {value!r} "
         f"({type(value).__name__})"
     )
+
+
+BETWEEN = "\0"
+SPAN = 1 << 17  # bytes that are split at once
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """Ids as bytes.
+
+    Attributes:
+        kind: in which of the ways they are written.
+        count: how many there are.
+        data: the bytes.
+    """
+
+    kind: Literal["numbers", "texts", "json"]
+    count: int
+    data: bytes
+
+
+def column_to_bytes(column: Column, *, refuse: Callable[[object], object]) -> WrittenColumn:
+    """Return a column as bytes.  refuse: called with what JSON cannot write
+
+    >>> column_to_bytes(["a", "b"], refuse=print)
+    WrittenColumn(kind='texts', count=2, data=b'a\\x00b')
+    """
+    count = len(column)
+    numbers = as_numbers(column)
+    if numbers is not None:
+        return WrittenColumn("numbers", count, numbers.astype("<i8").tobytes())
+    data = _joined_arrow(column) if hasattr(column, "to_pylist") else _joined(listed(column))
+    if data is not None:
+        return WrittenColumn("texts", count, data)
+    values = listed(column)
+    return WrittenColumn("json", count, json.dumps(values, default=refuse).encode())
+
+
+def _joined_arrow(column: Any) -> bytes | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
+    joined = pc.binary_join(whole, BETWEEN)[0]
+    data: bytes = joined.as_buffer().to_pybytes()
+    return data if data.count(b"\0") == max(len(column) - 1, 0) else None
+
+
+def _joined(values: list[Any]) -> bytes | None:
+    """Return texts one behind the other, None where they cannot be told apart again."""
+    parts = []
+    for part in chunks(values):
+        if set(map(type, part)) != {str}:
+            return None
+        parts.append(BETWEEN.join(part))
+    joined = BETWEEN.join(parts)
+    if joined.count(BETWEEN) != max(len(values) - 1, 0):
+        return None
+    try:
+        return joined.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def column_from_bytes(written: WrittenColumn) -> Column:
+    """Return the column that some bytes stand for.
+
+    >>> column_from_bytes(WrittenColumn("texts", 2, b"a\\0b"))
+    ['a', 'b']
+    """
+    if written.kind == "numbers":
+        return np.frombuffer(written.data, "<i8").astype(np.int64)
+    if written.kind == "texts":
+        return _split(written.data) if written.count else []
+    found: list[Any] = json.loads(written.data)
+    return found
+
+
+def _split(data: bytes) -> list[NodeId]:
+    """Return texts that stand one behind the other; other threads may run in between."""
+    found: list[NodeId] = []
+    start, end = 0, 0
+    while end >= 0:
+        end = data.find(b"\0", start + SPAN)
+        part = data[start:] if end < 0 else data[start:end]
+        found += part.decode().split(BETWEEN)
+        start = end + 1
+    return found

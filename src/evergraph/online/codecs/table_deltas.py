@@ -19,8 +19,7 @@ from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.table_folder import ENDS
 from evergraph.datasets.files.table_relations import RELATION, TYPE
 from evergraph.datasets.importing.queries import Source
-from evergraph.online.delta import Delta, Label, NodeId
-from evergraph.online.edge_columns import Column, listed
+from evergraph.online.delta import Column, Delta, Label, NodeId, listed
 from evergraph.online.upsert import EdgesBeyond
 
 if TYPE_CHECKING:

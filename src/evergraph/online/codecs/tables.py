@@ -43,6 +43,7 @@ from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, 
 from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.validation import column_peaks, say_loud_column
+from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_changes import (
     EDGE_OPS,
     NODE_OPS,
@@ -54,7 +55,6 @@ from evergraph.online.codecs.table_changes import (
 )
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
-from evergraph.online.delta_parts import LARGEST_FEATURE
 
 if TYPE_CHECKING:
     import pyarrow

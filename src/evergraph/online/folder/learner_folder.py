@@ -23,7 +23,7 @@ from evergraph.core.file_lock import Closing
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.bounds import Bounds
-from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.columns_file import (
     check_same_columns,
     store_columns,
@@ -38,7 +38,7 @@ from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.status import FolderStatus
 from evergraph.online.folder.writer import FolderWriter
-from evergraph.online.upsert import Upserted, is_empty
+from evergraph.online.upsert import Upserted
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner

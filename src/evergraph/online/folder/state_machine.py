@@ -10,7 +10,7 @@ from torch import Tensor
 from evergraph.online.alarms import Alarm
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.packing import PackedState
+from evergraph.online.pieces import PackedState
 
 
 class StateMachine(Protocol):
@@ -46,7 +46,7 @@ class StateMachine(Protocol):
         ...
 
     def alarms(self) -> Sequence[Alarm]:
-        """Return what is no longer as it was."""
+        """Return the alarm that is raised, if one is."""
         ...
 
     def state(self) -> dict[str, Tensor]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
-from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.edge_columns import in_columns
+from evergraph.online.delta import Delta, DeltaResult, in_columns
 
 
 @dataclass(eq=False)

@@ -34,8 +34,7 @@ from evergraph.online.folder.snapshot import (
 )
 from evergraph.online.folder.state_machine import StateMachine
 from evergraph.online.folder.status import FolderStatus
-from evergraph.online.packing import PackedState
-from evergraph.online.pieces import pieces_of
+from evergraph.online.pieces import PackedState, pieces_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import EvergraphError, StoppedError
-from evergraph.online.alarms.alarm import AlarmNews, tell, warn
+from evergraph.online.alarms import tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
 from evergraph.online.folder.gathering import Gathered, is_of_disk, own
@@ -69,7 +69,7 @@ class FolderWriter(WritableFolder):
         """Write a batch down and apply it; what is applied is what a recovery would."""
         if not gathered.waiting:
             return
-        entries, news = gathered.entries(), AlarmNews(after=self.seq)
+        entries, before = gathered.entries(), self.seq
         failure = self._write(entries)
         results = None
         if failure is None:
@@ -78,7 +78,7 @@ class FolderWriter(WritableFolder):
             self._refuse(gathered, failure)
             return
         self._taken(entries, time.thread_time() - began)
-        tell(news.of(self.learner.alarms()), warn)  # now that the disk has it
+        tell(self.learner.alarms(), warn, after=before)  # now that the disk has it
         gathered.answer(results)
 
     def _refuse(self, gathered: Gathered, failure: Exception | None) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.online.graph.former_rows import FrozenRows, Link, as_of
+from evergraph.online.graph.growing_array import FrozenRows, Link, as_of
 from evergraph.online.graph.neighbour_lists import Lists, places_of
 
 Array = npt.NDArray[Any]

@@ -13,10 +13,10 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
+from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.frozen_graph import Ego, FrozenGraph, FrozenLists
 from evergraph.online.graph.graph_change import Entries, GraphChange, no_entries
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.neighbour_lists import Lists, NeighbourLists, last_of_each, turned
 from evergraph.online.pieces import Pieces, whole
 
@@ -77,6 +77,11 @@ class GrowingGraph:
     def num_edges(self) -> int:
         """How many directed entries the adjacency holds, as in ``Graph``."""
         return self._into.num_entries
+
+    @property
+    def compiled(self) -> bool:
+        """Whether what follows the graph is compiled; see ``neighbour_lists.is_compiled``."""
+        return neighbour_lists.is_compiled(self.num_edges)
 
     @property
     def nbytes(self) -> int:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from evergraph.online.graph.corrections import DRIFT, Changed, Moved, correct, differ, differences
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
-from evergraph.online.graph.graph_change import Entries, GraphChange
+from evergraph.online.graph.graph_change import EmbeddingUpdate, Entries, GraphChange
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import LiveSmoother

@@ -13,12 +13,10 @@ from torch import Tensor
 from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph import live_kernel
 from evergraph.online.graph.corrections import ROUNDING
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.frozen_graph import FrozenGraph
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.graph_change import EmbeddingUpdate
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates
 from evergraph.online.graph.live_embeddings import contributions
@@ -195,7 +193,7 @@ class LiveCodes:
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
-        if live_kernel.choose(entries=graph.num_edges) == "numba":
+        if graph.compiled:
             return self._own_share_compiled(graph, nodes)
         indptr, columns, weights = self.smoother.rows(graph, nodes)
         squares = weights.double().square().numpy()  # both ways N_vu = N_uv
@@ -206,7 +204,7 @@ class LiveCodes:
         return torch.from_numpy(sums.astype(np.float32))
 
     def _own_share_compiled(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
-        from evergraph.online.graph.push_kernels import there_and_back
+        from evergraph.online.graph.live_kernels import there_and_back
 
         (*there, out), (*back, home) = graph.gathering, graph.gathered
         weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))

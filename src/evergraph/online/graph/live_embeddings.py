@@ -14,8 +14,8 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.online.graph.corrections import DRIFT, Moved
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
 from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.hop_states import HopStates

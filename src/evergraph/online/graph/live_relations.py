@@ -15,11 +15,9 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.embedding_update import EmbeddingUpdate
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.frozen_graph import FrozenLists
-from evergraph.online.graph.graph_change import Entries, no_nodes
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.graph_change import EmbeddingUpdate, Entries, no_nodes
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, whole

@@ -17,11 +17,9 @@ from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation, with_last, with_self_loops
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph import live_kernel
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.graph_change import no_nodes
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 
 Array = npt.NDArray[Any]
@@ -125,7 +123,7 @@ class LiveSmoother:
         """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
         if not len(nodes):
             return values[:0]
-        if live_kernel.choose(entries=graph.num_edges) != "numba":
+        if not graph.compiled:
             return ordered_product(*self.rows(graph, nodes), values)
         return self._compiled_product(graph, nodes.numpy(), values)
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.online.graph import live_kernel
-from evergraph.online.graph.former_rows import FormerRows
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.graph.graph_change import Entries
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, GrowingArray
 from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
@@ -22,6 +21,23 @@ _ROW = 32  # bits that an entry's row is shifted by, so that row and column make
 _COLUMN = 2**_ROW - 1
 _LEAST_POOL = 64
 _ENTRIES = 1 << 20  # that are looked at together where all are
+
+
+# From so many entries on, a list of changes is followed by compiled code. Below, numpy takes about
+# as long, less the second or so that numba takes to be imported.
+NUMBA_FOLLOWS_FROM = 100_000
+
+
+def is_compiled(entries: int) -> bool:
+    """Whether changes beside so many entries of a growing adjacency are followed by compiled code.
+
+    The width of what is summed and the size of a change are not asked for: how a row is summed
+    depends on the graph alone.
+
+    >>> is_compiled(1000)
+    False
+    """
+    return entries >= NUMBA_FOLLOWS_FROM and numba_works()
 
 
 class Lists(NamedTuple):
@@ -165,11 +181,11 @@ class NeighbourLists:
     @property
     def _compiled(self) -> bool:
         """Whether lists are changed in place by compiled code; the same lists either way."""
-        return self._weights is None and live_kernel.choose(entries=self.num_entries) == "numba"
+        return self._weights is None and is_compiled(self.num_entries)
 
     def _merged(self, wanted: Array) -> Array:
         """List entries where they are not yet, and return which were not.  ascending keys"""
-        from evergraph.online.graph.list_kernels import merge
+        from evergraph.online.graph.live_kernels import merge
 
         places, there = self._located(wanted)
         fresh, places = wanted[~there], places[~there]
@@ -182,7 +198,7 @@ class NeighbourLists:
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
         """Return where entries stand in their lists, or would, and whether they do."""
-        from evergraph.online.graph.list_kernels import locate
+        from evergraph.online.graph.live_kernels import locate
 
         places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
         lists = self._starts.array, self._counts.array, self._pool
@@ -225,7 +241,7 @@ class NeighbourLists:
 
     def _dropped(self, keys: Array) -> Entries:
         """Do the same by compiled code, of ascending keys."""
-        from evergraph.online.graph.list_kernels import drop
+        from evergraph.online.graph.live_kernels import drop
 
         places, there = self._located(keys)
         gone = keys[there]

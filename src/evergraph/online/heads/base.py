@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.resolver import Resolver
 from evergraph.online.delta import Label
-from evergraph.online.packing import Packing
+from evergraph.online.pieces import Packing
 from evergraph.topology import SGC, TopologyEncoder
 
 

@@ -16,7 +16,7 @@ from evergraph.memory.samplers import UniformSampler
 from evergraph.methods import TEM
 from evergraph.nn import MLP, PDGNN
 from evergraph.online.heads.base import OnlineHead, Scorer, heads
-from evergraph.online.packing import Packing
+from evergraph.online.pieces import Packing
 from evergraph.streams import Task
 from evergraph.streams.task import Lease
 from evergraph.topology import Identity, TopologyEncoder

@@ -94,23 +94,11 @@ function showStatus(status) {
 
 // ---------------------------------------------------------------- alarms
 
-const ABOUT = { accuracy: "Predictions are worse than they were", novelty: "More labels than before are of new classes",
-  fading: "A class no longer comes" };
-
-function alarmLine(alarm) {
-  const over = alarm.cleared !== undefined && alarm.cleared !== null;
-  const when = over ? `deltas ${whole(alarm.seq)} to ${whole(alarm.cleared)}` : `since delta ${whole(alarm.seq)}`;
-  return element("li", {}, element("strong", {}, ABOUT[alarm.kind] || alarm.kind), `${titled(alarm.message)}. `,
-    element("span", { class: "soft" }, titled(when)));
-}
-
 function showAlarms(alarms) {
-  const over = alarm => alarm.cleared !== undefined && alarm.cleared !== null;
-  const [raised, past] = [alarms.filter(a => !over(a)), alarms.filter(over)];
-  byId("raised").hidden = !raised.length;
-  byId("raised").replaceChildren(...raised.reverse().map(alarmLine));
-  byId("past").hidden = !past.length;
-  byId("over").replaceChildren(...past.reverse().slice(0, 8).map(alarmLine));
+  byId("raised").hidden = !alarms.length;
+  byId("raised").replaceChildren(...alarms.map(alarm => element("li", {},
+    element("strong", {}, "Predictions are worse than they were"), `${titled(alarm.message)}. `,
+    element("span", { class: "soft" }, `Since delta ${whole(alarm.seq)}`))));
 }
 
 // ---------------------------------------------------------------- lists

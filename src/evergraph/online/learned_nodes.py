@@ -1,4 +1,7 @@
-"""Vectors as they were when nodes were last counted."""
+"""What is known of nodes beside the graph: their classes, and what vectors they were counted as.
+
+And when scores follow what was counted.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,82 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.graphs import UNLABELLED
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 
 ROWS = 1024  # compared at a time: they stay near the processor
 TINY = 1e-30  # squares of lengths below it have lost digits, and are not to be compared
+SMALL = 1024  # labelled nodes: with fewer, scores follow every change
+SHARE = 1 / 16  # of what is known; when more has been counted, scores follow
+
+
+class NodeLabels:
+    """The class of every position, ``UNLABELLED`` (-1) where it is not known.
+
+    Attributes:
+        counts_: how many nodes each class has.  int64 [classes]
+
+    >>> labels = NodeLabels()
+    >>> labels.extend(3)
+    >>> labels.put(torch.tensor([2, 0]), torch.tensor([1, 1]))
+    >>> labels.of(torch.tensor([0, 1, 2])), labels.counts_
+    (tensor([ 1, -1,  1]), tensor([0, 2]))
+    """
+
+    def __init__(self) -> None:
+        self._numbers = GrowingArray(dtype=np.int64)
+        self._former = FormerRows()
+        self.counts_ = torch.zeros(0, dtype=torch.int64)
+
+    def extend(self, nodes: int) -> None:
+        """Add nodes whose class is not known."""
+        self._numbers.extend(nodes)
+        self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
+
+    def moves(self, nodes: int) -> bool:
+        """Whether so many more nodes need other room than there is."""
+        return self._numbers.moves(nodes) > 0
+
+    def of(self, positions: Tensor) -> Tensor:
+        """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
+        return self._numbers.tensor[positions]
+
+    @property
+    def every(self) -> Tensor:
+        """The classes of all positions.  int64 [positions], a view until there are more"""
+        return self._numbers.tensor
+
+    def frozen(self) -> FrozenRows:
+        """Return the classes as they are now, for those who read them while they change."""
+        return FrozenRows(self._numbers, self._former.now, len(self._numbers))
+
+    def put(self, positions: Tensor, labels: Tensor) -> None:
+        """Set the classes of some nodes, each named once; ``UNLABELLED`` takes one away."""
+        if not len(positions):
+            return
+        old = self.of(positions)
+        width = max(len(self.counts_), int(labels.max()) + 1)
+        more, fewer = (
+            torch.bincount(part[part != UNLABELLED], minlength=width) for part in (labels, old)
+        )
+        known = torch.zeros(width, dtype=torch.int64)
+        known[: len(self.counts_)] = self.counts_
+        self.counts_ = known + more - fewer
+        self._former.note(positions.numpy(), old.numpy())
+        self._numbers.tensor[positions] = labels
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield the arrays that are as long as the graph."""
+        yield self._numbers
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything kept, by name."""
+        return {"numbers": self._numbers.state(), "counts": self.counts_}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._numbers.restore(state["numbers"])
+        self.counts_ = state["counts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,3 +258,58 @@ class Counted:
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
+
+
+class Solving:
+    """Decides after every change whether scores are solved now or wait for more.
+
+    They are solved at once where that cannot wait (``urgent``: a class is new or gone, a node was
+    forgotten, a label taken back, a class has enough nodes for a say in the mixture), where fewer
+    than ``SMALL`` labelled nodes are known, and where what was counted since they were last solved
+    passes ``SHARE`` of these; and at the latest with the change number ``patience`` since then.
+    Nothing else counts, least of all the time: the same changes are solved at the same points by
+    whoever applies them again.
+
+    Args:
+        patience: how many changes at most scores may be behind, the last one included; with 1 they
+            never are.
+
+    >>> solving = Solving(patience=3)
+    >>> [solving.due(10, known=100_000) for _ in range(4)]
+    [False, False, True, False]
+    >>> solving.due(10, known=100_000, urgent=True), solving.behind
+    (True, False)
+    >>> solving.due(0, known=100_000), solving.behind  # nothing to wait for
+    (False, False)
+    """
+
+    def __init__(self, *, patience: int) -> None:
+        self.patience = patience
+        self._changes = 0
+        self._counted = 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether something was counted that scores do not know of."""
+        return self._counted > 0
+
+    def due(self, counted: int, *, known: int, urgent: bool = False) -> bool:
+        """Note a change; return whether scores are to be solved with it.
+
+        counted: how many nodes it has counted; known: how many labelled nodes there are.
+        """
+        self._counted += counted
+        self._changes += self._counted > 0
+        small = known < SMALL or self._counted > SHARE * known
+        due = urgent or (self.behind and (small or self._changes >= self.patience))
+        if due:
+            self._counted = self._changes = 0
+        return due
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what is waiting."""
+        return {"waiting": torch.tensor([self._changes, self._counted])}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take back what ``state`` returned."""
+        self._changes, self._counted = state["waiting"].tolist()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from threading import Lock
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from threading import Lock, RLock
 from typing import Any
 
 import numpy as np
@@ -13,47 +14,34 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
+from evergraph.core.component import Shown
+from evergraph.core.display import line_chart
 from evergraph.core.errors import DataError
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.explanation import Explanation, explain
 from evergraph.online.graph.array_storage import ArrayStorage
-from evergraph.online.graph.former_rows import FormerRows, FrozenRows
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.neighbourhood import Neighbourhood, neighbourhood
-from evergraph.online.page import (
+from evergraph.online.labels import meant_by
+from evergraph.online.prequential import Point, Prequential
+from evergraph.online.view.explanation import Explanation, explain
+from evergraph.online.view.page import (
     FEW,
     NEWEST,
     Answer,
     History,
-    LabelsPrediction,
     NumberPrediction,
     Page,
+    Pinned,
     Prediction,
-    Scored,
+    Published,
     Status,
-    told_classes,
 )
-from evergraph.online.pinned import Pinned
-from evergraph.online.prequential import Prequential
-from evergraph.online.suggestions import Suggestion, suggest
-
-__all__ = [
-    "FEW",
-    "Answer",
-    "History",
-    "LabelsPrediction",
-    "LearnerView",
-    "NumberPrediction",
-    "Page",
-    "Prediction",
-    "Status",
-]
+from evergraph.online.view.suggestions import Suggestion, suggest
 
 
-class LearnerView:
+class LearnerView(Shown):
     """The learner as it was after the last whole delta, for any number of readers and one writer.
 
     A delta is worked on elsewhere. At its end, under a lock, the writer turns the page: the ids
@@ -61,8 +49,11 @@ class LearnerView:
     while it looks up ids and copies their embeddings, and scores them after. So no reader waits
     while something is learned, and none sees half a delta.
 
-    For that the view keeps a copy of all embeddings, made when it is first shared (``share``); a
-    learner that is used by one thread alone does without.
+    For that the view keeps a copy of all embeddings, made when it is first shared (``share``). A
+    learner that is used by one thread alone does without; who looks up more than predictions then
+    waits for the writer (``pinned``).
+
+    Nothing here changes what was learned. Scores are solved by whoever learns, see ``Solving``.
 
     Args:
         ids: of nodes; written under the lock only.
@@ -73,8 +64,10 @@ class LearnerView:
     def __init__(self, ids: IdTable, prequential: Prequential, page: Page) -> None:
         self._ids = ids
         self._prequential = prequential
-        self._page = page
+        self.page = page  # what the last whole delta left
         self._lock = Lock()
+        self._writing = RLock()  # held while a delta is applied
+        self._shared = False  # whether what is published stays while deltas come
         self._copied: GrowingArray | None = None
         self._former = FormerRows()  # of the copy, noted while somebody reads it without the lock
         self._pins = 0
@@ -86,7 +79,7 @@ class LearnerView:
         their embeddings now, in the order in which they changed.
         """
         with self._lock:
-            self._page = write()
+            self.page = write()
             for positions, vectors in moved:
                 self._copy(positions, vectors)
 
@@ -129,30 +122,23 @@ class LearnerView:
         if self._copied is not None:
             yield self._copied
 
-    @property
     def status(self) -> Status:
-        """What is known, in numbers."""
-        return self._page.status
+        """Return what is known, in numbers."""
+        return self.page.status
 
     @property
     def quick(self) -> bool:
         """Whether predictions for a few nodes take well under a millisecond."""
-        return self._page.scorer is None or self._page.scorer.quick
+        return self.page.scorer is None or self.page.scorer.quick
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
-        return self._page.classes
+        return self.page.classes
 
-    @property
-    def page(self) -> Page:
-        """What the last whole delta left."""
-        return self._page
-
-    @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """What is no longer as it was, or was so lately; oldest first."""
-        return self._page.alarms
+        """Return the alarm that predictions are worse than they were, while they are."""
+        return self.page.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
@@ -171,12 +157,11 @@ class LearnerView:
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
         if (few := self._few(ids)) is not None:
-            page, all_shares = few
-            every = all_shares.tolist() if every_class else None
-            return told_classes(
-                page, ids, all_shares.argmax(1).tolist(), all_shares.max(1).tolist(), every
-            )
-        return Scored.of(*self.taken(ids), every=every_class).told(ids)
+            page, shares = few
+            every = shares.tolist() if every_class else None
+            return page.tell(ids, shares.argmax(1).tolist(), shares.max(1).tolist(), every)
+        page, positions, vectors = self.taken(ids)
+        return page.answer(ids, positions, vectors, every=every_class)
 
     def _few(self, ids: Sequence[NodeId]) -> tuple[Page, npt.NDArray[np.float32]] | None:
         """Return all probabilities by numpy, for a handful; None where there are no classes."""
@@ -185,7 +170,7 @@ class LearnerView:
         for value in ids:
             check_id("id of a node", value)
         with self._lock:
-            page = self._page
+            page = self.page
             if not page.answers_few:
                 return None
             positions = [self._ids.position(value) for value in ids]
@@ -218,7 +203,7 @@ class LearnerView:
         for value in ids:
             check_id("id of a node", value)
         with self._lock:
-            page, positions = self._page, self._ids.positions(ids)
+            page, positions = self.page, self._ids.positions(ids)
             if self._copied is not None:
                 return page, positions, self._copied.tensor[positions]
             if page.vectors is not None:
@@ -229,28 +214,25 @@ class LearnerView:
     def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
         """Give what is published, and where nodes are in it, to be read for as long as it takes.
 
-        Deltas come meanwhile, and neither waits for the other. Nothing of them is seen.
+        Where the view is shared, deltas come meanwhile, and neither waits for the other. Nothing of
+        them is seen. Where it is not, one that is being applied is waited for.
         """
-        with self._lock:
-            page = self._page
-            for node in ids:
-                if node not in self._ids:
-                    raise self._ids.unknown(node)
-            positions = self._ids.positions(ids)
-            copied = self._copied
-            rows = None if copied is None else FrozenRows(copied, self._former.now, len(copied))
-            pinned = Pinned(page, positions, rows, self._ids, self._ids.gone)
-            self._pins += 1
-        try:
-            yield pinned
-        finally:
+        waits: AbstractContextManager[Any] = nullcontext() if self._shared else self._writing
+        with waits:
             with self._lock:
-                self._pins -= 1
-
-    def where(self, ids: Sequence[NodeId], page: Page) -> Tensor | None:
-        """Return where nodes are, None where a page is no longer the last.  -> int64 [ids]"""
-        with self._lock:
-            return self._ids.positions(ids) if page is self._page else None
+                page, copied = self.page, self._copied
+                for node in ids:
+                    if node not in self._ids:
+                        raise self._ids.unknown(node)
+                positions = self._ids.positions(ids)
+                rows = None if copied is None else FrozenRows(copied, self._former.now, len(copied))
+                pinned = Pinned(page, positions, rows, self._ids, self._ids.gone)
+                self._pins += 1
+            try:
+                yield pinned
+            finally:
+                with self._lock:
+                    self._pins -= 1
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return some ids, and where to go on; see ``IdTable.page``."""
@@ -291,13 +273,27 @@ class LearnerView:
             around = neighbourhood(pinned, hops=None, limit=limit)
             return around, self._explained(pinned, node, top, limit)
 
-    def suggest(
-        self, n: int, *, among: Sequence[NodeId] | None = None
-    ) -> tuple[int, tuple[Suggestion, ...]]:
-        """Return after which delta, and unlabelled nodes worth asking a person about.
+    def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
+        """Return unlabelled nodes worth asking a person about, the first one first.
+
+        Of what is known after the last whole delta. The same learner always gives the same answer.
 
         n: how many at most; among: which nodes may be asked about, all unless given.
+
+        >>> import torch
+        >>> from evergraph.online import Delta, OnlineLearner
+        >>> learner = OnlineLearner()
+        >>> _ = learner.apply(Delta(nodes="abcd", features=torch.eye(4), labels=[None] * 4,
+        ...                         edges=(("a", "b"), ("a", "c"))))
+        >>> [(found.id, found.reach) for found in learner.suggest(2)]
+        [('a', 2), ('d', 0)]
         """
+        return self.suggestions(n, among=among)[1]
+
+    def suggestions(
+        self, n: int, *, among: Sequence[NodeId] | None = None
+    ) -> tuple[int, tuple[Suggestion, ...]]:
+        """Return the same, and after which delta."""
         check_integer("n", n, least=1)
         with self.pinned(() if among is None else among) as pinned:
             seq = pinned.page.status.seq
@@ -309,10 +305,106 @@ class LearnerView:
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes, for JSON."""
         with self._lock:
-            classes = self._page.classes if self._page.kind == "class" else ()
+            classes = self.page.classes if self.page.kind == "class" else ()
             newest = range(max(len(classes) - NEWEST, 0), len(classes))
             return {
                 "curve": self._prequential.curve(),
                 "newest": [classes[number] for number in newest],
                 "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
             }
+
+    def _repr_facts(self) -> dict[str, object]:
+        status = self.status()
+        facts = {name: getattr(status, name) for name in ("nodes", "edges", "classes", "labelled")}
+        return facts | {"deltas": status.seq}
+
+    def _repr_table(self) -> dict[str, object]:
+        status = self.status()
+        found = "-" if status.accuracy is None else f"{status.accuracy:.3f}"
+        before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
+        return self._repr_facts() | before | {"bytes": status.memory}
+
+    def _repr_pictures(self) -> str:
+        return history_chart(self.history(), self.status())
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A node's surroundings; see ``Ego``.
+
+    Attributes:
+        nodes: ids, the node itself first, then the nearest.
+        distances: how many hops away each is.
+        labels: their classes, None where not known.
+        edges: pairs of places in ``nodes``, source and target.
+        whole: whether none was left out.
+        weights: of these edges, None where all weigh 1.
+    """
+
+    nodes: tuple[NodeId, ...]
+    distances: tuple[int, ...]
+    labels: tuple[Label | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    whole: bool
+    weights: tuple[float, ...] | None = None
+
+
+def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourhood:
+    """Return at most ``limit`` nodes within ``hops`` of the one node that is pinned."""
+    published = pinned.published
+    reach = published.embeddings.topology.hops if hops is None else hops
+    near = published.graph.ego(int(pinned.positions[0]), hops=reach, limit=limit)
+    positions = near.nodes.tolist()
+    places = {position: place for place, position in enumerate(positions)}
+    numbers = published.labels.of(near.nodes.numpy()).tolist()
+    return Neighbourhood(
+        nodes=tuple(pinned.names(positions)),
+        distances=tuple(near.distances.tolist()),
+        labels=tuple(None if n < 0 else _shown(published, n) for n in numbers),
+        edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
+        whole=near.whole,
+        weights=None if near.weights is None else tuple(near.weights.tolist()),
+    )
+
+
+def _shown(published: Published, number: int) -> Label:
+    """Return a class as it is called; several labels as one text."""
+    name = published.classes.at(number)
+    if published.kind != "labels":
+        return name
+    told = meant_by("labels", name)
+    return "; ".join(map(str, told)) if isinstance(told, tuple) else name
+
+
+LEAST, MOST = 20, 40  # predictions a point, and points: single deltas bring a few labels each
+
+
+def history_chart(history: History, status: Status) -> str:
+    """Return how good predictions were before their labels came, as SVG; nothing before the first.
+
+    Numbers have errors of any size, which such a chart does not show.
+    """
+    if not history["curve"] or status.metric == "mean absolute error":
+        return ""
+    name = f"{status.metric} of predictions before their labels came"
+    return line_chart({status.metric: joined(history["curve"])}, x="deltas", y=name)
+
+
+def joined(curve: Sequence[Point]) -> list[tuple[int, float]]:
+    """Return the share that was right, and after which delta, of stretches that tell something.
+
+    What is left at the end is too little for a point, unless it is all there is.
+
+    >>> few = Point(seq=1, nodes=9, classes=2, asked=12, right=9)
+    >>> joined([few, few | {"seq": 2}, few | {"seq": 3}]), joined([few])
+    ([(2, 0.75)], [(1, 0.75)])
+    """
+    least = max(LEAST, sum(point["asked"] for point in curve) / MOST)
+    points: list[tuple[int, float]] = []
+    asked = right = 0.0
+    for point in curve:
+        asked, right = asked + point["asked"], right + point["right"]
+        if asked >= least:
+            points.append((point["seq"], right / asked))
+            asked = right = 0.0
+    return points or [(curve[-1]["seq"], right / asked)]

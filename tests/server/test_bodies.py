@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
 from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.bodies import LONGEST_ID, quick_delta
 from evergraph.server.http import RefusedError
-from evergraph.server.json_delta import LONGEST_ID, quick_delta
 from evergraph.server.payloads import DeltaBody, parse
 
 pytest.importorskip("orjson")

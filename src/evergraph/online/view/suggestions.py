@@ -18,7 +18,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.pinned import Pinned
+from evergraph.online.view.page import Pinned
 
 Array = npt.NDArray[Any]
 BLOCK = 512  # candidates whose surroundings are scored together

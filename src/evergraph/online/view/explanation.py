@@ -13,7 +13,7 @@ from evergraph.core.label_space import likeliest
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_relations import PARTS, FrozenRelations
-from evergraph.online.pinned import Pinned
+from evergraph.online.view.page import Pinned
 
 
 @dataclass(frozen=True)

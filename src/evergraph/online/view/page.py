@@ -1,9 +1,12 @@
-"""What is told of a learner after a delta: predictions, numbers, and the page that holds them."""
+"""What is told of a learner after a delta, and the page that holds it until the next delta is done.
+
+A reader holds on to a page, and to all that belongs to it (``Pinned``), while deltas come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypedDict
 
@@ -17,10 +20,15 @@ from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import THRESHOLD, Kind, likeliest, target_values
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.graph.growing_array import FrozenRows
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_relations import FrozenRelations
+from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.base import class_scores
+from evergraph.online.identifiers import GoneNames, IdTable
 from evergraph.online.prequential import Point
-from evergraph.online.published import Published
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,44 @@ class History(TypedDict):
     confusion: list[list[int]]
 
 
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A graph, its normalised adjacency, labels and shown codes as they were after a delta.
+
+    Nothing is copied. What the next deltas change is noted before they change it (``FormerRows``),
+    and lists of neighbours that change move elsewhere; so this can be read from any thread, without
+    a lock, for as long as somebody holds it.
+
+    Attributes:
+        graph: the graph.
+        smoother: its Â, by which embeddings were made.
+        labels: the number of the class of every position.
+        codes: the adjacency of class codes, and which codes are shown; None where there are none.
+        embeddings: tell how parts of an embedding are weighted; nothing of their state is read.
+        relations: who is joined by which, and what each node sends; None where there are none.
+        classes: what they are called; names only come.
+        kind: what nodes are said to be.
+    """
+
+    graph: FrozenGraph
+    smoother: FrozenSmoother
+    labels: FrozenRows
+    codes: tuple[FrozenSmoother, FrozenRows] | None
+    embeddings: LiveEmbeddings
+    relations: FrozenRelations | None
+    classes: IdTable
+    kind: Kind
+
+    def named_labels(self, nodes: Tensor) -> list[Label | None]:
+        """Return the classes of nodes, None where one is not known.  int64 [n]"""
+        numbers = self.labels.of(nodes.numpy()).tolist()
+        return [None if number < 0 else self.classes.at(number) for number in numbers]
+
+    def features(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes.  int64 [n] -> float32 [n, d]"""
+        return torch.from_numpy(self.graph.features.of(nodes.numpy()))
+
+
 NEWEST = 10  # classes in the confusion
 FEW = 64  # nodes up to which calls cost more than arithmetic
 
@@ -155,8 +201,7 @@ class Page:
         vectors: looks vectors up where the view keeps no copy; None before the first node.
         dims: of an embedding, which is what a vector begins with.
         kind: what nodes are said to be.
-        alarms: what is no longer as it was, or was so lately.
-        raised: how many alarms of each kind were ever raised.
+        alarms: the one that predictions are worse than they were, while they are.
         publish: returns what look-ups read; None before the first node.
     """
 
@@ -168,7 +213,6 @@ class Page:
     dims: int
     kind: Kind = "class"
     alarms: tuple[Alarm, ...] = ()
-    raised: Mapping[str, int] = field(default_factory=dict)
     publish: Callable[[], Published] | None = None
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
@@ -200,6 +244,41 @@ class Page:
         np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
         return scores
 
+    def answer(
+        self, ids: Sequence[NodeId], positions: Tensor, vectors: Tensor, *, every: bool
+    ) -> Answer:
+        """Return what is predicted for some nodes; every: with all probabilities."""
+        if self.kind == "class":
+            scores = self.scores(positions, vectors)
+            best, shares = (part.flatten().tolist() for part in likeliest(scores))
+            return self.tell(ids, best, shares, scores.softmax(1).tolist() if every else None)
+        found: list[LabelsPrediction | NumberPrediction] = []
+        for node, row in zip(ids, self.values(positions, vectors).tolist(), strict=True):
+            if self.kind == "numbers":
+                found.append(NumberPrediction(node, row[0]))
+                continue
+            likely = [place for place, share in enumerate(row) if share > THRESHOLD]
+            labels = [self.classes[place] for place in likely]
+            found.append(
+                LabelsPrediction(node, labels, row if every else [row[place] for place in likely])
+            )
+        return Answer(self.status.seq, tuple(found), self.classes if every else None)
+
+    def tell(
+        self,
+        ids: Sequence[NodeId],
+        best: list[int],
+        shares: list[float],
+        every: list[list[float]] | None,
+    ) -> Answer:
+        """Return the likeliest classes; every: the probabilities of all, if they were asked for."""
+        rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
+        found = (
+            Prediction(node, self.classes[number], share, row)
+            for node, number, share, row in zip(ids, best, shares, rows, strict=True)
+        )
+        return Answer(self.status.seq, tuple(found), None if every is None else self.classes)
+
     @cached_property
     def answers_few(self) -> bool:
         """Whether there are classes to be told, and some of them have nodes."""
@@ -211,81 +290,38 @@ class Page:
         return found
 
 
-def told_classes(
-    page: Page,
-    ids: Sequence[NodeId],
-    best: list[int],
-    shares: list[float],
-    every: list[list[float]] | None,
-) -> Answer:
-    """Return the likeliest classes; every: the probabilities of all, if they were asked for."""
-    rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
-    return Answer(
-        seq=page.status.seq,
-        classes=None if every is None else page.classes,
-        predictions=tuple(
-            Prediction(node, page.classes[number], share, row)
-            for node, number, share, row in zip(ids, best, shares, rows, strict=True)
-        ),
-    )
-
-
-def told_values(
-    page: Page, ids: Sequence[NodeId], values: Tensor, every: bool
-) -> tuple[LabelsPrediction | NumberPrediction, ...]:
-    """Return numbers, or labels that are more likely than not; every: with all probabilities."""
-    if page.kind == "numbers":
-        pairs = zip(ids, values[:, 0].tolist(), strict=True)
-        return tuple(NumberPrediction(node, value) for node, value in pairs)
-    found = []
-    for node, row in zip(ids, values.tolist(), strict=True):
-        given = [place for place, share in enumerate(row) if share > THRESHOLD]
-        labels, shares = [page.classes[place] for place in given], [row[place] for place in given]
-        found.append(LabelsPrediction(node, labels, row if every else shares))
-    return tuple(found)
-
-
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """What was computed for some nodes, to be told later: much smaller than what is told.
+class Pinned:
+    """A page with vectors, names and graph as they were when it was the last.
 
     Attributes:
-        page: from which it was computed.
-        every: whether the probabilities of all classes are to be told.
-        values: of classes, labels or numbers.  float32 [n, targets]
-        best: the likeliest class of each node, and its probability; None where ``values`` are told.
+        page: the page.
+        positions: of the nodes that were asked for.  int64 [n]
+        copied: the vectors of all positions; None where only one thread reads, which asks the page.
+        ids: names of all positions.
+        gone: the last link of names that went.
     """
 
     page: Page
-    every: bool
-    values: Tensor
-    best: tuple[Tensor, Tensor] | None = None
+    positions: Tensor
+    copied: FrozenRows | None
+    ids: IdTable
+    gone: GoneNames
 
-    @classmethod
-    def of(cls, page: Page, positions: Tensor, vectors: Tensor, *, every: bool) -> Scored:
-        """Compute for some nodes what is asked for.  int64 [n], float32 [n, dims]"""
-        if page.kind != "class":
-            return cls(page, every, page.values(positions, vectors))
-        scores = page.scores(positions, vectors)
-        best, shares = (part.flatten() for part in likeliest(scores))
-        values = scores.softmax(1) if every else torch.empty(len(scores), 0)
-        return cls(page, every, values, (best, shares))
+    @cached_property
+    def published(self) -> Published:
+        """The graph, labels and codes."""
+        assert self.page.publish is not None, "a node is known, so something is published"
+        return self.page.publish()
 
-    def __len__(self) -> int:
-        return len(self.values)
+    def vectors(self, positions: Tensor) -> Tensor:
+        """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
+        if self.copied is not None:
+            return torch.from_numpy(self.copied.of(positions.numpy()))
+        if self.page.vectors is None:
+            return torch.zeros(0, 0)
+        return self.page.vectors(positions)
 
-    def part(self, start: int, rows: int) -> Scored:
-        """Return the same of some of the nodes."""
-        chosen = slice(start, start + rows)
-        best = None if self.best is None else (self.best[0][chosen], self.best[1][chosen])
-        return Scored(self.page, self.every, self.values[chosen], best)
-
-    def told(self, ids: Sequence[NodeId]) -> Answer:
-        """Return the answer for these nodes."""
-        page = self.page
-        if self.best is None:
-            classes = page.classes if self.every else None
-            rows = told_values(page, ids, self.values, self.every)
-            return Answer(page.status.seq, rows, classes)
-        best, shares = (part.tolist() for part in self.best)
-        return told_classes(page, ids, best, shares, self.values.tolist() if self.every else None)
+    def names(self, positions: Sequence[int]) -> list[NodeId]:
+        """Return the ids of some nodes."""
+        return self.ids.named(positions, self.gone)

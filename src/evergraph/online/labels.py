@@ -1,7 +1,13 @@
-"""What nodes are said to be, as users hold it: classes, several labels a node, or numbers."""
+"""What nodes are said to be, a class, several labels or a number, and the names for these.
+
+A live learner numbers what nodes are said to be in the order in which it comes, whatever it is: a
+set of labels or a number is written as a text, and that text is numbered as the name of a class is.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +17,54 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
+from evergraph.datasets.doors.recognising import is_a
 from evergraph.evaluation.yardstick import balanced_accuracy, macro_f1, micro_f1, plain_accuracy, r2
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.targets import Targets, read_targets
-from evergraph.online.answers import check_told
 from evergraph.online.delta import Label, Told
 from evergraph.online.identifiers import check_id
-from evergraph.online.plain import plain_values
+
+
+def check_told(kind: Kind, value: object) -> None:
+    """Raise unless a value is what nodes of a kind are said to be.
+
+    >>> check_told("labels", "art")
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: labels of a node must be a list of them, not 'art'
+    """
+    if kind == "class":
+        check_id("label", value)
+    elif kind == "labels":
+        if not isinstance(value, list | tuple):
+            raise DataError(f"labels of a node must be a list of them, not {value!r}")
+        for label in value:
+            check_id("label", label)
+    elif type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise DataError(f"what a node has must be a finite number, not {value!r}")
+
+
+def name_of(kind: Kind, value: Told) -> Label:
+    """Return the name that stands for what a node is said to be; the order of labels is no matter.
+
+    >>> name_of("labels", ["law", "art"]), name_of("numbers", 2), name_of("class", "art")
+    ('["art", "law"]', '2.0', 'art')
+    """
+    if kind == "labels":
+        assert isinstance(value, list | tuple)
+        return json.dumps(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
+    return repr(float(value)) if kind == "numbers" else value  # type: ignore[arg-type, return-value]
+
+
+def meant_by(kind: Kind, name: Label) -> Told:
+    """Return what a name stands for.
+
+    >>> meant_by("labels", '["art", "law"]'), meant_by("numbers", "2.0"), meant_by("class", 7)
+    (('art', 'law'), 2.0, 7)
+    """
+    if kind == "labels":
+        return tuple(json.loads(str(name)))
+    return float(name) if kind == "numbers" else name
+
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -163,3 +210,20 @@ def _matrices(*parts: Sequence[Sequence[Label]]) -> list[Tensor]:
         for row, labels in enumerate(part):
             matrix[row, [places[label] for label in labels]] = 1.0
     return found
+
+
+def plain_values(values: Any, name: str) -> list[Any]:
+    """Return a list of Python's own objects; name: what they are, for messages.
+
+    >>> plain_values(np.array([3, 5]), "ids")
+    [3, 5]
+    """
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise DataError(f"{name} must be a list or an array, not {values!r}")
+    if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:
+        raise DataError(f"{name} must be a list or an array, not a single {values.item()!r}")
+    if is_a(values, "pyarrow"):
+        found: list[Any] = values.to_pylist()
+        return found
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return [value.item() if isinstance(value, np.generic) else value for value in listed]
