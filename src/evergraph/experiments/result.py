@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from evergraph.core.checks import check_choice
-from evergraph.core.component import Shown
 from evergraph.core.device import choose_device
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed, installed_version
 from evergraph.core.label_space import Kind

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.component import Shown
-from evergraph.core.display import line_chart
+from evergraph.core.display import Shown, line_chart
 from evergraph.core.errors import DataError
 from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
