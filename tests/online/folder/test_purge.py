@@ -17,9 +17,10 @@ import pytest
 import torch
 
 import stand_in
-from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError, StoppedError
+from evergraph.core.errors import ConfigurationError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import purge, snapshot, writable
+from evergraph.online.folder.backup import backup
 from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
@@ -296,13 +297,8 @@ def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
     with opened(tmp_path) as folder, opened(tmp_path, readonly=True) as late:
         fill(folder)
         folder.purge()
-        assert folder.entries_after(3) == []
-        with pytest.raises(DroppedError):
-            folder.entries_after(2)
         with opened(tmp_path, readonly=True) as level:
             folder.purge(names=True)  # known by a number of its own, so nobody goes past it
-            with pytest.raises(DroppedError):
-                folder.entries_after(3)
             for reader in (level, late):
                 reader.refresh()
                 assert bits(reader) == bits(folder)
@@ -522,28 +518,13 @@ def test_a_reader_lets_places_go_with_the_writer(tmp_path):
 
 
 def test_a_folder_with_nothing_but_the_snapshot_of_now_is_packed_after_the_next_delta(tmp_path):
-    """As one that has begun with a leader's snapshot: replacing it could leave nothing."""
-    from evergraph.online.folder.following import begin_with_snapshot
-
-    with opened(tmp_path / "leader") as folder:
+    """As one that was restored: replacing its only snapshot could leave nothing."""
+    with opened(tmp_path / "one") as folder:
         fill(folder)
-        parameters = folder.learner.parameters
-    begin_with_snapshot(tmp_path / "follows", tmp_path / "leader" / "snapshot-3", parameters)
-    with opened(tmp_path / "follows") as folder:
+    backup(tmp_path / "one", tmp_path / "two")
+    with opened(tmp_path / "two") as folder:
         assert folder.purge().places == 0
         assert folder.learner.knowledge.graph.num_nodes == 4
         more(folder)
         assert folder.purge().places == 2
         assert folder.learner.knowledge.graph.num_nodes == 3
-
-
-def test_a_follower_that_lets_its_places_go_still_follows(tmp_path):
-    with opened(tmp_path / "leader") as leader, opened(tmp_path / "follows") as follower:
-        fill(leader)
-        fill(follower)
-        assert follower.purge().places == 2
-        more(leader)
-        assert follower.take_entries(leader.entries_after(follower.seq)) == 1
-        assert follower.seq == leader.seq
-        mine, theirs = (each.learner.predict_proba("abz")[1] for each in (follower, leader))
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)

@@ -124,10 +124,8 @@ def test_its_bytes_are_kept(tmp_path):
     written(tmp_path, [delta(3), BROKEN])  # a batch: both are set aside
     opened(tmp_path).close()
     journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
-    assert [journal.aside.data(place) for place in (0, 1)] == [
-        delta_to_bytes(delta(3)),
-        delta_to_bytes(BROKEN),
-    ]
+    kept = journal._connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
+    assert kept == [(delta_to_bytes(delta(3)),), (delta_to_bytes(BROKEN),)]
     journal.close()
 
 
@@ -257,39 +255,6 @@ def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkey
         assert reader.refresh() == 0
         assert (renewed, bits(reader.learner)) == ([3], twin(3))
         reader.close()
-
-
-def test_nobody_is_handed_what_may_still_be_set_aside(tmp_path, monkeypatch):
-    handed, apply_batch = [], StandIn.apply_batch
-
-    def look(self, deltas):
-        handed.append([entry.seq for entry in folder.entries_after(0)])
-        return apply_batch(self, deltas)
-
-    with opened(tmp_path) as folder:
-        monkeypatch.setattr(StandIn, "apply_batch", look)
-        folder.submit(delta(1))
-        folder.submit(delta(2))
-        assert handed == [[], [1]]
-        assert [entry.seq for entry in folder.entries_after(0)] == [1, 2]
-
-
-def test_a_follower_that_cannot_apply_says_so_and_keeps_what_it_could(tmp_path):
-    filled(tmp_path / "leader", 2)
-    written(tmp_path / "leader", [delta(3)], [BROKEN])
-    with opened(tmp_path / "leader", readonly=True) as leader:
-        entries = leader.entries_after(0)
-        assert [entry.seq for entry in entries] == [1, 2]
-    journal = Journal(tmp_path / "leader" / JOURNAL_FILE, readonly=True)
-    entries = list(journal.after(0))
-    journal.close()
-    with opened(tmp_path / "own") as own:
-        for _ in range(2):
-            with pytest.raises(ResourceError, match="delta 4 could not be applied"):
-                own.take_entries(entries[own.seq :])
-            assert (own.seq, bits(own.learner)) == (3, twin(3))
-    with opened(tmp_path / "own") as own:
-        assert bits(own.learner) == twin(3)
 
 
 def known() -> Delta:

@@ -14,8 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from evergraph.core.errors import DataError, DroppedError, ResourceError
-from evergraph.online.folder.entries import JournalEntry, named, whole
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.online.folder.entries import JournalEntry, named
 from evergraph.online.folder.journal_costs import JournalCosts
 from evergraph.online.folder.journal_keys import JournalKeys, decoded
 from evergraph.online.folder.journal_layout import BATCHES, bring_up_to_date, layout_of
@@ -107,11 +107,6 @@ class Journal:
         with sound(self.path):
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def begin_after(self, seq: int) -> None:
-        """Have an empty journal go on after a delta that only a snapshot holds."""
-        with sound(self.path), transaction(self._connection):
-            self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
-
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
         newest = self._number("SELECT coalesce(max(seq), 0) FROM deltas")
@@ -178,14 +173,7 @@ class Journal:
                     f"{self.path}: delta {seq + 1} belongs to batch {batch}, so nobody can go on "
                     f"after delta {seq} alone"
                 )
-            yield whole(entries)
-
-    def batch_with(self, seq: int) -> list[JournalEntry]:
-        """Return the batch that a delta belongs to; nothing where it was dropped."""
-        entry = self._next(seq - 1)
-        if entry is None or entry.seq != seq or entry.batch < self.first():
-            return []
-        return next(self.batches_after(entry.batch - 1))
+            yield list(entries)
 
     def after(self, seq: int) -> Iterator[JournalEntry]:
         """Yield the deltas after one; raise where a number is missing."""
@@ -266,26 +254,3 @@ def _writable(path: Path) -> sqlite3.Connection:
     connection = open_for_writing(path)
     bring_up_to_date(connection)
     return connection
-
-
-def entries_after(journal: Journal, seq: int, most_bytes: int, *, until: int) -> list[JournalEntry]:
-    """Return whole batches after a delta, at least one if there is one; see ``LearnerFolder``.
-
-    until: none after this one.
-    """
-    first, last = journal.first(), journal.last()
-    if seq > last:
-        raise DataError(f"{journal.path}: ends with delta {last}, so nothing follows delta {seq}")
-    if first > seq + 1:
-        raise DroppedError(
-            f"{journal.path}: begins with delta {first}, so what follows delta {seq} is in a "
-            "snapshot only"
-        )
-    found: list[JournalEntry] = []
-    size = 0
-    for batch in journal.batches_after(seq):
-        size += sum(len(entry.data) for entry in batch)
-        if (found and size > most_bytes) or batch[0].seq > until:
-            break
-        found += batch
-    return found

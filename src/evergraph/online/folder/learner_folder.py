@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,8 +30,7 @@ from evergraph.online.folder.columns_file import (
     store_columns,
     stored_columns,
 )
-from evergraph.online.folder.entries import JournalEntry
-from evergraph.online.folder.hands_on import HandsOn
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.parameters import defaults, made_with, merged
 from evergraph.online.folder.purge import Purged, folder_bytes
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0  # seconds
 
 
-class LearnerFolder(HandsOn, Closing, Shown):
+class LearnerFolder(Closing, Shown):
     """A folder of one learner, opened to write, by one process at a time, or to read, by many.
 
     A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
@@ -71,7 +71,7 @@ class LearnerFolder(HandsOn, Closing, Shown):
                 f"LearnerFolder({str(files)!r}) opens nothing: call LearnerFolder.of(path), or "
                 "LearnerFolder.open(path, make=...) for a learner made by your own function"
             )
-        super().__init__(files)
+        self._files = files
         self._closed = False
         self._columns: Scheme | None = None
         self._encoders: tuple[Encoder, ...] = ()
@@ -208,6 +208,11 @@ class LearnerFolder(HandsOn, Closing, Shown):
         return opened
 
     @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._files.path
+
+    @property
     def columns(self) -> Scheme | None:
         """How columns of tables are read; None where they are plain numbers, or none came yet."""
         if self._columns is None and (width := self.learner.status().features):
@@ -279,15 +284,6 @@ class LearnerFolder(HandsOn, Closing, Shown):
         """
         return self._writer().submit_many(deltas)
 
-    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
-        """Take in what ``entries_after`` of another folder returned; return how many deltas.
-
-        They keep their numbers, and are applied in the batches in which they were there: the
-        learner comes out the same, bit for bit. What does not go on where this folder ends, or is
-        not what was written there, is refused, and nothing has changed.
-        """
-        return self._writer().take_entries(entries)
-
     def upsert(self, delta: Delta) -> Upserted:
         """Take in what is new of a delta and pass over what is known; see ``only_new``.
 
@@ -312,8 +308,8 @@ class LearnerFolder(HandsOn, Closing, Shown):
         waits: it is read beside what is being written.
         """
         self._writer()  # refuses where there is none
-        with self._beside:
-            return self._journal().keys.last(prefix)
+        with closing(Journal(self.path / JOURNAL_FILE, readonly=True)) as journal:
+            return journal.keys.last(prefix)
 
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
@@ -353,7 +349,6 @@ class LearnerFolder(HandsOn, Closing, Shown):
         if not self._closed:
             self._closed = True
             self._files.close()
-            self._close_beside()
 
     def _writer(self) -> FolderWriter:
         if isinstance(self._files, FolderReader):

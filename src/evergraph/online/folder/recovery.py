@@ -243,14 +243,6 @@ def _read(path: Path, entry: JournalEntry) -> Delta:
         raise DataError(f"{path}: delta {entry.seq} cannot be read: {error}") from error
 
 
-def delta_of(entry: JournalEntry) -> Delta:
-    """Return the delta of an entry of another journal; raise unless it is what was written."""
-    delta = delta_from_bytes(entry.data)
-    if entry.key not in (None, delta.key):
-        raise DataError(f"delta {entry.seq} has the key {delta.key!r}, not {entry.key!r}")
-    return delta
-
-
 def result_text(applied: DeltaResult) -> str:
     """Return what is written beside a delta's key."""
     return json.dumps(asdict(applied), sort_keys=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evergraph.online.codecs.delta_bytes import DIGEST, delta_to_bytes
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.sqlite_file import has_table, sound, transaction
 
@@ -69,23 +69,6 @@ class SetAsideDeltas:
         """Return how many deltas were set aside."""
         return len(self.listed())
 
-    def digests(self) -> list[tuple[int, bytes]]:
-        """Return number and checksum of what was set aside; see ``digest_of``."""
-        first, end = DIGEST.start, DIGEST.stop
-        query = (
-            f"SELECT seq, substr(bytes, {first + 1}, {end - first}) FROM set_aside ORDER BY rowid"
-        )
-        with sound(self.path):
-            if not has_table(self._connection, "set_aside"):
-                return []
-            return self._connection.execute(query).fetchall()
-
-    def data(self, place: int) -> bytes:
-        """Return the bytes of one of those listed."""
-        query = "SELECT bytes FROM set_aside ORDER BY rowid LIMIT 1 OFFSET ?"
-        with sound(self.path):
-            return bytes(self._connection.execute(query, (place,)).fetchone()[0])
-
     def move(self, first: int, why: str) -> None:
         """Set aside all deltas from a number on: these numbers are given to others later."""
         with sound(self.path), transaction(self._connection):
@@ -115,11 +98,6 @@ class SetAsideDeltas:
                 self._connection.execute(query, (NOTHING, seq))
                 self._connection.execute("DELETE FROM keys WHERE seq = ?", (seq,))
             self._note(min(why))
-
-    def clear(self) -> None:
-        """Forget what was set aside, bytes and all."""
-        with sound(self.path), transaction(self._connection):
-            self._connection.execute("DELETE FROM set_aside")
 
     def rewritten(self, times: int) -> list[int]:
         """Return from which numbers on the journal was changed, but for the first so many times."""

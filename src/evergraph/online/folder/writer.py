@@ -12,9 +12,9 @@ from typing import Any
 from evergraph.core.errors import EvergraphError, StoppedError
 from evergraph.online.alarms.alarm import AlarmNews, tell, warn
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
+from evergraph.online.folder.entries import JournalEntry, named
 from evergraph.online.folder.gathering import Gathered, is_of_disk, own
-from evergraph.online.folder.recovery import delta_of, note_results, set_aside
+from evergraph.online.folder.recovery import note_results, set_aside
 from evergraph.online.folder.unapplied import Unapplied
 from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
 from evergraph.online.folder.writable import WritableFolder
@@ -45,11 +45,6 @@ class FolderWriter(WritableFolder):
         """
         return self._waiting.submit(deltas)
 
-    def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, None where there is none."""
-        with self.lock:
-            return self._journal.keys.last(prefix)
-
     def _take_all(self, waiting: Sequence[Waiting]) -> None:
         """Take deltas in, batch by batch; the lock is held."""
         left = deque(each for each in waiting if each.answer is None)
@@ -73,7 +68,7 @@ class FolderWriter(WritableFolder):
         failure = self._write(entries)
         results = None
         if failure is None:
-            results, failure = self._apply(entries, gathered.deltas, alone=True)
+            results, failure = self._apply(entries, gathered.deltas)
         if results is None:
             self._refuse(gathered, failure)
             return
@@ -110,12 +105,9 @@ class FolderWriter(WritableFolder):
             return True
 
     def _apply(
-        self, entries: Sequence[JournalEntry], deltas: Sequence[Delta], *, alone: bool = False
+        self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]
     ) -> tuple[list[DeltaResult] | None, Exception | None]:
-        """Have the learner apply what is written; where it cannot, set that aside and renew it.
-
-        alone: see ``_renew``.
-        """
+        """Have the learner apply what is written; where it cannot, set that aside and renew it."""
         try:
             results = self.learner.apply_batch(deltas)
             note_results(self._journal, deltas, results)
@@ -127,16 +119,14 @@ class FolderWriter(WritableFolder):
             self._stop(named(entries), error)
             raise
         # Not while the error is held: its frames hold what applying needed so much memory for.
-        return None, self._renew(entries, failed, alone=alone)
+        return None, self._renew(entries, failed)
 
-    def _renew(
-        self, entries: Sequence[JournalEntry], failed: Unapplied, *, alone: bool
-    ) -> Exception | None:
+    def _renew(self, entries: Sequence[JournalEntry], failed: Unapplied) -> Exception | None:
         """Set aside what could not be applied, and go on with the learner as it was before.
 
-        alone: take back several deltas instead, which can be tried one by one; return nothing then.
+        Several deltas are taken back instead, to be tried one by one; nothing is returned then.
         """
-        again = alone and len(entries) > 1
+        again = len(entries) > 1
         try:
             if again:
                 self._journal.aside.take_back(entries[0].seq)
@@ -165,28 +155,3 @@ class FolderWriter(WritableFolder):
         stopped = StoppedError(why)
         stopped.__cause__ = error
         return stopped
-
-    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
-        """Take in what the journal of another folder holds next, as a recovery would.
-
-        Returns how many deltas that were. Entries that are no whole batches, or do not go on where
-        this folder ends, are refused.
-        """
-        with self.lock:
-            self._check_taking()
-            check_entries(entries, self.seq)
-            deltas = [delta_of(entry) for entry in entries]
-            if entries:
-                self._follow(entries, deltas)
-            return len(entries)
-
-    def _follow(self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]) -> None:
-        failure = self._write(entries)
-        if failure is not None:
-            raise failure
-        for batch in batches(entries):
-            start, began = batch[0].seq - entries[0].seq, time.thread_time()
-            _, failure = self._apply(batch, deltas[start : start + len(batch)])
-            if failure is not None:
-                raise failure
-            self._taken(batch, time.thread_time() - began)
