@@ -35,7 +35,6 @@ COMMANDS = (
     "backup",
     "restore",
     "check",
-    "skip",
 )
 
 

@@ -13,11 +13,9 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import backup as backing_up
-from evergraph.online.folder.backup import backup
+from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.journal import JOURNAL_FILE
-from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.parameters import defaults, merged
-from evergraph.online.folder.restore import restore
+from evergraph.online.folder.learner_folder import LearnerFolder, defaults, merged
 from evergraph.online.learner import OnlineLearner
 from waiting import until
 
