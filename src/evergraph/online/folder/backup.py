@@ -251,7 +251,7 @@ def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
             for part in parts:
                 about = tarfile.TarInfo(part.name)
                 about.size = part.size
-                archive.addfile(about, _Checked(part, told))  # type: ignore[arg-type]
+                archive.addfile(about, _Checked(part, told))
         return total
     with folder_aside(to) as aside:
         for part in parts:

@@ -62,6 +62,12 @@ class Waiting:
         """Whether it is known what became of it."""
         return self.future.done()
 
+    def outcome(self) -> DeltaResult | Exception:
+        """Return what became of it."""
+        error = self.future.exception()
+        assert error is None or isinstance(error, Exception), "an interrupt is no answer"
+        return self.future.result() if error is None else error
+
     def begin(self) -> bool:
         """Whether it is to be taken in; from here on nobody can take it back."""
         if self.answered or not (
@@ -132,7 +138,7 @@ class DeltaQueue:
             with self._changed:
                 self._waiting = [each for each in self._waiting if each not in mine]
             raise
-        return [each.future.exception() or each.future.result() for each in mine]  # type: ignore[misc]
+        return [each.outcome() for each in mine]
 
     def _get_served(self, mine: Sequence[Waiting]) -> None:
         # Who holds the lock already must not wait for the one who leads, and who waits for it.
