@@ -360,6 +360,10 @@ class Journal:
 def _writable(path: Path) -> sqlite3.Connection:
     connection = open_for_writing(path)
     bring_up_to_date(connection)
+    # After a flush that failed, what a process before us left in the WAL may be in the system's
+    # memory alone: it is written anew. A disk that is full or fails says so with the next delta.
+    with contextlib.suppress(sqlite3.OperationalError):
+        empty_wal(connection)
     return connection
 
 
