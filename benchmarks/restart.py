@@ -29,7 +29,7 @@ from benchmarks.measure import Options, Table, run
 
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.replaying import Replaying
+from evergraph.online.folder.status import Replaying
 from evergraph.online.learner import OnlineLearner
 
 FEATURES, CLASSES, NODES, EDGES = 64, 20, 20, 4  # of a delta: nodes, and edges of each

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from evergraph.cli.app import app
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 
 
@@ -73,11 +74,42 @@ def test_check_tells_what_it_finds(tmp_path: Path) -> None:
     assert json.loads(called("check", folder, "--quick", "--json")) == {
         "sound": True,
         "findings": [],
+        "set_aside": [],
     }
     (folder / "notes.txt").write_text("")
     said = "is no file of a learner's folder"
     assert called("check", folder, code=1) == f"notes.txt: {said}\n"
     told = json.loads(called("check", folder, "--json", code=1))
-    assert told == {"sound": False, "findings": [{"file": "notes.txt", "what": said}]}
+    found = [{"file": "notes.txt", "what": said}]
+    assert told == {"sound": False, "findings": found, "set_aside": []}
     with pytest.raises(DataError, match="holds no learner"):
         called("check", tmp_path)
+
+
+def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Path) -> None:
+    path = tmp_path / "learner"
+    with LearnerFolder.of(path, {"head": {"name": "analytic", "width": 8}}) as folder:
+        for number, name in enumerate("abc"):
+            delta = Delta(nodes=(name,), features=torch.eye(3)[[number]], labels=("x",), key=name)
+            folder.submit(delta)
+    journal = Journal(path / JOURNAL_FILE)
+    journal._connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 2")
+    journal.close()
+    with pytest.raises(DataError, match="delta 2 cannot be read"):
+        LearnerFolder.of(path)
+    assert "delta 2 cannot be read" in called("check", path, code=1)
+    assert "a bad sector" in called("check", path, "--skip", 2, "--why", "a bad sector")
+    (kept,) = json.loads(called("check", path, "--json"))["set_aside"]
+    assert (kept["seq"], kept["key"], kept["why"], kept["size"]) == (2, "b", "a bad sector", 1)
+    said = called("check", path)
+    assert said.startswith(f"{path} is sound\n")
+    assert "a bad sector" in said
+    with LearnerFolder.of(path) as folder:
+        assert (folder.seq, folder.learner.every_id()) == (3, ["a", "c"])
+
+
+def test_leaving_out_needs_a_number_and_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--skip needs --why"):
+        called("check", tmp_path, "--skip", 2)
+    with pytest.raises(ConfigurationError, match="needs --skip"):
+        called("check", tmp_path, "--why", "no")

@@ -128,7 +128,7 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
 def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
     import asyncio
 
-    from evergraph.online.folder.replaying import Replaying
+    from evergraph.online.folder.status import Replaying
     from evergraph.server.startup import Notifier, Starting
 
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 CODE = re.findall(r"`([^`\n]+)`", PAGE) + re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE)
 
-NEEDED = ("skip", "check", "backup", "compact")
+NEEDED = ("check", "backup", "compact")
 
 
 def test_files_that_it_names_are_there() -> None:

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import MappedTensor
 from evergraph.online import identifiers, pieces
-from evergraph.online.folder import arrays_file
-from evergraph.online.folder.arrays_file import read_arrays, write_arrays
+from evergraph.online.folder import snapshot
+from evergraph.online.folder.snapshot import read_arrays, write_arrays
 from evergraph.online.graph import neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
@@ -49,7 +49,7 @@ def test_the_file_is_one_that_safetensors_reads(tmp_path: Path, monkeypatch) -> 
 
 @pytest.mark.parametrize("piece", [1, 1 << 20])  # mapped or in memory
 def test_what_safetensors_wrote_is_read(tmp_path: Path, monkeypatch, piece: int) -> None:
-    monkeypatch.setattr(arrays_file, "PIECE", piece)
+    monkeypatch.setattr(snapshot, "PIECE", piece)
     kept = {name: value.contiguous() for name, value in ARRAYS.items()}
     save_file(kept, tmp_path / "a", metadata={"format": "pt"})
     found = read_arrays(tmp_path / "a")
@@ -61,7 +61,7 @@ def test_what_safetensors_wrote_is_read(tmp_path: Path, monkeypatch, piece: int)
 
 
 def test_a_mapped_array_outlives_its_file(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(arrays_file, "PIECE", 1)
+    monkeypatch.setattr(snapshot, "PIECE", 1)
     write_arrays(tmp_path / "a", ARRAYS)
     found = read_arrays(tmp_path / "a")["numbers"]
     (tmp_path / "a").unlink()

@@ -32,9 +32,8 @@ from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
-from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import FORMAT_FILE
+from evergraph.online.folder.markers import FORMAT_FILE, with_check
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
 from evergraph.online.learner import TOLERANCE, OnlineLearner
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from evergraph.cli.app import app
 from evergraph.core.errors import ConfigurationError
+from evergraph.online.folder.backup import restore
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.restore import restore
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens
 from evergraph.server.client import Client

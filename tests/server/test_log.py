@@ -82,10 +82,11 @@ def test_a_change_that_is_refused_is_no_change(client: TestClient, lines: Any) -
 def test_what_fails_is_logged_with_the_id(
     client: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(_: object) -> None:
-        raise StoppedError("the disk failed")
+    def stopped(waiting: Any) -> None:
+        for each in waiting:
+            each.refuse(StoppedError("the disk failed"))
 
-    monkeypatch.setattr(client.folder, "submit_many", stopped)
+    monkeypatch.setattr(client.folder.waiting, "_take", stopped)
     assert client.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
     (line,) = (line for line in lines() if line["level"] == "WARNING")
     assert line["request_id"] == "proxy-7"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from threading import Event
 from typing import Any
 
 import psutil
@@ -16,7 +15,6 @@ from evergraph import __version__
 from evergraph.online.folder.status import FolderStatus
 from evergraph.server.auth import Tokens
 from evergraph.server.observability import Metrics, folder_gauges
-from evergraph.server.workers import Writer
 
 FRESH = FolderStatus(path="f", readonly=False, seq=0, snapshot=0, deltas_since=3, bytes_since=9)
 
@@ -79,31 +77,9 @@ def test_refused_tokens_are_counted(serve: Any) -> None:
     assert value(watched(client, **right), "refused_tokens_total") == 2
 
 
-def test_how_long_the_oldest_change_has_waited() -> None:
-    writer, begun, go = Writer(places=4), Event(), Event()
-
-    def slow() -> None:
-        begun.set()
-        go.wait()
-
-    first = writer.call(slow)
-    assert begun.wait(10)
-    time.sleep(0.05)
-    assert writer.oldest >= 0.05  # that which is being made waits for its end
-    second = writer.join(list, "item")
-    third = writer.call(lambda: writer.oldest)
-    go.set()
-    first.result(), second.result()
-    assert third.result() >= 0
-    while writer.oldest:
-        time.sleep(0.001)
-    assert writer.busy >= 0.05
-    writer.close()
-
-
 def test_a_folder_as_it_is_told() -> None:
     told = {name: value for name, (_, value) in folder_gauges(FRESH, now=100.0).items()}
-    assert (told["replay_deltas"], told["stopped_seconds"], told["retrying"]) == (3, 0, 0)
+    assert (told["replay_deltas"], told["stopped_seconds"]) == (3, 0)
     assert "snapshot_age_seconds" not in told
     busy = replace(
         FRESH,
@@ -111,13 +87,12 @@ def test_a_folder_as_it_is_told() -> None:
         snapshot_seconds=0.5,
         replay_seconds=2.5,
         stopped_since=90.0,
-        retrying=True,
         set_aside=2,
         snapshot_error="the disk is full",
     )
     told = {name: value for name, (_, value) in folder_gauges(busy, now=100.0).items()}
     assert (told["snapshot_age_seconds"], told["snapshot_duration_seconds"]) == (60.0, 0.5)
-    assert (told["replay_seconds"], told["stopped_seconds"], told["retrying"]) == (2.5, 10.0, 1)
+    assert (told["replay_seconds"], told["stopped_seconds"]) == (2.5, 10.0)
     assert (told["set_aside_total"], told["snapshot_failed"]) == (2, 1)
 
 

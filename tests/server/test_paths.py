@@ -39,7 +39,7 @@ def test_a_refusal_names_files_by_their_names(
 ) -> None:
     folder = client.folder
     error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
-    monkeypatch.setattr(folder, "submit_many", lambda deltas: [error] * len(deltas))
+    monkeypatch.setattr(folder.waiting, "_take", lambda all_: [each.refuse(error) for each in all_])
     monkeypatch.setattr(folder, "upsert", raising(error))
     with caplog.at_level(logging.WARNING):
         answer = getattr(client, method)(path, json=body)
@@ -62,7 +62,7 @@ def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
 
 def test_a_learner_that_stopped_says_why_without_its_folder(client: Any) -> None:
     where = client.folder.path
-    client.folder._files._healing.why = f"{where}/journal.sqlite: the disk failed (/var/x/y)"
+    client.folder._files._stopped = f"{where}/journal.sqlite: the disk failed (/var/x/y)"
     answers = [client.post("/v1/labels", json=LABELS), client.get("/v1/status")]
     assert [answer.status_code for answer in answers] == [503, 200]
     assert answers[1].json()["stopped"] == "journal.sqlite: the disk failed (y)"

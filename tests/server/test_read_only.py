@@ -79,4 +79,4 @@ def test_a_reader_that_cannot_follow_is_told_to_stop(
         monkeypatch.setattr(reader, "refresh", failing)
         while not killed:
             time.sleep(0.01)
-    assert app.state.following.failed
+    assert app.state.failed.is_set()

@@ -239,11 +239,12 @@ def test_a_full_disk_is_507(
 ) -> None:
     before = fingerprint(client)
 
-    def full(_: object) -> None:
-        raise ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in")
+    def full(waiting: Any) -> None:
+        for each in waiting:
+            each.refuse(ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(client.folder, "submit_many", full)
+        patch.setattr(client.folder.waiting, "_take", full)
         refused(client.post("/v1/deltas", json=NEW), 507, "the disk is full")
     assert fingerprint(client) == before
 
@@ -252,15 +253,15 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = serve(queue=1, seconds=2)
-    begun, gate, submit = Event(), Event(), service.folder.submit_many
+    begun, gate, take = Event(), Event(), service.folder.waiting._take
     answers: dict[str, Any] = {}
 
-    def slow(deltas: Any) -> Any:
+    def slow(waiting: Any) -> None:
         begun.set()
         assert gate.wait(20)
-        return submit(deltas)
+        take(waiting)
 
-    monkeypatch.setattr(service.folder, "submit_many", slow)
+    monkeypatch.setattr(service.folder.waiting, "_take", slow)
 
     def send(name: str) -> None:
         body = {"nodes": [name], "features": [[1.0]], "key": name}

@@ -22,7 +22,7 @@ import uvicorn
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.replaying import Replaying
+from evergraph.online.folder.status import Replaying
 from evergraph.server.app import create_app
 from evergraph.server.payloads import DeltaBody
 from evergraph.server.running import bind

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.http import RefusedError
 from evergraph.server.workers import Writer
+from stand_in import delta, opened
 
 
-def test_calls_run_in_turn_and_a_full_queue_refuses() -> None:
-    writer, gate, begun, done = Writer(places=2), Event(), Event(), []
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[LearnerFolder]:
+    with opened(tmp_path) as made:
+        yield made
+
+
+def test_calls_run_in_turn_and_a_full_queue_refuses(folder: LearnerFolder) -> None:
+    writer, gate, begun, done = Writer(folder, places=2), Event(), Event(), []
 
     def first() -> None:
         begun.set()
@@ -33,8 +43,8 @@ def test_calls_run_in_turn_and_a_full_queue_refuses() -> None:
     writer.close()
 
 
-def test_what_nobody_waits_for_is_dropped_unless_it_has_begun() -> None:
-    writer, gate, begun, done = Writer(places=2), Event(), Event(), []
+def test_what_nobody_waits_for_is_dropped_unless_it_has_begun(folder: LearnerFolder) -> None:
+    writer, gate, begun, done = Writer(folder, places=2), Event(), Event(), []
 
     def first() -> None:
         begun.set()
@@ -50,8 +60,8 @@ def test_what_nobody_waits_for_is_dropped_unless_it_has_begun() -> None:
     assert done == ["first"]
 
 
-def test_close_finishes_what_waits_and_refuses_more() -> None:
-    writer, done = Writer(places=50), []
+def test_close_finishes_what_waits_and_refuses_more(folder: LearnerFolder) -> None:
+    writer, done = Writer(folder, places=50), []
     for number in range(40):
         writer.call(lambda n=number: done.append(n))
     writer.close()
@@ -61,58 +71,44 @@ def test_close_finishes_what_waits_and_refuses_more() -> None:
         writer.call(lambda: None)
 
 
-def test_an_error_reaches_who_waits_and_the_thread_goes_on() -> None:
-    writer = Writer(places=2)
+def test_an_error_reaches_who_waits_and_the_thread_goes_on(folder: LearnerFolder) -> None:
+    writer = Writer(folder, places=2)
     with pytest.raises(ZeroDivisionError):
         writer.call(lambda: 1 // 0).result()
     assert writer.call(lambda: 5).result() == 5
     writer.close()
 
 
-def test_calls_that_wait_one_behind_the_other_are_made_as_one() -> None:
-    writer, gate, begun, done = Writer(places=20), Event(), Event(), []
+def test_deltas_that_wait_are_taken_in_together_between_calls(folder: LearnerFolder) -> None:
+    writer, gate, begun, sizes = Writer(folder, places=5), Event(), Event(), []
+    take = folder.waiting._take
+
+    def counted(waiting: Any) -> None:
+        sizes.append(len(waiting))
+        take(waiting)
+
+    folder.waiting._take = counted
 
     def first() -> None:
         begun.set()
         gate.wait()
-
-    def together(items: Sequence[int]) -> list[int | Exception]:
-        done.append(list(items))
-        return [ValueError("odd") if item % 2 else 10 * item for item in items]
 
     running = writer.call(first)
     begun.wait()
-    joined = [writer.join(together, item) for item in range(4)]
-    alone = writer.call(lambda: done.append("alone"))
-    later = [writer.join(together, item) for item in (4, 5)]
-    other = writer.join(lambda items: [len(items)], 6)
-    assert joined[2].cancel()
+    told = [writer.submit(delta(number)) for number in (1, 2, 3, 4)]
+    alone = writer.call(lambda: folder.seq)
+    assert (writer.waiting, writer.oldest > 0.0) == (5, True)
+    with pytest.raises(RefusedError, match="5 changes are waiting already"):
+        writer.submit(delta(5))
+    assert told[1].cancel()
     gate.set()
-    assert (running.result(), joined[0].result(), later[0].result()) == (None, 0, 40)
-    for odd in (joined[1], joined[3], later[1]):
-        with pytest.raises(ValueError, match="odd"):
-            odd.result()
-    alone.result()
-    assert other.result() == 1
-    writer.close()
-    assert done == [[0, 1, 3], "alone", [4, 5]]
-
-
-def test_joined_calls_before_the_end_are_made_and_an_error_reaches_all() -> None:
-    writer, gate, begun = Writer(places=20), Event(), Event()
-
-    def first() -> None:
-        begun.set()
-        gate.wait()
-
-    def broken(items: Sequence[int]) -> list[int]:
-        raise ZeroDivisionError(len(items))
-
-    writer.call(first)
-    begun.wait()
-    joined = [writer.join(broken, item) for item in range(2)]
-    gate.set()
-    writer.close()
-    for each in joined:
-        with pytest.raises(ZeroDivisionError, match="2"):
-            each.result()
+    running.result()
+    assert [told[place].result().seq for place in (0, 2, 3)] == [1, 2, 3]
+    assert alone.result() == 3
+    writer.submit(delta(6))
+    writer.close()  # what waits is finished
+    assert (sizes, folder.seq) == ([3, 1], 4)
+    assert (writer.waiting, writer.oldest) == (0, 0.0)
+    assert writer.busy > 0.0
+    with pytest.raises(RefusedError, match="stopping"):
+        writer.submit(delta(7))

@@ -78,7 +78,6 @@ COMMANDS = (
     "backup",
     "restore",
     "check",
-    "skip",
 )
 
 

@@ -25,7 +25,7 @@ def restore_command(
     """
     load_plugins(plugins)
     with spinner("loading torch"):
-        from evergraph.online.folder.restore import restore
+        from evergraph.online.folder.backup import restore
     with StageProgress({"copy": "bytes", "verify": "deltas"}) as progress:
         done = restore(source, to, on_progress=progress.on_progress)
     if as_json:

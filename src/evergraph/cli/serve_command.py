@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import socket
 
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.online.folder.replaying import Progress
+    from evergraph.online.folder.status import Progress
     from evergraph.server.app import Application
     from evergraph.server.running import Reload
 
@@ -340,7 +340,7 @@ class Serving:
             # folder is as after a crash: everything acknowledged is in its journal.
             logging.shutdown()
             os._exit(0)
-        if starting.state.following is not None and starting.state.following.failed:
+        if starting.state.failed.is_set():  # the log has said why
             raise typer.Exit(1)
 
     def application(self, progress: Progress) -> Application:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Event, Thread
@@ -51,7 +49,6 @@ class JournalFollower(Thread):
         super().__init__(name="evergraph-follower", daemon=True)
         self._service = service
         self._closing = Event()
-        self.failed = False
 
     def run(self) -> None:
         """Look for deltas until it is closed; a look that finds none costs microseconds."""
@@ -63,8 +60,7 @@ class JournalFollower(Thread):
                     return
                 unforeseen = None if isinstance(error, EvergraphError) else error
                 log.error("this process cannot follow any more: %s", error, exc_info=unforeseen)
-                self.failed = True
-                os.kill(os.getpid(), signal.SIGTERM)
+                self._service.fail()
                 return
 
     def close(self) -> None:
@@ -138,7 +134,7 @@ def create_app(
         dependencies=[Depends(only_known)],
         lifespan=lifespan,
     )
-    app.state.following, app.state.stopping = following, service.stopping
+    app.state.failed, app.state.stopping = service.failed, service.stopping
     app.observed = Observed(app.unobserved, metrics=metrics, access_log=access_log)
     app.include_router(reading_routes(service, guard, metrics))
     app.include_router(change_routes(service, guard))

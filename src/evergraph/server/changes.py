@@ -17,7 +17,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, JSONResponse
 
 from evergraph.online.folder.backup import BackedUp, backup
-from evergraph.online.folder.purge import Purged
+from evergraph.online.folder.status import Purged
 from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type
 from evergraph.server.observability import audit, audit_change
 from evergraph.server.payloads import (
@@ -226,8 +226,5 @@ def _check(body: CompactBody) -> None:
 
 def _compacted(service: Service, body: CompactBody) -> Purged:
     if body.now:
-        done = service.folder.purge(keys=body.keys, names=body.names)
-    else:
-        done = service.folder.compacted()
-    service.turn()  # names may be others
-    return done
+        return service.folder.purge(keys=body.keys, names=body.names)
+    return service.folder.compacted()

@@ -163,9 +163,7 @@ class Client:
         it is whole.
         """
         from evergraph.core.mapped import disk_is_enough
-        from evergraph.online.folder.archive import check_new, is_tar
-        from evergraph.online.folder.backup import BackedUp
-        from evergraph.online.folder.restore import restore
+        from evergraph.online.folder.backup import BackedUp, check_new, is_tar, restore
 
         check_new(to)
         with disk_is_enough(to):

@@ -238,7 +238,6 @@ def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, f
             "For how long no deltas have been taken; 0 while they are.",
             0 if stopped is None else round(max(now - stopped, 0.0), 3),
         ),
-        "retrying": ("1 if it has stopped, and tries again by itself.", int(status.retrying)),
         "set_aside_total": ("Deltas that were set aside.", status.set_aside),
         "snapshot_failed": (
             "1 if the last snapshot could not be taken.",

@@ -49,7 +49,6 @@ OF_THE_FOLDER = (
     "snapshot_error",
     "snapshot_time",
     "stopped_since",
-    "retrying",
     "set_aside",
 )
 CLASSES = 5  # that are compared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -60,9 +61,10 @@ class Service:
         self.folder = folder
         self.limits = limits
         self._followed = time.monotonic()  # when it last knew all that was written
+        self.failed = Event()  # set: the process ends, and whoever supervises it starts it again
         self.turn()
-        folder.on_renewed = self.turn  # the view of a learner that failed is not gone on with
-        self._writer = Writer(places=limits.queue)
+        folder.watch(on_change=self.turn, on_stop=self.fail)
+        self._writer = Writer(folder, places=limits.queue)
         self.pools = Pools.of(limits.seconds)
         self.bodies = Bodies(limits)
         self.parser = BodyParser(most=limits.nodes, seconds=limits.seconds)
@@ -108,21 +110,21 @@ class Service:
         Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
         even if nobody waits for the answer any more.
         """
-        return await self._written(
-            partial(self._waiting_to_submit, delta, scheme), again="with the same key "
-        )
+        return await self._written(partial(self._submit, delta, scheme), again="with the same key ")
 
     async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
         """Have what is new of a delta learned, in the same way."""
-        return await self._written(
-            partial(self._writer.call, partial(self._upsert, delta, scheme)), again=""
-        )
+        learned = partial(self._kept_then, self.folder.upsert, delta, scheme)
+        return await self._written(partial(self._writer.call, learned), again="")
 
-    def _waiting_to_submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
+    def _submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
         """Have a delta wait for its turn: with others, unless it is the first that is read so."""
-        if scheme is not None and not self.folder.learner.status().features:
-            return self._writer.call(partial(self._submit, delta, scheme))
-        return self._writer.join(self._submit_many, (delta, scheme))
+        if scheme is not None:
+            if not self.folder.learner.status().features:
+                learned = partial(self._kept_then, self.folder.submit, delta, scheme)
+                return self._writer.call(learned)
+            self.folder.check_columns(scheme)  # once settled it stays
+        return self._writer.submit(delta)
 
     async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
         self.check_writes()
@@ -140,12 +142,13 @@ class Service:
                 retry_after=5,
             ) from None
 
-    def _keep(self, delta: Delta, scheme: Scheme | None) -> None:
-        """Keep how columns are read with the first rows, once it is sure that they fit."""
+    def _kept_then(self, learn: Callable[[Delta], T], delta: Delta, scheme: Scheme | None) -> T:
+        """Keep how columns are read with the first rows, once it is sure that they fit; learn."""
         if scheme is not None:
             if not self.folder.learner.status().features:
                 self.folder.learner.check(delta)
             self.folder.keep_columns(scheme)
+        return learn(delta)
 
     def columns(self) -> dict[str, Any]:
         """Return how columns are read, for people and for programs."""
@@ -154,44 +157,23 @@ class Service:
             return {"columns": [], "scheme": None}
         return {"columns": scheme.rows(), "scheme": scheme.to_json()}
 
-    def _submit(self, delta: Delta, scheme: Scheme | None) -> DeltaResult:
-        self._keep(delta, scheme)
-        applied = self.folder.submit(delta)
-        self.turn()
-        return applied
-
-    def _submit_many(
-        self, changes: Sequence[tuple[Delta, Scheme | None]]
-    ) -> list[DeltaResult | Exception]:
-        """Take in what waits; one that is not read as the others are is refused by itself."""
-        refused: dict[int, Exception] = {}
-        for place, (delta, scheme) in enumerate(changes):
-            try:
-                self._keep(delta, scheme)
-            except Exception as error:
-                refused[place] = error
-        kept = [delta for place, (delta, _) in enumerate(changes) if place not in refused]
-        taken = iter(self.folder.submit_many(kept))
-        self.turn()
-        return [
-            refused[place] if place in refused else next(taken) for place in range(len(changes))
-        ]
-
-    def _upsert(self, delta: Delta, scheme: Scheme | None) -> Upserted:
-        self._keep(delta, scheme)
-        upserted = self.folder.upsert(delta)
-        self.turn()
-        return upserted
-
     def turn(self) -> None:
         """Answer from what the folder knows now."""
         self._view = self.folder.learner.frozen()  # shared from the first node on
 
     def follow(self) -> None:
         """Apply what the process that writes has written since; for a folder opened to read."""
-        if self.folder.refresh():
-            self.turn()
+        self.folder.refresh()
         self._followed = time.monotonic()
+
+    def fail(self) -> None:
+        """End the process, which can write or follow no more, with what it has begun answered.
+
+        Whoever supervises it starts it again, and it recovers what is on the disk by then.
+        """
+        if not self.failed.is_set():
+            self.failed.set()
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def check_writes(self) -> None:
         """Refuse what only the process that writes can do."""

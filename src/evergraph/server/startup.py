@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import Receive, Scope, Send
 
-    from evergraph.online.folder.replaying import Replaying
+    from evergraph.online.folder.status import Replaying
     from evergraph.server.app import Application
 
 PATIENCE = 1.0  # seconds that a recovery has to end in once the service is to stop, and for a
@@ -121,7 +121,7 @@ class Starting:
         self.app: Application | None = None
         self.failed: BaseException | None = None
         self.abandoned = False
-        self.state: Any = SimpleNamespace(stopping=Event(), following=None)
+        self.state: Any = SimpleNamespace(stopping=Event(), failed=Event())
         self._made: Application | None = None
         self._progress: Replaying | None = None
         self._said = False
@@ -165,7 +165,7 @@ class Starting:
     def progress(self) -> dict[str, Any]:
         """Return how many deltas have been applied again, of how many, and how long it will take.
 
-        >>> from evergraph.online.folder.replaying import Replaying
+        >>> from evergraph.online.folder.status import Replaying
         >>> starting = Starting(lambda progress: None, notifier=Notifier())
         >>> starting._note(Replaying(10, 40, 6.0))
         >>> starting.progress()

@@ -9,10 +9,9 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from queue import Empty, Full, Queue
-from threading import Lock, Thread
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -20,159 +19,101 @@ from evergraph.online.delta import NodeId
 from evergraph.online.view import FEW, Answer
 from evergraph.server.http import RefusedError
 
+if TYPE_CHECKING:
+    from evergraph.online.delta import Delta, DeltaResult
+    from evergraph.online.folder.learner_folder import LearnerFolder
+
 T = TypeVar("T")
-Item = TypeVar("Item")
-MOST = 64  # calls that are joined
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """A call that waits.
-
-    Attributes:
-        function: what is called: with nothing, or, where calls can be joined, with a list of items.
-        future: who waits is told through it.
-        items: of this call, one; none where it is made alone.
-        came: when it began to wait, by the monotonic clock.
-    """
-
-    function: Callable[..., Any]
-    future: Future[Any]
-    items: tuple[Any, ...] = ()
-    came: float = field(default_factory=time.monotonic)
 
 
 class Writer:
-    """Runs calls one after the other in a thread of its own; those that wait have few places.
+    """Changes a learner in a thread of its own, one call after the other; few changes may wait.
 
-    Calls that can be joined and wait one behind the other are made as one.
-
-    A call that nobody waits for any more is dropped if it has not begun, so it is done whole or
-    not at all.
+    Deltas wait in the folder's own queue, and those that wait together are taken in together. What
+    nobody waits for any more is dropped if it has not begun, so it is done whole or not at all.
 
     Args:
-        places: how many calls may wait.
+        folder: whose learner is changed.
+        places: how many changes may wait.
 
-    >>> writer = Writer(places=1)
-    >>> writer.call(lambda: 6 * 7).result()
-    42
-    >>> writer.close()
-    >>> writer.call(lambda: 6 * 7)
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: the service is stopping and takes nothing more
+    Attributes:
+        busy: seconds spent on changes.
     """
 
-    def __init__(self, *, places: int) -> None:
+    def __init__(self, folder: LearnerFolder, *, places: int) -> None:
         self.places = places
-        self._jobs: Queue[_Job | None] = Queue(places)
-        self._closing = False
-        self._running: float | None = None  # when the oldest call came that is being made
-        self.busy = 0.0  # seconds spent on calls
+        self.busy = 0.0
+        self._folder = folder
         self._lock = Lock()
-        self._thread = Thread(target=self._work, name="evergraph-writer", daemon=True)
-        self._thread.start()
+        self._calls: dict[Future[Any], float] = {}  # that wait, and when each came
+        self._running: float | None = None  # when the oldest change came that is being made
+        self._asked = False  # whether the thread is going to take in the deltas that wait
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
+        self._closing = False
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
-        return self._jobs.qsize()
+        """How many changes wait."""
+        return len(self._calls) + (0 if self._folder.readonly else len(self._folder.waiting))
 
     @property
     def oldest(self) -> float:
-        """For how many seconds the oldest call has waited for its end; 0 where none does.
-
-        >>> writer = Writer(places=1)
-        >>> writer.oldest
-        0.0
-        >>> writer.close()
-        """
-        with self._jobs.mutex:
-            first = next((job for job in self._jobs.queue if job is not None), None)
-        came = [each for each in (self._running, first and first.came) if each is not None]
+        """For how many seconds the oldest change has waited for its end; 0 where none does."""
+        with self._lock:
+            first = None if self._folder.readonly else self._folder.waiting.oldest
+            came = [each for each in (self._running, first, *self._calls.values()) if each]
         return round(time.monotonic() - min(came), 3) if came else 0.0
+
+    def submit(self, delta: Delta) -> Future[DeltaResult]:
+        """Have a delta taken in together with those that wait; refuse where no place is left."""
+        with self._lock:
+            self._check_place()
+            future = self._folder.waiting.offer(delta)
+            if not self._asked:
+                self._asked = True
+                self._thread.submit(self._serve)
+        return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Have ``function`` called when its turn comes; refuse where there is no place left."""
-        return self._wait(_Job(function, Future()))
+        with self._lock:
+            self._check_place()
+            future = self._thread.submit(self._run, function)
+            self._calls[future] = time.monotonic()
+        future.add_done_callback(lambda done: self._calls.pop(done, None))
+        return future
 
-    def join(
-        self, function: Callable[[Sequence[Item]], Sequence[T | Exception]], item: Item
-    ) -> Future[T]:
-        """Have ``function`` called with all items that wait for it one behind the other.
+    def _check_place(self) -> None:
+        if self._closing:
+            raise RefusedError(503, "the service is stopping and takes nothing more", retry_after=5)
+        if self.waiting >= self.places:
+            sentence = f"{self.places} changes are waiting already: send this one again later"
+            raise RefusedError(503, sentence, retry_after=1)
 
-        It returns what each is answered with; an exception is raised for that one alone.
+    def _serve(self) -> None:
+        with self._lock:
+            self._asked = False
+            self._running = self._folder.waiting.oldest
+        self._timed(self._folder.waiting.serve)
 
-        >>> writer = Writer(places=2)
-        >>> writer.join(lambda items: [len(items)] * len(items), "item").result()
-        1
-        >>> writer.close()
-        """
-        return self._wait(_Job(function, Future(), (item,)))
+    def _run(self, function: Callable[[], T]) -> T:
+        with self._lock:  # the one that came first
+            self._running = self._calls.pop(next(iter(self._calls)))
+        return self._timed(function)
 
-    def _wait(self, job: _Job) -> Future[Any]:
-        with self._lock:  # nothing may slip in behind the last job
-            if self._closing:
-                raise RefusedError(
-                    503, "the service is stopping and takes nothing more", retry_after=5
-                )
-            try:
-                self._jobs.put_nowait(job)
-            except Full:
-                sentence = f"{self.places} changes are waiting already: send this one again later"
-                raise RefusedError(503, sentence, retry_after=1) from None
-        return job.future
+    def _timed(self, function: Callable[[], T]) -> T:
+        began = time.monotonic()
+        try:
+            return function()
+        finally:
+            self._running = None
+            self.busy += time.monotonic() - began
 
     def close(self) -> None:
         """Finish what is waiting, and stop."""
         with self._lock:
-            first, self._closing = not self._closing, True
-        if first:
-            self._jobs.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        following = None
-        while (job := following or self._jobs.get()) is not None:
-            jobs, following, ended = self._joined(job)
-            self._running, began = jobs[0].came, time.monotonic()
-            _run([each for each in jobs if each.future.set_running_or_notify_cancel()])
-            self._running = None if following is None else following.came
-            self.busy += time.monotonic() - began
-            del job, jobs  # what a call held is not kept until the next one
-            if ended:
-                return
-
-    def _joined(self, first: _Job) -> tuple[list[_Job], _Job | None, bool]:
-        """Return calls to be made as one, the one behind them, and whether it is the end."""
-        jobs = [first]
-        while first.items and len(jobs) < MOST:
-            try:
-                following = self._jobs.get_nowait()
-            except Empty:
-                break
-            if following is None:
-                return jobs, None, True
-            if not following.items or following.function != first.function:
-                return jobs, following, False
-            jobs.append(following)
-        return jobs, None, False
-
-
-def _run(jobs: Sequence[_Job]) -> None:
-    """Call the one function of some jobs, and tell those who wait."""
-    if not jobs:
-        return
-    function = jobs[0].function
-    try:
-        items = [item for job in jobs for item in job.items]
-        answers = function(items) if items else [function()]
-    except BaseException as error:  # whoever waits is told; the thread goes on
-        answers = [error] * len(jobs)
-    for job, answer in zip(jobs, answers, strict=True):
-        if isinstance(answer, BaseException):
-            job.future.set_exception(answer)
-        else:
-            job.future.set_result(answer)
+            self._closing = True
+        self._thread.shutdown()
 
 
 class Pool:

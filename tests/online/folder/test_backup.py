@@ -13,11 +13,9 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import backup as backing_up
-from evergraph.online.folder.backup import backup
+from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.journal import JOURNAL_FILE
-from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.parameters import defaults, merged
-from evergraph.online.folder.restore import restore
+from evergraph.online.folder.learner_folder import LearnerFolder, defaults, merged
 from evergraph.online.learner import OnlineLearner
 from waiting import until
 
@@ -71,10 +69,10 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) ->
                 until(lambda: folder.seq > 5 * (place + 1))  # noqa: B023
                 to = tmp_path / f"backup-{place}{kind}"
                 taken.append((to, backup(tmp_path / "learner", to)))
+            until(lambda: folder.seq > taken[-1][1].seq or folder.seq == 400)  # it went on
         finally:
             ending.set()
             writer.join()
-        assert folder.seq > taken[-1][1].seq or folder.seq == 400
     for place, (to, told) in enumerate(taken):
         made = tmp_path / f"made-{place}"
         assert restore(to, made).seq == told.seq

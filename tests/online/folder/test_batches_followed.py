@@ -1,4 +1,4 @@
-"""Recovery, readers and followers apply the very batches: the same bits."""
+"""Recovery and readers apply the very batches: the same bits."""
 
 from __future__ import annotations
 
@@ -48,15 +48,14 @@ def numbered(number: int) -> Delta:
     look=st.sets(st.integers(0, 3)),
 )
 def test_the_same_bits_wherever_the_batches_are_applied(tmp_path_factory, sizes, compact, look):
-    """After a recovery, in a reader that looks in between, in a folder that follows."""
+    """After a recovery, and in a reader that looks in between."""
     place = tmp_path_factory.mktemp("followed")
     number = 0
-    with real(place / "one") as one, real(place / "two") as two:
+    with real(place / "one") as one:
         reader = real(place / "one", readonly=True)
         for turn, size in enumerate(sizes):
             one.submit_many([numbered(each) for each in range(number, number + size)])
             number += size
-            two.take_entries(one.entries_after(two.seq))
             if turn in look:
                 reader.refresh()
             if turn in compact:
@@ -65,7 +64,7 @@ def test_the_same_bits_wherever_the_batches_are_applied(tmp_path_factory, sizes,
         shutil.copytree(place / "one", place / "crashed")  # as a kill would leave it
         state = one.learner.state()
         with real(place / "crashed") as crashed:
-            for other in (two, reader, crashed):
+            for other in (reader, crashed):
                 theirs = other.learner.state()
                 assert state.keys() == theirs.keys()
                 assert all(state[name].equal(theirs[name]) for name in state)

@@ -23,7 +23,7 @@ from evergraph.core.errors import EvergraphError
 from evergraph.datasets.columns.fitting import fit_scheme
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import FORMAT_FILE, stored_parameters
+from evergraph.online.folder.markers import FORMAT_FILE
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: columns cannot be fitted")
 
@@ -194,27 +194,6 @@ def test_thirty_flips_are_seen_or_do_nothing(whole: Whole, tmp_path: Path) -> No
     found = judged(whole, tmp_path / "flipped", 30, seed=1)
     check(found)
     assert {*found.values()} == {*MARK.values()}  # both happen
-
-
-def test_a_third_of_all_bits_of_the_format_file(whole: Whole, tmp_path: Path) -> None:
-    """A flip that is not seen would open another learner; only what is read of it is looked at."""
-    path = tmp_path / FORMAT_FILE
-    content = (whole.path / FORMAT_FILE).read_bytes()
-    right = stored_parameters(whole.path)
-    wrong = []
-    for place in range(0, 8 * len(content), 3):  # each byte, and each of its bits in turn
-        flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
-        path.write_bytes(flipped)
-        try:
-            found = stored_parameters(tmp_path)
-        except EvergraphError as error:
-            found = right if is_sentence(str(error)) else str(error)
-        except Exception as error:
-            found = f"a raw error: {error!r}"
-        if found != right:
-            wrong.append(f"byte {place // 8}, bit {place % 8}: {_short(found)}")
-    assert not wrong, f"{len(wrong)} flips:\n" + "\n".join(wrong[:40])
 
 
 @pytest.mark.slow

@@ -16,12 +16,16 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.datasets.columns.scheme import BooleanEncoder, Column, Scheme
 from evergraph.online.delta import Delta
-from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.checkup import Finding, checkup
 from evergraph.online.folder.columns_file import store_columns
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, acknowledgement
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    FORMAT_FILE,
+    acknowledgement,
+    with_check,
+)
 from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot, write_snapshot
 
 GIVEN = {"head": {"name": "auto", "width": 16, "codes": 4}}

@@ -14,7 +14,7 @@ from evergraph.core.errors import (
     ResourceError,
 )
 from evergraph.online.delta import Delta
-from evergraph.online.folder import arrays_file, snapshot
+from evergraph.online.folder import snapshot
 from evergraph.online.folder.compactor import Compactor
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -105,7 +105,7 @@ def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
 
 def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatch):
     writing, go_on = threading.Event(), threading.Event()
-    write = arrays_file._write
+    write = snapshot._write
 
     def slow(*args):
         writing.set()
@@ -116,7 +116,7 @@ def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatc
         known = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"))
         folder.submit(known)
         view = folder.learner.frozen()
-        monkeypatch.setattr(arrays_file, "_write", slow)
+        monkeypatch.setattr(snapshot, "_write", slow)
         compacting = threading.Thread(target=folder.compact)
         compacting.start()
         assert writing.wait(20)

@@ -11,10 +11,9 @@ from evergraph.core.errors import (
     ConfigurationError,
     DataError,
 )
-from evergraph.online.folder.checked_json import with_check
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, with_check
 from stand_in import bits, filled, opened, twin
 
 

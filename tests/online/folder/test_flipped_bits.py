@@ -16,23 +16,22 @@ import torch
 from evergraph.core import written_aside
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.datasets.columns.scheme import BooleanEncoder, Column, NumberEncoder, Scheme
-from evergraph.online.folder.checked_json import CHECK
 from evergraph.online.folder.columns_file import (
     COLUMNS_FILE,
     parse_columns,
     store_columns,
     stored_columns,
 )
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import LearnerFolder, made_with
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
+    CHECK,
     FORMAT_FILE,
     acknowledgement,
-    make_folder,
     parse_acknowledged,
     parse_format,
 )
-from evergraph.online.folder.parameters import made_with
+from evergraph.online.folder.recovery import make_folder
 from evergraph.online.folder.snapshot import MANIFEST, parse_manifest, write_snapshot
 
 

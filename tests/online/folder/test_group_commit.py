@@ -124,7 +124,7 @@ def test_threads_that_come_meanwhile_are_served_together(tmp_path, commits, monk
         until(lambda: commits)
         for thread in threads[1:]:
             thread.start()
-        until(lambda: len(folder._files._waiting._queue) == 4)
+        until(lambda: len(folder.waiting) == 4)
         gate.set()
         for thread in threads:
             thread.join()
@@ -144,7 +144,7 @@ def test_who_holds_the_lock_is_served_first(tmp_path, commits):
         threads = [threading.Thread(target=write)]
         with folder.lock:
             threads[0].start()
-            until(lambda: folder._files._waiting._queue)
+            until(lambda: len(folder.waiting))
             assert folder.submit(delta(2)).seq == 1
         threads[0].join()
     assert answers == [2]
@@ -152,32 +152,55 @@ def test_who_holds_the_lock_is_served_first(tmp_path, commits):
 
 
 def test_an_interrupt_of_one_that_waits_leaves_nobody_behind(tmp_path, monkeypatch):
+    """The next to lead is interrupted before it has the lock: the one behind it leads instead."""
     with opened(tmp_path) as folder:
-        waiting, answers = folder._files._waiting, []
-
+        answers, lead = [], folder.waiting._lead
         behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
-        is_to_lead = waiting._is_to_lead
 
-        def look(group, first):
-            if first and not behind.ident:  # the first one, before it has the lock
-                folder.lock.acquire()  # as if another were at work
-                behind.start()
-                until(lambda: len(waiting._queue) == 2)
-                folder.lock.release()
+        def submit() -> None:
+            with pytest.raises(KeyboardInterrupt):
+                folder.submit(delta(1))
+
+        def interrupted(mine):
+            if any("n1" in each.delta.nodes for each in mine):
                 raise KeyboardInterrupt
-            return is_to_lead(group, first)
+            lead(mine)
 
-        monkeypatch.setattr(waiting, "_is_to_lead", look)
-        with pytest.raises(KeyboardInterrupt):
-            folder.submit(delta(1))
-        behind.join()
+        monkeypatch.setattr(folder.waiting, "_lead", interrupted)
+        first = threading.Thread(target=submit)
+        with folder.lock:  # as if another were at work
+            first.start()
+            until(lambda: folder.waiting._led)
+            behind.start()
+            until(lambda: len(folder.waiting) == 2)
+        for thread in (first, behind):
+            thread.join()
         assert answers == [1]
+
+
+def test_what_is_offered_waits_until_the_queue_is_served_and_can_be_taken_back(tmp_path, commits):
+    refused = Delta(nodes=("refused",), features=torch.zeros(1, 3))
+    unwritable = Delta(nodes=(object(),), features=torch.zeros(1, 3))
+    with opened(tmp_path) as folder:
+        told = [folder.waiting.offer(each) for each in (delta(1), refused, delta(2), unwritable)]
+        gone = folder.waiting.offer(delta(3))
+        assert gone.cancel()
+        assert (len(folder.waiting), commits) == (5, [])
+        folder.watch(on_change=lambda: commits.append([each.done() for each in told]))
+        folder.waiting.serve()
+        assert [told[place].result().seq for place in (0, 2)] == [1, 2]
+        assert isinstance(told[1].exception(), DataError)
+        assert isinstance(told[3].exception(), DataError)
+        assert not told[0].cancel()
+        # Who looks when the learner has changed comes before those who are told.
+        assert commits == [[1, 2], [False, True, False, True]]
+        assert bits(folder.learner) == twin_of([[1, 2]])
 
 
 def test_an_interrupt_of_who_leads_leaves_the_others_to_themselves(tmp_path, monkeypatch):
     """It comes before anything is written: nothing has happened, and the others go on."""
     with opened(tmp_path) as folder:
-        waiting, answers, check = folder._files._waiting, [], StandIn.check
+        answers, check = [], StandIn.check
         behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
 
         def interrupted(self, given, ahead=()):
@@ -188,7 +211,7 @@ def test_an_interrupt_of_who_leads_leaves_the_others_to_themselves(tmp_path, mon
         monkeypatch.setattr(StandIn, "check", interrupted)
         with folder.lock:
             behind.start()
-            until(lambda: waiting._queue)
+            until(lambda: len(folder.waiting))
             with pytest.raises(KeyboardInterrupt):
                 folder.submit(delta(1))
         behind.join()

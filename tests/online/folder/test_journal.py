@@ -11,9 +11,9 @@ import torch
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta
-from evergraph.online.folder import journal_keys
-from evergraph.online.folder.entries import JournalEntry, batch_of
+from evergraph.online.folder import journal_rows
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
+from evergraph.online.folder.journal_rows import JournalEntry, batch_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged, acknowledged_in
 
 
@@ -33,20 +33,6 @@ def data(number: int, size: int = 1) -> bytes:
     return delta_to_bytes(Delta(nodes=(number,), features=torch.full((1, size), float(number))))
 
 
-def test_waits_for_the_disk(journal):
-    settings = {
-        name: journal._connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous", "secure_delete", "auto_vacuum")
-    }
-    full, incremental = 2, 2
-    assert settings == {
-        "journal_mode": "wal",
-        "synchronous": full,
-        "secure_delete": 1,
-        "auto_vacuum": incremental,
-    }
-
-
 def test_deltas_come_back_in_order_after_opening_again(path):
     journal = Journal(path)
     for number in range(1, 6):
@@ -58,14 +44,6 @@ def test_deltas_come_back_in_order_after_opening_again(path):
     assert list(again.after(2)) == expected
     assert again.size_after(3) == len(data(4)) + len(data(5))
     again.close()
-
-
-def test_a_gap_is_named(journal, path):
-    for number in (1, 2, 3, 4):
-        journal.append(number, data(number))
-    journal._connection.execute("DELETE FROM deltas WHERE seq = 3")
-    with pytest.raises(DataError, match=r"journal.sqlite: delta 3 is missing, the next one is 4:"):
-        list(journal.after(0))
 
 
 def test_a_key_is_known_with_what_came_of_it(path):
@@ -125,7 +103,7 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
     assert journal.keys.count() == 2
     assert not journal.keys.drop(1e9, keep=9)
     assert journal.keys.last("") == "5"
-    monkeypatch.setattr(journal_keys, "AT_A_TIME", 1)
+    monkeypatch.setattr(journal_rows, "AT_A_TIME", 1)
     assert journal.keys.drop(1e9, keep=0)  # a few at a time
     assert journal.keys.drop(1e9, keep=0)
     assert not journal.keys.drop(1e9, keep=0)

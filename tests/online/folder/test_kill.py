@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.set_aside import set_aside_in
 
 ROOT = Path(__file__).resolve().parents[3]
 FATAL = [
-    ("evergraph.online.folder.arrays_file:_write", 3),
+    ("evergraph.online.folder.snapshot:_write", 3),
     *(("evergraph.online.folder.snapshot:sync", call) for call in range(1, 6)),
     ("evergraph.online.folder.snapshot:remove_snapshot", 1),
     ("evergraph.online.folder.journal:Journal.drop", 2),
@@ -55,7 +54,7 @@ def test_kills_at_every_step(kills, tmp_path):
 FATAL_IN_A_BATCH = [
     ("evergraph.online.learner:OnlineLearner.apply_batch", 3, 4),
     ("evergraph.online.knowledge:Knowledge.settle", 3, 4),
-    ("evergraph.online.folder.journal_keys:JournalKeys.insert", 3, 0),
+    ("evergraph.online.folder.journal_rows:JournalKeys.insert", 3, 0),
     ("evergraph.online.folder.markers:Acknowledged.note", 3, 4),
     ("evergraph.online.folder.snapshot:sync", 2, 0),
 ]
@@ -72,12 +71,12 @@ def test_kills_within_batches(kills, tmp_path):
 
 
 APPLY = "evergraph.online.learner:OnlineLearner.apply_batch"
-MOVE = "evergraph.online.folder.set_aside:SetAsideDeltas.move"
+MOVE = "evergraph.online.folder.journal:SetAsideDeltas.move"
 
 
 def set_aside(killer) -> list[int]:
     journal = Journal(killer.path / JOURNAL_FILE, readonly=True)
-    found = [each.seq for each in set_aside_in(journal)]
+    found = [each.seq for each in journal.aside.listed()]
     journal.close()
     return found
 
@@ -120,8 +119,8 @@ def test_kills_while_a_learner_is_recovered_in_its_process(kills, tmp_path):
 def test_a_kill_while_the_folder_is_made(kills, tmp_path):
     for place, function in enumerate(
         (
-            "evergraph.online.folder.markers:Journal",
-            "evergraph.online.folder.markers:store_parameters",
+            "evergraph.online.folder.recovery:Journal",
+            "evergraph.online.folder.recovery:store_parameters",
             "evergraph.online.folder.markers:sync",
         )
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import threading
 
 import pytest
@@ -13,7 +12,6 @@ from evergraph.core.errors import (
     ConfigurationError,
     DataError,
     KeyReusedError,
-    ResourceError,
     StoppedError,
 )
 from evergraph.online.delta import Delta, DeltaResult
@@ -104,38 +102,6 @@ def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
             folder.submit(delta(2))
     with opened(tmp_path) as folder:  # it was journaled, so it counts
         assert bits(folder.learner) == twin(1)
-
-
-def test_a_full_disk_refuses_the_delta_and_the_folder_goes_on(tmp_path):
-    with opened(tmp_path) as folder:
-        folder.submit(delta(1, key="k1"))
-        connection = folder._files._journal._connection
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-        large = Delta(nodes=[f"{n:099}" for n in range(99)], features=torch.ones(99, 3), key="k2")
-        with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
-            folder.submit(large)
-        assert bits(folder.learner) == twin(1)
-        assert folder.status().stopped is None
-        assert folder.submit(delta(1, key="k1")).seq == 1
-        connection.execute("PRAGMA max_page_count = 100000")
-        assert folder.submit(delta(2, key="k2")).seq == 2
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(2)
-
-
-def test_an_error_of_the_disk_leaves_no_doubt(tmp_path, monkeypatch):
-    def broken(self, *args, **kwargs):
-        raise sqlite3.OperationalError("disk I/O error")
-
-    with opened(tmp_path) as folder:
-        folder.submit(delta(1))
-        with monkeypatch.context() as patch:
-            patch.setattr(Journal, "write", broken)
-            with pytest.raises(StoppedError, match="disk I/O error"):
-                folder.submit(delta(2))
-        with pytest.raises(StoppedError):
-            folder.submit(delta(2))
 
 
 def test_other_parameters_are_refused(tmp_path):

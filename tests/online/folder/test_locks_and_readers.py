@@ -171,6 +171,6 @@ def test_a_mount_that_cannot_be_written_to_is_read_and_not_written(tmp_path, lef
 
 
 def checkup_of(path):
-    from evergraph.online.folder.journal_checkup import check_journal
+    from evergraph.online.folder.checkup import check_journal
 
     return list(check_journal(path / JOURNAL))

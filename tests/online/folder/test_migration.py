@@ -17,11 +17,10 @@ import torch
 
 from evergraph.core.errors import KeyReusedError
 from evergraph.online.delta import Delta
-from evergraph.online.folder.backup import backup
+from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT, FORMAT_FILE
-from evergraph.online.folder.restore import restore
 
 FOLDERS = Path(__file__).with_name("folders")
 

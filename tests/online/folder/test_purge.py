@@ -17,14 +17,15 @@ import pytest
 import torch
 
 import stand_in
-from evergraph.core.errors import ConfigurationError, DroppedError, ResourceError, StoppedError
+from evergraph.core.errors import ConfigurationError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import purge, snapshot, writable
-from evergraph.online.folder.checked_json import with_check
+from evergraph.online.folder import snapshot, writable
+from evergraph.online.folder.backup import backup
+from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_checkup import check_journal
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import with_check
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.pieces import whole
@@ -243,7 +244,7 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
 
     steps = [
         (snapshot, "_write_files"), (snapshot, "_publish"), (snapshot, "remove_snapshot"),
-        (purge, "remove_snapshot"), (purge, "remove_leftovers"), (writable, "keep_only"),
+        (writable, "remove_snapshot"), (writable, "remove_leftovers"), (writable, "keep_only"),
         (Journal, "begin_anew"),
     ]  # fmt: skip
     with opened(tmp_path / "learner") as folder:
@@ -296,13 +297,8 @@ def test_who_follows_goes_on_or_must_begin_anew(tmp_path):
     with opened(tmp_path) as folder, opened(tmp_path, readonly=True) as late:
         fill(folder)
         folder.purge()
-        assert folder.entries_after(3) == []
-        with pytest.raises(DroppedError):
-            folder.entries_after(2)
         with opened(tmp_path, readonly=True) as level:
             folder.purge(names=True)  # known by a number of its own, so nobody goes past it
-            with pytest.raises(DroppedError):
-                folder.entries_after(3)
             for reader in (level, late):
                 reader.refresh()
                 assert bits(reader) == bits(folder)
@@ -363,11 +359,11 @@ def test_while_another_process_reads_the_journal_nothing_is_purged(
 def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkeypatch, names):
     """The folder is purged all the same, and memory with it; only the WAL is left to empty."""
     monkeypatch.setattr("evergraph.online.folder.sqlite_file._WAIT", 0.05)
-    place, others = tmp_path / "learner", []
+    place, others, kept = tmp_path / "learner", [], writable.keep_only
 
     def keep_only(*args):
         others.append(reading(place))
-        purge.keep_only(*args)
+        kept(*args)
 
     with opened(place) as folder:
         fill(folder)
@@ -386,13 +382,13 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
             assert bits(recovered) == bits(folder)
 
 
-def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_both_agree(
+def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_it_is_opened_again(
     tmp_path, monkeypatch
 ):
     def full(*_, **__):
         raise ResourceError("the disk is full")
 
-    with opened(tmp_path, retry=0.05) as folder:
+    with opened(tmp_path) as folder:
         fill(folder)
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "begin_anew", full)
@@ -400,8 +396,7 @@ def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_both_agree(
                 folder.purge(names=True)
             with pytest.raises(StoppedError, match="could not be purged whole"):
                 more(folder)
-        while folder.status().stopped:
-            time.sleep(0.01)
+    with opened(tmp_path) as folder:
         more(folder)
         kept = bits(folder)
     with opened(tmp_path) as folder:
@@ -465,7 +460,7 @@ def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):
     """Under come and go a folder that is purged stays as large as what lives in it."""
     sizes, memory, renewed = [], [], []
     with opened(tmp_path / "flat") as folder:
-        folder.on_renewed = lambda: renewed.append(folder.seq)
+        folder.watch(on_change=lambda: renewed.append(folder.learner))
         for turn in range(6):
             come_and_go(folder, turn)
             done = folder.purge(keys=True)
@@ -475,7 +470,8 @@ def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):
             assert graph.num_nodes == len(folder.learner.every_id()) == 20
             memory.append(folder.learner.status().memory)
             sizes.append(sum(kept_bytes(tmp_path / "flat" / f"snapshot-{done.seq}")))
-        assert len(renewed) == 5
+        assert len(renewed) == 12  # each delta and each purge
+        assert len(set(map(id, renewed))) == 6
     assert len(set(memory[1:])) == 1
     assert len(set(sizes[1:])) == 1
     with opened(tmp_path / "grows") as folder:
@@ -522,28 +518,13 @@ def test_a_reader_lets_places_go_with_the_writer(tmp_path):
 
 
 def test_a_folder_with_nothing_but_the_snapshot_of_now_is_packed_after_the_next_delta(tmp_path):
-    """As one that has begun with a leader's snapshot: replacing it could leave nothing."""
-    from evergraph.online.folder.following import begin_with_snapshot
-
-    with opened(tmp_path / "leader") as folder:
+    """As one that was restored: replacing its only snapshot could leave nothing."""
+    with opened(tmp_path / "one") as folder:
         fill(folder)
-        parameters = folder.learner.parameters
-    begin_with_snapshot(tmp_path / "follows", tmp_path / "leader" / "snapshot-3", parameters)
-    with opened(tmp_path / "follows") as folder:
+    backup(tmp_path / "one", tmp_path / "two")
+    with opened(tmp_path / "two") as folder:
         assert folder.purge().places == 0
         assert folder.learner.knowledge.graph.num_nodes == 4
         more(folder)
         assert folder.purge().places == 2
         assert folder.learner.knowledge.graph.num_nodes == 3
-
-
-def test_a_follower_that_lets_its_places_go_still_follows(tmp_path):
-    with opened(tmp_path / "leader") as leader, opened(tmp_path / "follows") as follower:
-        fill(leader)
-        fill(follower)
-        assert follower.purge().places == 2
-        more(leader)
-        assert follower.take_entries(leader.entries_after(follower.seq)) == 1
-        assert follower.seq == leader.seq
-        mine, theirs = (each.learner.predict_proba("abz")[1] for each in (follower, leader))
-        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)

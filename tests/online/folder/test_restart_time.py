@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from evergraph.online.folder import replaying
+from evergraph.online.folder import recovery
 from evergraph.online.folder.compactor import Compactor
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.replaying import Replaying
+from evergraph.online.folder.journal import JOURNAL_FILE
+from evergraph.online.folder.status import Replaying
 from stand_in import StandIn, bits, delta, filled, opened, twin, wait_for_snapshot
 
 
@@ -122,18 +122,16 @@ def test_a_recovery_tells_how_far_it_is(tmp_path, clock, monkeypatch, caplog):
     with opened(tmp_path, close_seconds=100.0) as folder:
         for seq in range(1, 5):
             folder.submit(delta(seq))
-    monkeypatch.setattr(replaying, "TOLD", 0.0)
-    monkeypatch.setattr(replaying, "LOGGED", 0.0)
+    monkeypatch.setattr(recovery, "TOLD", 0.0)
+    monkeypatch.setattr(recovery, "LOGGED", 0.0)
     for readonly in (True, False):
         told = []
         with caplog.at_level(logging.INFO):
             opened(tmp_path, readonly=readonly, progress=told.append, close_seconds=9.0).close()
         assert [each.done for each in told] == [0, 1, 2, 3, 4, 4]
         assert {each.of for each in told} == {4}
-        # Before the first one is applied, what they took is known from when they came.
-        assert told[0] == Replaying(0, 4, 4.0)
+        assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
         assert told[-1] == Replaying(4, 4, 0.0)
-        assert "4 deltas are to be applied again, about 4 s are left" in caplog.text
         assert "2 of 4 deltas are applied again, about 0 s are left" in caplog.text
 
 
@@ -143,18 +141,6 @@ def test_it_is_not_told_more_than_twice_a_second(tmp_path):
     opened(tmp_path, progress=told.append).close()
     assert (told[0].done, told[-1].done) == (0, 50)
     assert len(told) < 20
-
-
-def test_what_deltas_took_goes_with_them(tmp_path, clock):
-    with opened(tmp_path, close_seconds=100.0) as folder:
-        folder.submit_many([delta(1), delta(2)])
-        folder.submit(delta(3))
-    journal = Journal(tmp_path / JOURNAL_FILE)
-    assert journal.costs.after(0) == {1: 1.0, 3: 1.0}
-    assert journal.costs.after(1) == {3: 1.0}
-    journal.drop(2)
-    assert journal.costs.after(0) == {3: 1.0}
-    journal.close()
 
 
 def layout_3(path) -> None:
@@ -177,12 +163,9 @@ def test_a_journal_of_the_version_before_is_read_and_brought_up_to_date(tmp_path
     with opened(tmp_path, readonly=True, progress=told.append) as reader:
         assert (reader.seq, reader.status().set_aside) == (4, 0)
         assert bits(reader.learner) == left
-        assert told[0] == Replaying(0, 4, 0.0)  # nobody noted it
+        assert told[0] == Replaying(0, 4, 0.0)
         with opened(tmp_path) as folder:
             assert bits(folder.learner) == left
             folder.submit(delta(5))
             assert reader.refresh() == 1  # it sees that there are other tables now
             assert bits(reader.learner) == bits(folder.learner)
-    journal = Journal(tmp_path / JOURNAL_FILE)
-    assert set(journal.costs.after(0)) == {1, 2, 3, 5}
-    journal.close()

@@ -11,12 +11,11 @@ import torch
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
-from evergraph.online.folder.entries import batch_of
+from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_checkup import check_journal
+from evergraph.online.folder.journal_rows import batch_of
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
-from evergraph.online.folder.set_aside import set_aside_in
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
@@ -36,7 +35,7 @@ def written(path, *batches) -> None:
 
 def listed(path):
     journal = Journal(path / JOURNAL_FILE, readonly=True)
-    found = set_aside_in(journal)
+    found = journal.aside.listed()
     journal.close()
     return found
 
@@ -47,7 +46,7 @@ def test_what_cannot_be_applied_is_refused_and_the_folder_goes_on(tmp_path, capl
     renewed = []
     with opened(tmp_path) as folder:
         before = folder.learner
-        folder.on_renewed = lambda: renewed.append(folder.learner)
+        folder.watch(on_change=lambda: renewed.append(folder.learner))
         with pytest.raises(ResourceError, match=r"delta 3 could not be applied \(MemoryError: no "):
             folder.submit(BROKEN)
         assert renewed == [folder.learner]
@@ -124,10 +123,8 @@ def test_its_bytes_are_kept(tmp_path):
     written(tmp_path, [delta(3), BROKEN])  # a batch: both are set aside
     opened(tmp_path).close()
     journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
-    assert [journal.aside.data(place) for place in (0, 1)] == [
-        delta_to_bytes(delta(3)),
-        delta_to_bytes(BROKEN),
-    ]
+    kept = journal._connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
+    assert kept == [(delta_to_bytes(delta(3)),), (delta_to_bytes(BROKEN),)]
     journal.close()
 
 
@@ -137,7 +134,7 @@ def test_what_was_acknowledged_is_never_set_aside(tmp_path):
     noted = Acknowledged(tmp_path / ACKNOWLEDGED_FILE)
     noted.note(3)
     noted.close()
-    sentence = r"delta 3 cannot be applied .* evergraph skip .* --delta 3"
+    sentence = r"delta 3 cannot be applied .* evergraph check .* --skip 3"
     for _ in range(2):
         with pytest.raises(DataError, match=sentence):
             opened(tmp_path)
@@ -148,7 +145,7 @@ def test_what_something_was_written_behind_was_applied_before(tmp_path):
     """After a power cut the number of the last acknowledged delta may lag."""
     filled(tmp_path, 2)
     written(tmp_path, [BROKEN], [delta(4)])
-    with pytest.raises(DataError, match=r"delta 3 cannot be applied .* evergraph skip"):
+    with pytest.raises(DataError, match=r"delta 3 cannot be applied .* evergraph check"):
         opened(tmp_path)
     assert listed(tmp_path) == []
 
@@ -239,7 +236,8 @@ def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkey
     renewed = []
     with opened(tmp_path) as folder:
         reader = opened(tmp_path, readonly=True)
-        reader.on_renewed = lambda: renewed.append(reader.seq)
+        before = reader.learner
+        reader.watch(on_change=lambda: renewed.append(reader.learner is before))
         apply_batch = StandIn.apply_batch
 
         def look(self, deltas):
@@ -255,41 +253,8 @@ def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkey
         assert reader.seq == 3
         folder.submit(delta(3))
         assert reader.refresh() == 0
-        assert (renewed, bits(reader.learner)) == ([3], twin(3))
+        assert (renewed, bits(reader.learner)) == ([True, False], twin(3))
         reader.close()
-
-
-def test_nobody_is_handed_what_may_still_be_set_aside(tmp_path, monkeypatch):
-    handed, apply_batch = [], StandIn.apply_batch
-
-    def look(self, deltas):
-        handed.append([entry.seq for entry in folder.entries_after(0)])
-        return apply_batch(self, deltas)
-
-    with opened(tmp_path) as folder:
-        monkeypatch.setattr(StandIn, "apply_batch", look)
-        folder.submit(delta(1))
-        folder.submit(delta(2))
-        assert handed == [[], [1]]
-        assert [entry.seq for entry in folder.entries_after(0)] == [1, 2]
-
-
-def test_a_follower_that_cannot_apply_says_so_and_keeps_what_it_could(tmp_path):
-    filled(tmp_path / "leader", 2)
-    written(tmp_path / "leader", [delta(3)], [BROKEN])
-    with opened(tmp_path / "leader", readonly=True) as leader:
-        entries = leader.entries_after(0)
-        assert [entry.seq for entry in entries] == [1, 2]
-    journal = Journal(tmp_path / "leader" / JOURNAL_FILE, readonly=True)
-    entries = list(journal.after(0))
-    journal.close()
-    with opened(tmp_path / "own") as own:
-        for _ in range(2):
-            with pytest.raises(ResourceError, match="delta 4 could not be applied"):
-                own.take_entries(entries[own.seq :])
-            assert (own.seq, bits(own.learner)) == (3, twin(3))
-    with opened(tmp_path / "own") as own:
-        assert bits(own.learner) == twin(3)
 
 
 def known() -> Delta:

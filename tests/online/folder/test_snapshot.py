@@ -10,11 +10,12 @@ import torch
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.folder import snapshot
-from evergraph.online.folder.checked_json import with_check
+from evergraph.online.folder.markers import with_check
 from evergraph.online.folder.snapshot import (
     SnapshotShelf,
     read_snapshot,
     snapshots_in,
+    write_aside,
     write_snapshot,
 )
 
@@ -126,7 +127,7 @@ def test_the_last_two_good_ones_are_kept(tmp_path):
     shelf = SnapshotShelf(tmp_path, 0)
     kept = []
     for seq in (3, 5, 8):
-        shelf.add(seq, STATE, b"{}")
+        shelf.publish(write_aside(tmp_path, seq, STATE, b"{}"))
         kept.append((shelf.newest, shelf.safe_to_drop, [s for s, _ in snapshots_in(tmp_path)]))
     assert kept == [(3, 0, [3]), (5, 3, [5, 3]), (8, 5, [8, 5])]
 
@@ -137,6 +138,6 @@ def test_a_damaged_one_makes_way_and_counts_for_nothing(tmp_path):
     (tmp_path / "snapshot-5" / "about.json").write_text("[]")
     shelf = SnapshotShelf(tmp_path, 3)  # what a recovery found whole
     assert shelf.safe_to_drop == 0
-    shelf.add(5, STATE, b"{}")
+    shelf.publish(write_aside(tmp_path, 5, STATE, b"{}"))
     assert read_snapshot(tmp_path / "snapshot-5").about == {}
     assert (shelf.newest, shelf.safe_to_drop) == (5, 3)

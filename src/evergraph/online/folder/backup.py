@@ -1,33 +1,58 @@
-"""A copy of a learner's folder that is right although another process goes on writing to it."""
+"""A copy of a learner's folder, right although another process writes to it, and the way back.
+
+A backup is a folder, or one tar archive. Either is there whole or not at all: it is written aside,
+and has its name once the disk has it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import logging
 import os
+import re
+import shutil
 import sqlite3
+import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
-from evergraph.online.folder.archive import OnProgress, Part, check_new, copied
+from evergraph.core.written_aside import make_folders, written_aside
+from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.folder.columns_file import COLUMNS_FILE
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT_FILE,
     acknowledged_in,
     acknowledgement,
     stored_parameters,
+    sync,
 )
-from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, read_manifest, snapshots_in
+from evergraph.online.folder.snapshot import (
+    ABOUT,
+    MANIFEST,
+    STATE,
+    read_manifest,
+    read_snapshot,
+    snapshots_in,
+)
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
+from evergraph.online.folder.status import folder_bytes
 
 TRIES = 20  # how often the writer may take two snapshots while one is being opened
+PIECE = 1 << 20
+COPY, VERIFY = "copy", "verify"  # the stages of progress
+OnProgress = Callable[[str, int, int], None]
+_SINGLE = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE}
+_IN_SNAPSHOT = re.compile(rf"snapshot-\d{{1,19}}/({STATE}|{ABOUT}|{MANIFEST})")
 logger = logging.getLogger(__name__)
 
 
@@ -62,18 +87,22 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
     for _ in range(TRIES):
         with ExitStack() as opened:
             noted = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: the journal goes on
-            paths = _paths(folder)
-            snapshots = [opened.enter_context(_opened(path)) for path in paths]
+            found = snapshots_in(folder)
+            snapshots = [(seq, _opened(path, opened)) for seq, path in found]
             journal = opened.enter_context(_journal_copy(folder, to))
             if journal.last < noted:
                 raise DataError(
                     f"{folder / JOURNAL_FILE}: ends with delta {journal.last}, but {noted} were "
                     "acknowledged: its end is damaged, so this is no folder to back up"
                 )
-            usable = [parts for seq, parts in snapshots if seq + 1 >= journal.first and parts]
-            if journal.first <= 1 or usable:
+            usable = [
+                (seq, parts) for seq, parts in snapshots if parts and seq >= journal.first - 1
+            ]
+            if journal.first <= 1:
+                usable.append((0, []))  # the journal alone holds all
+            if usable:
                 return _copied(folder, to, journal, usable, on_progress)
-            if _paths(folder) == paths:  # nobody took them away: they are damaged
+            if snapshots_in(folder) == found:  # nobody took them away: they are damaged
                 raise DataError(
                     f"{folder}: there is no whole snapshot, and the journal begins with delta "
                     f"{journal.first}: so this is no folder to back up"
@@ -81,30 +110,43 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
     raise ResourceError(f"{folder}: its snapshots are replaced faster than they can be opened")
 
 
-def _paths(folder: Path) -> list[Path]:
-    return [path for _, path in snapshots_in(folder)]
+@dataclass(frozen=True)
+class Part:
+    """A file that is copied.
+
+    Attributes:
+        name: in the folder, such as ``snapshot-3/about.json``.
+        file: open to read.
+        size: in bytes.
+        digest: SHA-256 that it must have; None where that is not known.
+    """
+
+    name: str
+    file: IO[bytes]
+    size: int
+    digest: str | None = None
+
+    @classmethod
+    def of(cls, name: str, data: bytes) -> Part:
+        """Return a small file whose bytes are known."""
+        return cls(name, io.BytesIO(data), len(data))
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[int, list[Part]]]:
-    """Yield number and files of a snapshot; none where it is gone or damaged."""
-    with ExitStack() as files:
-        try:
-            manifest = read_manifest(path)
-            parts = [_part(path, name, files) for name in (STATE, ABOUT, MANIFEST)]
-        except (OSError, DataError) as error:
-            if path.exists():
-                logger.warning("%s: going on with the snapshot before", error)
-            yield 0, []
-            return
-        digests = {f"{path.name}/{name}": facts["sha256"]
-                   for name, facts in manifest["files"].items()}  # fmt: skip
-        yield manifest["seq"], [replace(part, digest=digests.get(part.name)) for part in parts]
-
-
-def _part(folder: Path, name: str, files: ExitStack) -> Part:
-    file = files.enter_context((folder / name).open("rb"))
-    return Part(f"{folder.name}/{name}", file, os.fstat(file.fileno()).st_size)
+def _opened(path: Path, files: ExitStack) -> list[Part]:
+    """Return the files of a snapshot, open until the end; none where it is gone or damaged."""
+    try:
+        known = read_manifest(path)["files"]
+        parts = []
+        for name in (STATE, ABOUT, MANIFEST):
+            file = files.enter_context((path / name).open("rb"))
+            digest = known[name]["sha256"] if name in known else None
+            size = os.fstat(file.fileno()).st_size
+            parts.append(Part(f"{path.name}/{name}", file, size, digest))
+        return parts
+    except (OSError, DataError) as error:
+        if path.exists():
+            logger.warning("%s: going on with the snapshot before", error)
+        return []
 
 
 @dataclass(frozen=True)
@@ -147,42 +189,170 @@ def _copied(
     folder: Path,
     to: Path,
     journal: _JournalCopy,
-    snapshots: list[list[Part]],
+    snapshots: list[tuple[int, list[Part]]],
     on_progress: OnProgress | None,
 ) -> BackedUp:
-    """Copy everything with the newest snapshot that is whole."""
-    if journal.first <= 1:
-        snapshots = [*snapshots, []]  # the journal alone holds all
-    for place, parts in enumerate(snapshots, 1):
+    """Copy everything with the newest snapshot that is found whole while it is copied."""
+    for place, (seq, snapshot) in enumerate(snapshots, 1):
+        parts = [Part.of(FORMAT_FILE, (folder / FORMAT_FILE).read_bytes()), *snapshot]
+        if (folder / COLUMNS_FILE).exists():  # it was there before the first delta was
+            parts.append(Part.of(COLUMNS_FILE, (folder / COLUMNS_FILE).read_bytes()))
+        parts.append(Part.of(ACKNOWLEDGED_FILE, acknowledgement(journal.last)))
         try:
-            size = _copied_with(folder, to, journal, parts, on_progress)
+            with journal.path.open("rb") as file:
+                parts.append(Part(JOURNAL_FILE, file, journal.path.stat().st_size))
+                size = copied(parts, to, on_progress)
+            return BackedUp(max(journal.last, seq), seq, size)
         except DataError as error:
             if place == len(snapshots):
                 raise
             logger.warning("%s: going on with the snapshot before", error)
-            continue
-        seq = int(parts[0].name.split("/")[0].removeprefix("snapshot-")) if parts else 0
-        return BackedUp(max(journal.last, seq), seq, size)
     raise AssertionError("the last one is returned or raises")
 
 
-def _copied_with(
-    folder: Path,
-    to: Path,
-    journal: _JournalCopy,
-    snapshot: list[Part],
-    on_progress: OnProgress | None,
-) -> int:
-    parts = [_plain(folder / FORMAT_FILE), *snapshot]
-    if (folder / COLUMNS_FILE).exists():  # it was there before the first delta was
-        parts.append(_plain(folder / COLUMNS_FILE))
-    noted = acknowledgement(journal.last)
-    parts.append(Part(ACKNOWLEDGED_FILE, io.BytesIO(noted), len(noted)))
-    with journal.path.open("rb") as file:
-        parts.append(Part(JOURNAL_FILE, file, journal.path.stat().st_size))
-        return copied(parts, to, on_progress)
+class _Checked:
+    """Reads a part once, tells how many bytes have been read, and knows whether it was whole."""
+
+    def __init__(self, part: Part, told: Callable[[int], None]) -> None:
+        self._part, self._told = part, told
+        self._digest, self._left = hashlib.sha256(), part.size
+
+    def read(self, most: int = PIECE) -> bytes:
+        piece = self._part.file.read(min(most, self._left))
+        self._left -= len(piece)
+        self._digest.update(piece)
+        self._told(len(piece))
+        if not piece or not self._left:
+            self._check()
+        return piece
+
+    def _check(self) -> None:
+        if self._left or self._part.digest not in (None, self._digest.hexdigest()):
+            raise DataError(f"{self._part.name}: its contents have changed since it was written")
 
 
-def _plain(path: Path) -> Part:
-    data = path.read_bytes()
-    return Part(path.name, io.BytesIO(data), len(data))
+def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
+    """Copy files into a backup; return how many bytes these were."""
+    total, done = sum(part.size for part in parts), 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        if on_progress is not None:
+            on_progress(COPY, done, total)
+
+    if is_tar(to):
+        check_new(to)
+        with (
+            disk_is_enough(to),
+            written_aside(to) as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive,
+        ):
+            for part in parts:
+                about = tarfile.TarInfo(part.name)
+                about.size = part.size
+                archive.addfile(about, _Checked(part, told))
+        return total
+    with folder_aside(to) as aside:
+        for part in parts:
+            path = aside / part.name
+            path.parent.mkdir(exist_ok=True)
+            with path.open("wb") as file:
+                shutil.copyfileobj(_Checked(part, told), file, PIECE)
+    return total
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a name is that of an archive.
+
+    >>> is_tar(Path("monday.tar")), is_tar(Path("monday"))
+    (True, False)
+    """
+    return path.suffix == ".tar"
+
+
+def check_new(path: Path) -> None:
+    """Raise unless nothing is there, or an empty folder where one is to be made."""
+    if path.exists() and (is_tar(path) or not path.is_dir() or any(path.iterdir())):
+        raise ConfigurationError(f"{path} is there already: name a place that is not, or is empty")
+
+
+@contextmanager
+def folder_aside(to: Path) -> Iterator[Path]:
+    """Yield an empty folder that has the name ``to`` once it is filled and on the disk."""
+    check_new(to)
+    aside = to.absolute().with_name(f".{to.absolute().name}-begun")
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed process left
+    try:
+        with disk_is_enough(to):
+            make_folders(aside)
+            yield aside
+            for path in (*aside.rglob("*"), aside):
+                sync(path)
+            aside.rename(to)
+            sync(aside.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
+    """Make a folder of a backup; return what it holds.
+
+    Every checksum is looked at, and the folder is opened once to read, which applies the deltas
+    after its snapshot. Where anything is wrong, ``DataError`` says so and nothing is made.
+
+    source: what ``backup`` wrote, a folder or a .tar; to: not there yet, or empty.
+    """
+    if not source.exists():
+        raise DataError(f"{source}: is not there")
+    with folder_aside(to) as aside:
+        if is_tar(source):
+            _unpack(source, aside, on_progress)
+        else:
+            aside.rmdir()
+            backup(source, aside, on_progress=on_progress)
+        return _proved(aside, on_progress)
+
+
+def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None:
+    """Write the files of an archive into a folder; refuse whatever is no file of a learner's."""
+    total = archive.stat().st_size
+    try:
+        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|") as members:
+            for member in members:
+                known = member.name in _SINGLE or _IN_SNAPSHOT.fullmatch(member.name)
+                source = members.extractfile(member) if known and member.isreg() else None
+                path = folder / member.name
+                if source is None or path.exists():
+                    raise DataError(
+                        f"a backup must hold files of a learner's folder, not {member.name!r}"
+                    )
+                path.parent.mkdir(exist_ok=True)
+                with source, path.open("xb") as file:
+                    shutil.copyfileobj(source, file, PIECE)
+                if on_progress is not None:
+                    on_progress(COPY, raw.tell(), total)
+    except (tarfile.TarError, EOFError) as error:
+        raise DataError(f"{archive}: is no whole tar archive ({error})") from None
+
+
+def _proved(folder: Path, on_progress: OnProgress | None) -> BackedUp:
+    """Return what a folder holds; raise unless all of it is what was written."""
+    if stored_parameters(folder) is None:
+        raise DataError(f"the backup holds no {FORMAT_FILE}")
+    for _, path in snapshots_in(folder):
+        read_snapshot(path)
+    with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
+        first, last = journal.first(), journal.last()
+        for entry in journal.after(max(first - 1, 0)):
+            try:
+                delta_from_bytes(entry.data)
+            except DataError as error:
+                raise DataError(f"{journal.path}: delta {entry.seq}: {error}") from None
+            if on_progress is not None:
+                on_progress(VERIFY, entry.seq - first + 1, last - first + 1)
+    with LearnerFolder.of(folder, readonly=True) as opened:
+        status = opened.status()
+    for suffix in ("-wal", "-shm"):  # made by looking
+        (folder / f"{JOURNAL_FILE}{suffix}").unlink(missing_ok=True)
+    return BackedUp(status.seq, status.snapshot, folder_bytes(folder))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,20 +19,17 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held
-from evergraph.online.codecs.delta_bytes import delta_from_bytes
-from evergraph.online.folder.archive import OnProgress
+from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
 from evergraph.online.folder.columns_file import COLUMNS_FILE, parse_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_checkup import check_journal
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.journal_rows import decoded
+from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
-    BEFORE,
     FORMAT_FILE,
     acknowledged_in,
     stored_parameters,
 )
-from evergraph.online.folder.parameters import made_with
 from evergraph.online.folder.snapshot import (
     ABOUT,
     MANIFEST,
@@ -39,6 +38,7 @@ from evergraph.online.folder.snapshot import (
     read_snapshot,
     snapshots_in,
 )
+from evergraph.online.folder.sqlite_file import LAYOUT, has_table, layout_of, open_for_reading
 from evergraph.online.recount import recount
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ KNOWN = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, LOCK_FILE}
 KNOWN |= {f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"}
 IN_SNAPSHOT = {STATE, ABOUT, MANIFEST}
 STAGE = "verify"
+OnProgress = Callable[[str, int, int], None]
+Make = Callable[[], "OnlineLearner"]
+_DELTAS = "SELECT seq, bytes, coalesce(batch, seq) FROM deltas ORDER BY seq"
+_DELTAS_BEFORE = "SELECT seq, bytes, seq FROM deltas ORDER BY seq"
+_KEYS = "SELECT key, seq, digest, result FROM keys ORDER BY seq"
+Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,6 @@ class Finding:
     what: str
 
 
-Make = Callable[[], "OnlineLearner"]
-
-
 def checkup(
     folder: Path, *, quick: bool = False, on_progress: OnProgress | None = None
 ) -> list[Finding]:
@@ -76,8 +79,7 @@ def checkup(
     quick: look at files alone; otherwise deltas are applied again and everything is counted anew,
     which takes about as long as learning it, and twice its memory.
     """
-    stored = stored_parameters(folder) if folder.is_dir() else None
-    if stored is None:
+    if not folder.is_dir() or stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
     written = is_held(folder / LOCK_FILE)
     acknowledged = _acknowledged(folder)  # before the journal, which goes on
@@ -92,15 +94,8 @@ def checkup(
         found += _ends(folder, acknowledged, written=written)
     if not quick:
         whole = [read for read in snapshots if isinstance(read, Snapshot)]
-        make = _maker(folder, stored)
-        found += _learner(folder, make, whole, sound=not found)
+        found += _learner(folder, maker_of(folder), whole, sound=not found)
     return found
-
-
-def _maker(folder: Path, stored: dict[str, object]) -> Make:
-    from evergraph.online.learner import OnlineLearner
-
-    return partial(made_with, folder, OnlineLearner().parameters | BEFORE | stored)
 
 
 def _acknowledged(folder: Path) -> int | Finding:
@@ -253,3 +248,78 @@ def _apply_between(folder: Path, learner: OnlineLearner, seq: int, last: int) ->
 
 def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(one, other)
+
+
+def check_journal(path: Path, told: Told | None = None) -> Iterator[str]:
+    """Yield what is wrong with a journal, a sentence each; told: how many deltas of how many.
+
+    It is looked at as it is at one moment, whoever writes to it.
+    """
+    if not path.exists():
+        yield "is missing"
+        return
+    try:
+        with closing(open_for_reading(path)) as connection:
+            connection.execute("BEGIN")
+            yield from _integrity(connection)
+            layout = layout_of(connection)
+            yield from _deltas(connection, _DELTAS if layout == LAYOUT else _DELTAS_BEFORE, told)
+            yield from _keys(connection)
+    except (sqlite3.Error, DataError) as error:
+        yield f"cannot be read ({error})"
+
+
+def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
+    for (said,) in connection.execute("PRAGMA integrity_check(3)"):
+        if said != "ok":
+            yield f"SQLite finds it damaged ({said})"
+
+
+def _deltas(connection: sqlite3.Connection, query: str, told: Told | None) -> Iterator[str]:
+    # No gap is right: the number of a delta that was set aside goes to the next one, or stays with
+    # a delta of nothing. Whether snapshots hold all before the first one is asked elsewhere.
+    count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
+    before = batch = 0
+    for place, (seq, data, of) in enumerate(connection.execute(query), 1):
+        if before and seq != before + 1:
+            yield f"delta {before + 1} is missing, the next one is {seq}"
+        if of not in (seq, batch):
+            yield f"delta {seq} belongs to batch {of}, and the one before it to {batch or 'none'}"
+        try:
+            delta_from_bytes(data)
+        except DataError as error:
+            yield f"delta {seq} cannot be read ({error})"
+        before, batch = seq, of
+        if told is not None:
+            told(place, count)
+
+
+def _start(connection: sqlite3.Connection) -> int:
+    """Return after which delta the journal begins, 0 where its first one tells."""
+    if not has_table(connection, "start"):  # an earlier layout
+        return 0
+    return int(connection.execute("SELECT coalesce(max(seq), 0) FROM start").fetchone()[0])
+
+
+def _keys(connection: sqlite3.Connection) -> Iterator[str]:
+    last = int(connection.execute("SELECT coalesce(max(seq), 0) FROM deltas").fetchone()[0])
+    last = max(last, _start(connection))
+    for key, seq, digest, result in connection.execute(_KEYS):
+        name = repr(decoded(key))
+        if not 0 < seq <= last:
+            yield f"key {name} is that of delta {seq}, and the journal ends with {last}"
+            continue
+        row = connection.execute("SELECT bytes FROM deltas WHERE seq = ?", (seq,)).fetchone()
+        if row is not None and not is_same(row[0], digest):
+            yield f"key {name} is that of delta {seq}, which has other contents"
+        if not _is_result(result, seq):
+            yield f"what came of key {name} is not that of delta {seq}"
+
+
+def _is_result(text: str | None, seq: int) -> bool:
+    if text is None:
+        return True
+    try:
+        return bool(json.loads(text)["seq"] == seq)
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -19,13 +19,14 @@ from evergraph.datasets.columns.choices import OTHERS, Columns
 from evergraph.datasets.columns.hashed import without_names
 from evergraph.datasets.columns.own import Encoder, registered
 from evergraph.datasets.columns.scheme import Scheme
-from evergraph.online.folder.checked_json import (
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
     CHECK,
+    acknowledged_in,
     parse_checked,
     read_checked,
     with_check,
 )
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 
 COLUMNS_FILE = "columns.json"
 FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}

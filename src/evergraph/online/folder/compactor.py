@@ -80,12 +80,6 @@ class Compactor:
             self._due = self._due or self.deltas >= self.every or self.bytes >= self.size
             self._changed.notify()
 
-    def ask(self) -> None:
-        """Have a snapshot taken as soon as may be."""
-        with self._changed:
-            self._due = True
-            self._changed.notify()
-
     def restart(self) -> Counted:
         """Count from 0: a snapshot will hold what was counted. Return that."""
         with self._changed:

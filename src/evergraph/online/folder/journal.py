@@ -7,25 +7,29 @@ in WAL mode with ``synchronous=FULL``, which waits for the disk at every commit.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sqlite3
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from evergraph.core.errors import DataError, DroppedError, ResourceError
-from evergraph.online.folder.entries import JournalEntry, named, whole
-from evergraph.online.folder.journal_costs import JournalCosts
-from evergraph.online.folder.journal_keys import JournalKeys, decoded
-from evergraph.online.folder.journal_layout import BATCHES, bring_up_to_date, layout_of
-from evergraph.online.folder.room import has_no_room
-from evergraph.online.folder.set_aside import SetAsideDeltas
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.delta import Delta
+from evergraph.online.folder.journal_rows import JournalEntry, JournalKeys, decoded, named
 from evergraph.online.folder.sqlite_file import (
+    BATCHES,
+    bring_up_to_date,
     disk_is_full,
     emptied_wal,
     empty_wal,
     has_table,
+    layout_of,
     open_for_reading,
     open_for_writing,
     rewrite,
@@ -34,10 +38,117 @@ from evergraph.online.folder.sqlite_file import (
 )
 
 JOURNAL_FILE = "journal.sqlite"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MOST_TRIED = 1 << 26  # bytes, to find out whether there is room
+NOTHING = delta_to_bytes(Delta())  # what stands in the place of a delta that was skipped
 STEP = 1 << 22  # bytes of deltas dropped at a time, while others wait
 _NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
 _NEXT_BEFORE = "SELECT seq, seq, NULL, bytes FROM deltas WHERE seq > ? ORDER BY seq LIMIT 1"
+_ADD = """INSERT INTO set_aside SELECT d.seq, k.key, d.bytes, ?, ? FROM deltas AS d
+    LEFT JOIN keys AS k ON k.seq = d.seq WHERE"""
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A delta that was set aside.
+
+    Attributes:
+        seq: the number that it had.
+        key: its key, None where it has none.
+        why: a sentence.
+        time: when, in Unix seconds.
+        size: its bytes.
+    """
+
+    seq: int
+    key: str | None
+    why: str
+    time: float
+    size: int
+
+
+class SetAsideDeltas:
+    """The deltas of a journal that were set aside, and the one that is being tried.
+
+    Args:
+        path: the file of the journal.
+        connection: to it.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    def listed(self) -> list[SetAside]:
+        """Return what was set aside, in that order."""
+        query = "SELECT seq, key, why, time, length(bytes) FROM set_aside ORDER BY rowid"
+        with sound(self.path):
+            if not has_table(self._connection, "set_aside"):  # the journal of an earlier version
+                return []
+            rows = self._connection.execute(query).fetchall()
+        return [
+            SetAside(seq, None if key is None else decoded(key), why, when, size)
+            for seq, key, why, when, size in rows
+        ]
+
+    def count(self) -> int:
+        """Return how many deltas were set aside."""
+        return len(self.listed())
+
+    def move(self, first: int, why: str) -> None:
+        """Set aside all deltas from a number on: these numbers are given to others later."""
+        with sound(self.path), transaction(self._connection):
+            self._connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
+            self._remove(first)
+
+    def take_back(self, first: int) -> None:
+        """Remove all deltas from a number on, which are going to be written anew, one by one."""
+        with sound(self.path), transaction(self._connection):
+            self._remove(first)
+
+    def _remove(self, first: int) -> None:
+        for table in ("deltas", "keys", "costs"):
+            self._connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (first,))
+        self._note(first)
+
+    def _note(self, first: int) -> None:
+        self._connection.execute("INSERT INTO rewritten VALUES (?)", (first,))
+        self._connection.execute("DELETE FROM trying")
+
+    def skip(self, why: Mapping[int, str]) -> None:
+        """Set some deltas aside, number and why, and leave their numbers to deltas of nothing."""
+        with sound(self.path), transaction(self._connection):
+            for seq, reason in why.items():
+                self._connection.execute(f"{_ADD} d.seq = ?", (reason, time.time(), seq))
+                query = "UPDATE deltas SET bytes = ? WHERE seq = ?"
+                self._connection.execute(query, (NOTHING, seq))
+                self._connection.execute("DELETE FROM keys WHERE seq = ?", (seq,))
+            self._note(min(why))
+
+    def rewritten(self, times: int) -> list[int]:
+        """Return from which numbers on the journal was changed, but for the first so many times."""
+        with sound(self.path):
+            if not has_table(self._connection, "rewritten"):
+                return []
+            query = "SELECT seq FROM rewritten ORDER BY rowid LIMIT -1 OFFSET ?"
+            return [seq for (seq,) in self._connection.execute(query, (times,))]
+
+    def begin(self, seq: int) -> bool:
+        """Note that a batch is going to be applied; return whether that was noted before.
+
+        Then the process that tried it last has not lived to see the end.
+        """
+        with sound(self.path), transaction(self._connection):
+            found = self._connection.execute("SELECT seq FROM trying").fetchall()
+            self._connection.execute("DELETE FROM trying")
+            self._connection.execute("INSERT INTO trying VALUES (?)", (seq,))
+        return (seq,) in found
+
+    def end(self) -> None:
+        """Note that nothing is being tried any more."""
+        with sound(self.path), transaction(self._connection):
+            self._connection.execute("DELETE FROM trying")
 
 
 class Journal:
@@ -66,7 +177,6 @@ class Journal:
             self._connection = open_for_reading(path) if readonly else _writable(path)
             self._batches = layout_of(self._connection) >= BATCHES
         self.keys = JournalKeys(path, self._connection)
-        self.costs = JournalCosts(path, self._connection)
         self.aside = SetAsideDeltas(path, self._connection)
 
     def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
@@ -87,7 +197,6 @@ class Journal:
             with transaction(self._connection):
                 self._connection.executemany(query, rows)
                 self.keys.insert(entries)
-                self.costs.insert()
         except sqlite3.OperationalError as error:
             size = sum(len(entry.data) for entry in entries)
             if not disk_is_full(error) and not has_no_room(self.path, size):
@@ -97,7 +206,6 @@ class Journal:
                 f"{self.path}: the disk is full: {named(entries)} {verb} not taken in"
             ) from error
         self.keys.written()
-        self.costs.written()
 
     def version(self) -> int:
         """Return a number that is another one once another connection has written.
@@ -106,11 +214,6 @@ class Journal:
         """
         with sound(self.path):
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-
-    def begin_after(self, seq: int) -> None:
-        """Have an empty journal go on after a delta that only a snapshot holds."""
-        with sound(self.path), transaction(self._connection):
-            self._connection.execute("INSERT INTO start VALUES (?)", (seq,))
 
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
@@ -178,14 +281,7 @@ class Journal:
                     f"{self.path}: delta {seq + 1} belongs to batch {batch}, so nobody can go on "
                     f"after delta {seq} alone"
                 )
-            yield whole(entries)
-
-    def batch_with(self, seq: int) -> list[JournalEntry]:
-        """Return the batch that a delta belongs to; nothing where it was dropped."""
-        entry = self._next(seq - 1)
-        if entry is None or entry.seq != seq or entry.batch < self.first():
-            return []
-        return next(self.batches_after(entry.batch - 1))
+            yield list(entries)
 
     def after(self, seq: int) -> Iterator[JournalEntry]:
         """Yield the deltas after one; raise where a number is missing."""
@@ -257,7 +353,6 @@ class Journal:
         if not self.readonly:
             with contextlib.suppress(DataError, ResourceError):  # a recovery would find it again
                 self.keys.flush()
-                self.costs.flush()
         with contextlib.suppress(sqlite3.Error):  # of a disk that is gone
             self._connection.close()
 
@@ -265,27 +360,25 @@ class Journal:
 def _writable(path: Path) -> sqlite3.Connection:
     connection = open_for_writing(path)
     bring_up_to_date(connection)
+    # After a flush that failed, what a process before us left in the WAL may be in the system's
+    # memory alone: it is written anew. A disk that is full or fails says so with the next delta.
+    with contextlib.suppress(sqlite3.OperationalError):
+        empty_wal(connection)
     return connection
 
 
-def entries_after(journal: Journal, seq: int, most_bytes: int, *, until: int) -> list[JournalEntry]:
-    """Return whole batches after a delta, at least one if there is one; see ``LearnerFolder``.
+def has_no_room(journal: Path, size: int) -> bool:
+    """Whether the log of a SQLite file cannot grow by so many bytes.
 
-    until: none after this one.
+    SQLite says "disk I/O error" where a quota or the largest size of a file is reached, as it does
+    where the disk is broken. So the same is tried with a file beside, which is removed again.
     """
-    first, last = journal.first(), journal.last()
-    if seq > last:
-        raise DataError(f"{journal.path}: ends with delta {last}, so nothing follows delta {seq}")
-    if first > seq + 1:
-        raise DroppedError(
-            f"{journal.path}: begins with delta {first}, so what follows delta {seq} is in a "
-            "snapshot only"
-        )
-    found: list[JournalEntry] = []
-    size = 0
-    for batch in journal.batches_after(seq):
-        size += sum(len(entry.data) for entry in batch)
-        if (found and size > most_bytes) or batch[0].seq > until:
-            break
-        found += batch
-    return found
+    tried = bytes(min(max(size, 1), MOST_TRIED))
+    log = journal.with_name(f"{journal.name}-wal")
+    try:
+        end = log.stat().st_size if log.exists() else 0
+        with tempfile.TemporaryFile(dir=journal.parent) as file:
+            # What lies before the end takes no room: nothing is written there.
+            return os.pwrite(file.fileno(), tried, end) < len(tried)
+    except OSError as error:
+        return error.errno in NO_ROOM

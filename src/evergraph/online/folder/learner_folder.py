@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.display import Shown
-from evergraph.core.errors import ConfigurationError, StoppedError
+from evergraph.core.component import Shown
+from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
@@ -29,14 +30,11 @@ from evergraph.online.folder.columns_file import (
     store_columns,
     stored_columns,
 )
-from evergraph.online.folder.entries import JournalEntry
-from evergraph.online.folder.hands_on import HandsOn
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import BEFORE, stored_parameters
-from evergraph.online.folder.parameters import defaults, made_with, merged
-from evergraph.online.folder.purge import Purged, folder_bytes
+from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
-from evergraph.online.folder.replaying import Progress
-from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.upsert import Upserted
 
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0  # seconds
 
 
-class LearnerFolder(HandsOn, Closing, Shown):
+class LearnerFolder(Closing, Shown):
     """A folder of one learner, opened to write, by one process at a time, or to read, by many.
 
     A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
@@ -71,7 +69,7 @@ class LearnerFolder(HandsOn, Closing, Shown):
                 f"LearnerFolder({str(files)!r}) opens nothing: call LearnerFolder.of(path), or "
                 "LearnerFolder.open(path, make=...) for a learner made by your own function"
             )
-        super().__init__(files)
+        self._files = files
         self._closed = False
         self._columns: Scheme | None = None
         self._encoders: tuple[Encoder, ...] = ()
@@ -115,8 +113,7 @@ class LearnerFolder(HandsOn, Closing, Shown):
                 time at most.
             close_seconds: closing takes a snapshot where a restart would take longer than that,
                 and longer than reading a snapshot does.
-            retry: seconds after which a snapshot that failed is tried again, and, at most, a folder
-                that has stopped.
+            retry: seconds after which a snapshot that failed is tried again.
             key_age: days for which the key of a delta is known; older ones go with the next
                 snapshot, and a delta that is sent again then counts as new.
             keys_kept: how many keys are kept however old they are.
@@ -138,10 +135,8 @@ class LearnerFolder(HandsOn, Closing, Shown):
         check_number("retry", retry, least=0)
         check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
-        if memory_limit is not None:
-            make = partial(_within, make, memory_limit, scratch)
         check_integer("threads", threads, least=1)
-        make = partial(_set, make, bounds, threads)
+        make = partial(_set, make, memory_limit, scratch, bounds, threads)
         if readonly:
             return cls(FolderReader(Path(path), make, progress=progress))
         return cls(
@@ -182,13 +177,7 @@ class LearnerFolder(HandsOn, Closing, Shown):
         its tables are read; who only reads the folder needs none. key_age, replay_seconds,
         memory_limit, scratch, progress, bounds, threads: as in ``open``.
         """
-        from evergraph.online.learner import OnlineLearner
-
-        given, stored = given or {}, stored_parameters(Path(path))
-        known = defaults(given)
-        if stored is not None:
-            known = OnlineLearner().parameters | BEFORE | stored
-        make = partial(made_with, Path(path), merged(known, given))
+        make = maker_of(Path(path), given)
         needed = tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
@@ -208,6 +197,11 @@ class LearnerFolder(HandsOn, Closing, Shown):
         return opened
 
     @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._files.path
+
+    @property
     def columns(self) -> Scheme | None:
         """How columns of tables are read; None where they are plain numbers, or none came yet."""
         if self._columns is None and (width := self.learner.status().features):
@@ -224,24 +218,31 @@ class LearnerFolder(HandsOn, Closing, Shown):
         with self.lock:
             self._writer()
             if self.learner.status().features:
-                check_same_columns(self.path, self.columns, scheme)
+                self.check_columns(scheme)
             else:
                 store_columns(self.path, scheme)
                 self._columns = scheme
 
+    def check_columns(self, scheme: Scheme | None) -> None:
+        """Raise unless columns are read as those of the first nodes were, which have come."""
+        check_same_columns(self.path, self.columns, scheme)
+
     @property
     def learner(self) -> OnlineLearner:
         """The learner, as the last delta left it; another object once it was recovered anew."""
-        return cast("OnlineLearner", self._files.learner)
+        return self._files.learner
 
-    @property
-    def on_renewed(self) -> Callable[[], None] | None:
-        """Called once the learner is another object, with the lock held."""
-        return self._files.on_renewed
+    def watch(
+        self, *, on_change: Callable[[], None] | None, on_stop: Callable[[], None] | None = None
+    ) -> None:
+        """Have somebody called, with the lock held, before who sent a delta is answered.
 
-    @on_renewed.setter
-    def on_renewed(self, call: Callable[[], None] | None) -> None:
-        self._files.on_renewed = call
+        on_change: when the learner has learned something, or is another object; on_stop: when no
+        more deltas are taken, see ``submit``. None: nobody.
+        """
+        self._files.on_change = on_change
+        if isinstance(self._files, FolderWriter):
+            self._files.on_stop = on_stop
 
     @property
     def lock(self) -> threading.RLock:
@@ -265,10 +266,13 @@ class LearnerFolder(HandsOn, Closing, Shown):
         the learner refuses changes nothing. If the disk is full, ``ResourceError`` says so, nothing
         has changed, and the delta can be sent again. One that could not be applied is set aside,
         and nothing has changed either. After any other error of the disk ``StoppedError`` says so,
-        until the disk is well again: whether the delta was taken in shows when it is sent again
-        with its key. Alarms that it raises are written to the log.
+        now and later: whether the delta was taken in shows when the folder is opened again and it
+        is sent again with its key. Alarms that it raises are written to the log.
         """
-        return self._writer().submit(delta)
+        (answer,) = self.submit_many([delta])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
         """Take deltas in, in order; return what each did, or why it was refused.
@@ -277,16 +281,14 @@ class LearnerFolder(HandsOn, Closing, Shown):
         written with one wait for the disk; see ``Batch``. So are deltas that several threads
         ``submit`` at the same time.
         """
-        return self._writer().submit_many(deltas)
+        return self._writer().waiting.submit(deltas)
 
-    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
-        """Take in what ``entries_after`` of another folder returned; return how many deltas.
-
-        They keep their numbers, and are applied in the batches in which they were there: the
-        learner comes out the same, bit for bit. What does not go on where this folder ends, or is
-        not what was written there, is refused, and nothing has changed.
-        """
-        return self._writer().take_entries(entries)
+    @property
+    def waiting(self) -> DeltaQueue:
+        """Deltas that wait: ``offer`` one to it, which waits until somebody calls ``serve``."""
+        if isinstance(self._files, FolderReader):
+            raise _takes_nothing(self.path)
+        return self._files.waiting
 
     def upsert(self, delta: Delta) -> Upserted:
         """Take in what is new of a delta and pass over what is known; see ``only_new``.
@@ -312,8 +314,8 @@ class LearnerFolder(HandsOn, Closing, Shown):
         waits: it is read beside what is being written.
         """
         self._writer()  # refuses where there is none
-        with self._beside:
-            return self._journal().keys.last(prefix)
+        with closing(Journal(self.path / JOURNAL_FILE, readonly=True)) as journal:
+            return journal.keys.last(prefix)
 
     def compact(self) -> int:
         """Take a snapshot now, drop deltas that are no longer needed, return its number."""
@@ -329,12 +331,11 @@ class LearnerFolder(HandsOn, Closing, Shown):
 
         What was forgotten has left the folder then, but for what docs/online-durability.md lists
         (its part in medians, scales and word counts of the first table among it), and its places
-        have left memory: ``learner`` is another object, which knows the same. Whoever follows
-        and is behind must begin anew with the snapshot.
+        have left memory: ``learner`` is another object, which knows the same. A reader that is
+        behind begins anew with the snapshot.
 
         keys: drop all keys of deltas too; one that is sent again then counts as new. names: call
-        classes that no node has any more ``dropped-3`` or the like; whoever follows must begin anew
-        then.
+        classes that no node has any more ``dropped-3`` or the like; readers begin anew then.
         """
         return self._writer().purge(keys=keys, names=names)
 
@@ -353,29 +354,92 @@ class LearnerFolder(HandsOn, Closing, Shown):
         if not self._closed:
             self._closed = True
             self._files.close()
-            self._close_beside()
 
     def _writer(self) -> FolderWriter:
         if isinstance(self._files, FolderReader):
-            raise ConfigurationError(f"{self.path} was opened with readonly=True: it takes nothing")
+            raise _takes_nothing(self.path)
         if self._closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
 
 
-def _within(
-    make: Callable[[], OnlineLearner], memory_limit: int | str, scratch: Path | str | None
+def _takes_nothing(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} was opened with readonly=True: it takes nothing")
+
+
+def _set(
+    make: Callable[[], OnlineLearner],
+    memory_limit: int | str | None,
+    scratch: Path | str | None,
+    bounds: Bounds | None,
+    threads: int,
 ) -> OnlineLearner:
-    """Return a learner that has seen nothing and stays within a limit."""
-    learner = make()
-    learner.keep_within(memory_limit, scratch)
-    return learner
-
-
-def _set(make: Callable[[], OnlineLearner], bounds: Bounds | None, threads: int) -> OnlineLearner:
     """Return a learner that has seen nothing, with what is not among its parameters."""
     learner = make()
+    if memory_limit is not None:
+        learner.keep_within(memory_limit, scratch)
     learner.threads = threads
     if bounds is not None:
         learner.bounds = bounds
     return learner
+
+
+def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:
+    """Return what makes the learner of a folder: as it was made, or where it is new as given.
+
+    given: some of the parameters; those of a folder that is there must be the same.
+    """
+    from evergraph.online.learner import OnlineLearner
+
+    given, stored = given or {}, stored_parameters(folder)
+    known = defaults(given)
+    if stored is not None:
+        known = OnlineLearner().parameters | BEFORE | stored
+    return partial(made_with, folder, merged(known, given))
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a new learner: the f_topo is the choice of the head that is given.
+
+    Where only another number of hops is given, the last of them is kept beside the features.
+    """
+    from evergraph.online.heads import heads
+    from evergraph.online.learner import OnlineLearner
+
+    name = given.get("head", {}).get("name")
+    known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
+    topology, asked = known["topology"], given.get("topology", {})
+    if "keep" in topology and "hops" in asked:
+        topology["keep"] = sorted({0, asked["hops"]})
+    return known
+
+
+def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay what was given over what is known; a part of another name begins anew."""
+    merged = dict(known)
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigurationError(
+                f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
+                f"it takes {', '.join(known)}"
+            )
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            same = value.get("name", old["name"]) == old["name"]
+            merged[key] = old | value if same else value
+        else:
+            merged[key] = value
+    return merged
+
+
+def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
+    """Return a learner that has seen nothing; say which file is wrong where none can be made."""
+    from evergraph.online.learner import OnlineLearner
+
+    try:
+        return OnlineLearner.from_parameters(parameters)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
+        raise DataError(
+            f"{folder}: no learner can be made with its parameters ({error}): put its format file "
+            "back from a backup"
+        ) from error

@@ -1,13 +1,19 @@
-"""The small files of a learner's folder: what it is, who may write, what was acknowledged."""
+"""The small files of a learner's folder: what it is, who may write, what was acknowledged.
+
+JSON objects carry their own checksum: a small file that changed is told from a whole one. The field
+``sha256`` is that of the other fields, written without blanks and in the order of their names:
+blanks and the order of fields in the file are no matter.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +21,74 @@ from evergraph.core.errors import ConfigurationError, DataError, LockedError, Re
 from evergraph.core.extras import own_version
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
-from evergraph.core.written_aside import make_folders, written_aside
-from evergraph.online.folder.checked_json import needs_check, parse_checked, with_check
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.snapshot import sync
-from evergraph.online.folder.state_machine import StateMachine
+from evergraph.core.written_aside import written_aside
+
+CHECK = "sha256"
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return the checksum of an object.
+
+    >>> digest_of({"b": 1, "a": 2}) == digest_of({"a": 2, "b": 1, "sha256": "is left out"})
+    True
+    """
+    kept = {name: value for name, value in content.items() if name != CHECK}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with its checksum, as ``read_checked`` takes it.
+
+    >>> sorted(with_check({"seq": 3}))
+    ['seq', 'sha256']
+    """
+    return {**content, CHECK: digest_of(content)}
+
+
+def parse_checked(data: bytes, path: Path) -> dict[str, Any]:
+    """Return the object that some bytes of a file are; raise ``DataError`` unless it is whole.
+
+    One without a checksum is returned as it is: whoever asks knows whether it may be so.
+
+    >>> parse_checked(b'{"seq": 3, "sha256": "0"}', Path("a.json"))
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: a.json: does not match its checksum: put it back from a backup
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        said = str(error).splitlines()[0][:200]
+        raise DataError(f"{path}: is not JSON ({said}): put it back from a backup") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
+    if CHECK in content and content[CHECK] != digest_of(content):
+        raise DataError(f"{path}: does not match its checksum: put it back from a backup")
+    return content
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """Return the object in a file, as ``parse_checked`` does; raise where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return parse_checked(data, path)
+
+
+def needs_check(content: Mapping[str, Any], path: Path) -> None:
+    """Raise unless an object has a checksum."""
+    if CHECK not in content:
+        raise DataError(f"{path}: has lost its checksum: put it back from a backup")
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class FolderLock:
@@ -63,10 +132,10 @@ BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
     """Return what the learner of a folder was made with; None if there is no learner yet."""
-    return (_read_format(folder) or (0, None))[1]
+    return (read_format(folder) or (0, None))[1]
 
 
-def _read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
+def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
     """Return the format of a folder, and its learner's parameters."""
     path = folder / FORMAT_FILE
     try:
@@ -202,57 +271,3 @@ _WITHOUT = (
     "put it back from a backup, or remove it where the journal is known to be whole: the number in "
     "it tells whether the journal has lost its end"
 )
-
-
-# What a process may leave that was killed while it made the folder.
-_BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder for a learner; refuse one that holds anything else, before it is written to."""
-    if path.exists() and not path.is_dir():
-        raise ConfigurationError(f"{path} must be a folder, but is a file")
-    with disk_is_enough(path):
-        make_folders(path)
-    if not (path / FORMAT_FILE).exists():
-        others = sorted(p.name for p in path.iterdir() if not p.name.startswith(_BEGUN))
-        if others:
-            raise ConfigurationError(
-                f"{path} must be empty or a learner's folder, but it holds {others[0]!r} and no "
-                f"{FORMAT_FILE}"
-            )
-
-
-def open_journal(
-    path: Path, make: Callable[[], StateMachine], *, readonly: bool = False
-) -> Journal:
-    """Return the journal of a folder whose learner is made as ``make`` does.
-
-    The journal of a new folder is made before its format file: from then on a folder without a
-    journal is one that has lost it. A folder of an earlier format is brought up to date by whoever
-    writes to it, the format first: earlier versions would not apply together what was.
-    """
-    found = _read_format(path)
-    if found is None:
-        return _new_journal(path, make, readonly=readonly)
-    version, stored = found
-    check_parameters(path, stored, make().parameters)
-    if not (path / JOURNAL_FILE).exists():
-        raise DataError(f"{path / JOURNAL_FILE}: is missing: put the folder back from a backup")
-    if version < FORMAT and not readonly:
-        store_parameters(path, stored)
-    return Journal(path / JOURNAL_FILE, readonly=readonly)
-
-
-def _new_journal(path: Path, make: Callable[[], StateMachine], *, readonly: bool) -> Journal:
-    if readonly:
-        raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
-    made = Journal(path / JOURNAL_FILE)
-    if made.last():
-        made.close()
-        raise DataError(
-            f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: put the folder "
-            "back from a backup"
-        )
-    store_parameters(path, make().parameters)
-    return made

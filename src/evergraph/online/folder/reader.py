@@ -6,14 +6,22 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in, open_journal
-from evergraph.online.folder.recovery import Recovered, UnappliedError, recover, replay
-from evergraph.online.folder.replaying import Progress
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
+from evergraph.online.folder.recovery import (
+    Recovered,
+    UnappliedError,
+    open_journal,
+    recover,
+    replay,
+)
 from evergraph.online.folder.snapshot import read_about, snapshots_in, taken_at
-from evergraph.online.folder.state_machine import StateMachine
-from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.status import FolderStatus, Progress
+
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
 
 
 class FolderReader:
@@ -25,20 +33,20 @@ class FolderReader:
         progress: told how far the recovery is.
 
     Attributes:
-        on_renewed: called when the learner is another object.
+        on_change: called when the learner has changed or is another object, with the lock held.
     """
 
     def __init__(
         self,
         path: Path,
-        make: Callable[[], StateMachine],
+        make: Callable[[], OnlineLearner],
         *,
         progress: Progress | None = None,
     ) -> None:
         self.path = path
         self.make = make
         self.lock = threading.RLock()
-        self.on_renewed: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self._rewritten = 0  # how often deltas had been set aside when the journal was read
         self._seen: int | None = None  # the version of the journal that was read
         self._journal = open_journal(path, make, readonly=True)
@@ -53,8 +61,6 @@ class FolderReader:
         self._seconds = found.seconds
         self._first = self._journal.first()
         self._short = found.seq < self._journal.last()
-        if self.on_renewed is not None:
-            self.on_renewed()
 
     def _recovered(self, progress: Progress | None = None) -> Recovered:
         """Recover; begin again where the writer went on to newer snapshots meanwhile."""
@@ -86,9 +92,11 @@ class FolderReader:
             if version == self._seen and not self._is_late():
                 return 0
             other = self._is_set_aside() or not self._replay() or self._is_set_aside()
-            if other or self._is_packed():
+            if anew := other or self._is_packed():
                 self._take(self._recovered())
             self._seen = version  # what came since it was asked for is seen the next time
+            if self.on_change is not None and (anew or self.seq != before):
+                self.on_change()
             return max(self.seq - before, 0)
 
     def _replay(self) -> bool:
@@ -119,18 +127,13 @@ class FolderReader:
 
     def _is_late(self) -> bool:
         """Whether what could not be applied here has been acknowledged since."""
-        return self._short and self.acknowledged > self.seq
+        return self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > self.seq
 
     def _is_set_aside(self) -> bool:
         """Whether something that is known here has been set aside since the journal was read."""
         new = self._journal.aside.rewritten(self._rewritten)
         self._rewritten += len(new)
         return any(first <= self.seq for first in new)
-
-    @property
-    def acknowledged(self) -> int:
-        """The number of the last delta that the writer has told somebody is safe."""
-        return acknowledged_in(self.path / ACKNOWLEDGED_FILE)
 
     def status(self) -> FolderStatus:
         """Return how the folder looks from here."""

@@ -9,20 +9,87 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.file_lock import LOCK_FILE
+from evergraph.core.mapped import disk_is_enough
+from evergraph.core.written_aside import make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.entries import JournalEntry, named
-from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
-from evergraph.online.folder.purge import renaming_of
-from evergraph.online.folder.replaying import Progress, Replay
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.journal_rows import JournalEntry, named
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    FORMAT,
+    FORMAT_FILE,
+    acknowledged_in,
+    check_parameters,
+    read_format,
+    store_parameters,
+)
 from evergraph.online.folder.snapshot import read_about, read_snapshot, snapshots_in
-from evergraph.online.folder.state_machine import StateMachine
-from evergraph.online.folder.unapplied import reason
+from evergraph.online.folder.status import Progress, Replaying
 
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
+
+TOLD = 0.5  # seconds between two calls of who is told how far it is
+LOGGED = 5.0  # seconds between two lines of the log
+RENAMED = "renamed"  # in a snapshot: the number that stands for its renaming, not for a delta
+# What a process may leave that was killed while it made the folder.
+_BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
 logger = logging.getLogger(__name__)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for a learner; refuse one that holds anything else, before it is written to."""
+    if path.exists() and not path.is_dir():
+        raise ConfigurationError(f"{path} must be a folder, but is a file")
+    with disk_is_enough(path):
+        make_folders(path)
+    if not (path / FORMAT_FILE).exists():
+        others = sorted(p.name for p in path.iterdir() if not p.name.startswith(_BEGUN))
+        if others:
+            raise ConfigurationError(
+                f"{path} must be empty or a learner's folder, but it holds {others[0]!r} and no "
+                f"{FORMAT_FILE}"
+            )
+
+
+def open_journal(
+    path: Path, make: Callable[[], OnlineLearner], *, readonly: bool = False
+) -> Journal:
+    """Return the journal of a folder whose learner is made as ``make`` does.
+
+    The journal of a new folder is made before its format file: from then on a folder without a
+    journal is one that has lost it. A folder of an earlier format is brought up to date by whoever
+    writes to it, the format first: earlier versions would not apply together what was.
+    """
+    found = read_format(path)
+    if found is None:
+        return _new_journal(path, make, readonly=readonly)
+    version, stored = found
+    check_parameters(path, stored, make().parameters)
+    if not (path / JOURNAL_FILE).exists():
+        raise DataError(f"{path / JOURNAL_FILE}: is missing: put the folder back from a backup")
+    if version < FORMAT and not readonly:
+        store_parameters(path, stored)
+    return Journal(path / JOURNAL_FILE, readonly=readonly)
+
+
+def _new_journal(path: Path, make: Callable[[], OnlineLearner], *, readonly: bool) -> Journal:
+    if readonly:
+        raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
+    made = Journal(path / JOURNAL_FILE)
+    if made.last():
+        made.close()
+        raise DataError(
+            f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: put the folder "
+            "back from a backup"
+        )
+    store_parameters(path, make().parameters)
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +104,7 @@ class Recovered:
         reading: seconds that reading the snapshot took.
     """
 
-    learner: StateMachine
+    learner: OnlineLearner
     seq: int
     snapshot: int
     seconds: float = 0.0
@@ -57,14 +124,73 @@ class UnappliedError(DataError):
         self.first, self.name, self.why = batch[0].seq, named(batch), why
         super().__init__(
             f"{path}: {self.name} cannot be applied ({why}): another version of evergraph may be "
-            f"able to, evergraph skip {path.parent} --delta {self.first} leaves it out, or put the "
+            f"able to, evergraph check {path.parent} --skip {self.first} leaves it out, or put the "
             "folder back from a backup"
         )
 
 
+class Replay:
+    """Counts what a recovery applies, tells how far it has come, and adds up what it took.
+
+    Args:
+        journal: what is applied is read from it.
+        seq: the delta that recovery begins after.
+        progress: called at the begin, about twice a second, and at the end.
+
+    Attributes:
+        seconds: of the processor, that deltas took to apply so far.
+    """
+
+    def __init__(self, journal: Journal, seq: int, progress: Progress | None = None) -> None:
+        self.seconds = 0.0
+        self._folder = journal.path.parent
+        self._progress = progress or (lambda _: None)
+        self._done, self._of = 0, max(journal.last() - seq, 0)
+        self._bytes, self._size = 0, journal.size_after(seq)
+        self._began = self._told = self._logged = time.monotonic()
+        self._clock = time.thread_time()
+        self._tell()
+
+    def count(self, batch: Sequence[JournalEntry]) -> None:
+        """Count a batch that was applied."""
+        took = time.thread_time() - self._clock
+        self._clock += took
+        self.seconds += took
+        self._done += len(batch)
+        self._bytes += sum(len(entry.data) for entry in batch)
+        now = time.monotonic()
+        if now - self._told >= TOLD:
+            self._told = now
+            self._tell()
+        if now - self._logged >= LOGGED:
+            self._logged = now
+            logger.info(
+                "%s: %d of %d deltas are applied again, about %.0f s are left",
+                *(self._folder, self._done, self._of, self._left()),
+            )
+
+    def end(self) -> None:
+        """Tell that all is applied."""
+        self._bytes, self._of = self._size, self._done
+        self._tell()
+        passed = time.monotonic() - self._began
+        if passed >= LOGGED:
+            logger.info(
+                "%s: %d deltas were applied again in %.0f s", self._folder, self._done, passed
+            )
+
+    def _tell(self) -> None:
+        self._progress(Replaying(self._done, self._of, round(self._left(), 1)))
+
+    def _left(self) -> float:
+        """Return the seconds that are left at the pace so far, by bytes; 0 before the first."""
+        left = max(self._size - self._bytes, 0)
+        return left * (time.monotonic() - self._began) / self._bytes if self._bytes else 0.0
+
+
 def recover(
     folder: Path,
-    make: Callable[[], StateMachine],
+    make: Callable[[], OnlineLearner],
     journal: Journal,
     *,
     known: int = 0,
@@ -110,7 +236,7 @@ def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
     journal.aside.move(first, why)
     logger.warning(
         "%s: set aside %s, which could not be applied (%s) and nobody was told is safe; "
-        "'evergraph skip %s' lists what was set aside",
+        "'evergraph check %s' lists what was set aside",
         *(journal.path, name, why, journal.path.parent),
     )
 
@@ -126,7 +252,7 @@ def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
 
 def _recovered(
     folder: Path,
-    make: Callable[[], StateMachine],
+    make: Callable[[], OnlineLearner],
     journal: Journal,
     acknowledged: int,
     until: int | None,
@@ -169,7 +295,7 @@ def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -
     journal.aside.end()
 
 
-def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
+def _restore(folder: Path, learner: OnlineLearner, journal: Journal) -> int:
     """Restore the newest snapshot that is whole; return its number, 0 if there is none."""
     damaged: list[DataError] = []
     seq = restore_newest(folder, learner, damaged=damaged)
@@ -185,7 +311,7 @@ def _restore(folder: Path, learner: StateMachine, journal: Journal) -> int:
 
 
 def restore_newest(
-    folder: Path, learner: StateMachine, *, before: int | None = None, damaged: list[DataError]
+    folder: Path, learner: OnlineLearner, *, before: int | None = None, damaged: list[DataError]
 ) -> int:
     """Restore the newest whole snapshot; return its number, 0 where there is none.
 
@@ -206,11 +332,10 @@ def restore_newest(
 
 def _renaming(folder: Path, seq: int) -> int:
     """Return the number that a snapshot has for a renaming, 0 where it is that of a delta."""
-    about = read_about(folder / f"snapshot-{seq}") if seq else {}
-    return renaming_of(about)
+    return int(read_about(folder / f"snapshot-{seq}").get(RENAMED, 0)) if seq else 0
 
 
-def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
+def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
     for batch in journal.batches_after(seq):
         apply_entries(learner, journal, batch)
@@ -218,7 +343,7 @@ def replay(learner: StateMachine, journal: Journal, seq: int) -> int:
     return seq
 
 
-def apply_entries(learner: StateMachine, journal: Journal, batch: Sequence[JournalEntry]) -> None:
+def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]) -> None:
     """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
     deltas = [_read(journal.path, entry) for entry in batch]
     try:
@@ -243,14 +368,6 @@ def _read(path: Path, entry: JournalEntry) -> Delta:
         raise DataError(f"{path}: delta {entry.seq} cannot be read: {error}") from error
 
 
-def delta_of(entry: JournalEntry) -> Delta:
-    """Return the delta of an entry of another journal; raise unless it is what was written."""
-    delta = delta_from_bytes(entry.data)
-    if entry.key not in (None, delta.key):
-        raise DataError(f"delta {entry.seq} has the key {delta.key!r}, not {entry.key!r}")
-    return delta
-
-
 def result_text(applied: DeltaResult) -> str:
     """Return what is written beside a delta's key."""
     return json.dumps(asdict(applied), sort_keys=True)
@@ -263,3 +380,13 @@ def result_of(text: str) -> DeltaResult:
     DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0, counted=0)
     """
     return DeltaResult(**json.loads(text))
+
+
+def reason(error: Exception) -> str:
+    """Return what went wrong, in one line.
+
+    >>> reason(MemoryError()), reason(KeyError("a"))
+    ('MemoryError', "KeyError: 'a'")
+    """
+    first = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

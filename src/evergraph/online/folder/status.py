@@ -1,8 +1,10 @@
-"""How a learner's folder is doing."""
+"""What a learner's folder tells of itself: how it does, how far a recovery is, what a purge did."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,6 @@ class FolderStatus:
         snapshot_time: when the newest snapshot was taken, in Unix seconds; None if none was.
         snapshot_seconds: how long that took, if it was taken since the folder was opened.
         stopped_since: since when no more deltas are taken; None while they are.
-        retrying: whether a folder that has stopped tries again by itself.
         set_aside: how many deltas were set aside so far.
     """
 
@@ -41,5 +42,50 @@ class FolderStatus:
     snapshot_time: float | None = None
     snapshot_seconds: float | None = None
     stopped_since: float | None = None
-    retrying: bool = False
     set_aside: int = 0
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """How far the deltas since the newest snapshot have been applied.
+
+    Attributes:
+        done: how many of them.
+        of: how many there are.
+        seconds: what is left at the pace so far; 0 before the first, and at the end.
+    """
+
+    done: int
+    of: int
+    seconds: float
+
+
+Progress = Callable[[Replaying], None]
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge did.
+
+    Attributes:
+        seq: the number of the snapshot that is left.
+        bytes_before: how large the folder was.
+        bytes_after: how large it is now.
+        places: how many places of forgotten nodes are gone, from memory too.
+    """
+
+    seq: int
+    bytes_before: int
+    bytes_after: int
+    places: int = 0
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return how many bytes the files of a folder have."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # SQLite's files come and go
+            continue
+    return total

@@ -9,32 +9,43 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evergraph.core.errors import ResourceError, StoppedError
+from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.delta import Label
+from evergraph.online.folder.columns_file import COLUMNS_FILE, drop_names
 from evergraph.online.folder.compactor import Compactor
-from evergraph.online.folder.healing import Healing
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
+    FORMAT_FILE,
     Acknowledged,
     FolderLock,
+    sync,
+)
+from evergraph.online.folder.recovery import (
+    RENAMED,
+    Recovered,
     make_folder,
     open_journal,
+    recover,
 )
-from evergraph.online.folder.purge import RENAMED, Purged, folder_bytes, is_whole, keep_only
-from evergraph.online.folder.recovery import Recovered, recover
-from evergraph.online.folder.replaying import Progress
 from evergraph.online.folder.snapshot import (
+    ASIDE,
     SnapshotShelf,
     WrittenAside,
+    read_snapshot,
     remove_leftovers,
+    remove_snapshot,
     snapshots_in,
     taken_at,
+    write_aside,
 )
-from evergraph.online.folder.state_machine import StateMachine
-from evergraph.online.folder.status import FolderStatus
+from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.pieces import PackedState, pieces_of
+
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
 
 logger = logging.getLogger(__name__)
 
@@ -47,21 +58,22 @@ class WritableFolder:
         make: returns a learner that has seen nothing.
         snapshot_every, snapshot_bytes, replay_seconds: when a snapshot is due; see ``Compactor``.
         close_seconds: closing takes a snapshot where a restart would take longer than that.
-        retry: seconds after which a snapshot that failed is tried again, and after which a folder
-            that has stopped is, at most.
+        retry: seconds after which a snapshot that failed is tried again.
         key_age: seconds that a key is kept for, at least.
         keys_kept: how many keys are kept however old they are.
         progress: told how far the recovery is.
 
     Attributes:
         learner: as the last delta left it; another object after a delta could not be applied.
-        on_renewed: called then.
+        on_change: called when the learner has changed, or is another object, before anybody is
+            told, with the lock held.
+        on_stop: called when the folder has stopped: whoever wants to go on opens it again.
     """
 
     def __init__(
         self,
         path: Path,
-        make: Callable[[], StateMachine],
+        make: Callable[[], OnlineLearner],
         *,
         snapshot_every: int,
         snapshot_bytes: int,
@@ -77,11 +89,13 @@ class WritableFolder:
         self.keys_kept = keys_kept
         self.close_seconds = close_seconds
         self.lock = threading.RLock()
-        self.on_renewed: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
+        self.on_stop: Callable[[], None] | None = None
         self.snapshot_error: str | None = None
         self._snapshot_seconds: float | None = None
         self._make = make
-        self._healing = Healing(path, self._heal, retry=retry)
+        self._stopped: str | None = None
+        self._stopped_since: float | None = None
         self._one_snapshot = threading.Lock()
         self._closed = False
         self._process = os.getpid()
@@ -128,33 +142,30 @@ class WritableFolder:
         self._compactor.count(size, deltas=deltas, seconds=found.seconds)
 
     @property
-    def acknowledged(self) -> int:
-        """The number of the last delta that somebody may have been told is safe."""
-        return self.seq
-
-    @property
     def stopped(self) -> str | None:
         """Why no more deltas are taken; None while they are."""
-        return f"{self.path} is closed: open it again" if self._closed else self._healing.why
+        return f"{self.path} is closed: open it again" if self._closed else self._stopped
 
-    def _heal(self) -> None:
-        """Open the journal anew, look what it holds, and go on with that."""
-        with self.lock:
-            if self._closed:
-                return
-            self._journal.close()
-            self._journal = open_journal(self.path, self._make)
-            # What could not be flushed before may be lost to the disk: it is written anew.
-            self._journal.tidy()
-            self._renew_learner()
-            self._healing.over()
-            self._compactor.ask()
+    def stop(self, why: str) -> StoppedError:
+        """Take no deltas from now on, since nobody can say what the disk holds; return the error.
+
+        Whoever opens the folder again recovers what it holds.
+        """
+        self._stopped, self._stopped_since = why, time.time()
+        logger.error("%s", why)
+        if self.on_stop is not None:
+            self.on_stop()
+        return StoppedError(why)
+
+    def changed(self) -> None:
+        """Say that the learner is not what it was."""
+        if self.on_change is not None:
+            self.on_change()
 
     def _renew_learner(self) -> None:
         """Recover the learner anew, from the newest snapshot and the journal."""
         self._adopt(recover(self.path, self._make, self._journal, known=self.seq))
-        if self.on_renewed is not None:
-            self.on_renewed()
+        self.changed()
 
     def _check_taking(self) -> None:
         if os.getpid() != self._process:  # the lock, SQLite's connection and threads stayed there
@@ -187,6 +198,8 @@ class WritableFolder:
         """Leave one snapshot of what is known now, and nothing older; see ``LearnerFolder``.
 
         Deltas wait until it is done. Where it has fewer places, the learner is read back from it.
+        A process may be killed between any two steps: until the newest snapshot is on the disk and
+        was read back, nothing that a recovery needs has gone.
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
@@ -197,8 +210,13 @@ class WritableFolder:
                 emptied = self._leave_nothing_older(keys=keys)
                 if places:
                     self._renew_learner()
+                else:
+                    self.changed()  # names may be others
             except BaseException as error:  # the snapshot may be another one than the learner
-                self._healing.stop(f"{self.path}: could not be purged whole ({error})")
+                self.stop(
+                    f"{self.path}: could not be purged whole ({error}): open the folder again, and "
+                    "purge again"
+                )
                 raise
             if not emptied:
                 raise ResourceError(
@@ -235,8 +253,8 @@ class WritableFolder:
     def _can_replace(self, there: bool) -> bool:
         """Whether a process that is killed while it replaces the snapshot of now leaves another.
 
-        there: whether there is one of now. A folder that holds nothing else, as one that has just
-        begun to follow, is packed with the first purge after a delta.
+        there: whether there is one of now. A folder that holds nothing else, as one that was just
+        restored, is packed with the first purge after a delta.
         """
         first = self._journal.first()
         older = [number for number, _ in snapshots_in(self.path) if first - 1 <= number < self.seq]
@@ -278,7 +296,7 @@ class WritableFolder:
         told = self.learner.about() if packed is None else packed.about
         arrays = pieces_of(self.learner) if packed is None else packed.arrays
         about = json.dumps(told | {"threads": threads} | more).encode()
-        return self._shelf.write(self.seq, arrays, about)
+        return write_aside(self.path, self.seq, arrays, about)
 
     def _drop(self) -> None:
         more = True
@@ -312,15 +330,13 @@ class WritableFolder:
             replay_seconds=round(self._compactor.cost, 3),
             snapshot_time=taken_at(self.path, self._shelf.newest),
             snapshot_seconds=self._snapshot_seconds,
-            stopped_since=self._healing.since,
-            retrying=self._healing.retrying,
+            stopped_since=self._stopped_since,
             set_aside=self._set_aside,
         )
 
     def close(self) -> None:
         """Finish what is under way and let others write; where it saves time, take a snapshot."""
         self._compactor.close()
-        self._healing.close()
         self._snapshot_at_the_end()
         with self._one_snapshot, self.lock:
             self._closed = True
@@ -336,3 +352,36 @@ class WritableFolder:
                 self.compact()
             except Exception as error:
                 logger.warning("no snapshot could be taken at the end: %s", error)
+
+
+def is_whole(folder: Path, seq: int) -> bool:
+    """Whether a snapshot is there and what was written."""
+    try:
+        return read_snapshot(folder / f"snapshot-{seq}").seq == seq
+    except DataError:
+        return False
+
+
+def keep_only(folder: Path, seq: int) -> None:
+    """Remove all snapshots but one that is whole, and whatever lies aside; raise if any stays.
+
+    Names of categories that an earlier version kept go too.
+    """
+    if not is_whole(folder, seq):
+        raise ResourceError(
+            f"{folder / f'snapshot-{seq}'}: was not found as it was written: nothing older is "
+            "removed"
+        )
+    for number, path in snapshots_in(folder):
+        if number != seq:
+            remove_snapshot(path)
+    remove_leftovers(folder)
+    for name in (FORMAT_FILE, COLUMNS_FILE):
+        for path in folder.glob(f".{name}-*"):  # what a killed process was writing
+            path.unlink(missing_ok=True)
+    drop_names(folder)
+    sync(folder)
+    left = [path for number, path in snapshots_in(folder) if number != seq]
+    left += folder.glob(f"{ASIDE}*")
+    if left:
+        raise ResourceError(f"{left[0]}: could not be removed: remove it, and purge again")

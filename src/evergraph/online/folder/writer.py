@@ -2,92 +2,112 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evergraph.core.errors import EvergraphError, StoppedError
+from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.alarms import tell, warn
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.entries import JournalEntry, batches, check_entries, named
-from evergraph.online.folder.gathering import Gathered, is_of_disk, own
-from evergraph.online.folder.recovery import delta_of, note_results, set_aside
-from evergraph.online.folder.unapplied import Unapplied
-from evergraph.online.folder.waiting_deltas import Waiting, WaitingDeltas
+from evergraph.online.folder.journal_rows import JournalEntry, named
+from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
+from evergraph.online.folder.recovery import note_results, reason, set_aside
 from evergraph.online.folder.writable import WritableFolder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Unapplied:
+    """Deltas that were written down and could not be applied.
+
+    It does not hold the error itself: its frames hold what applying needed memory for.
+
+    Attributes:
+        deltas: which ones.
+        why: what went wrong.
+        kind: of what the senders are told.
+    """
+
+    deltas: str
+    why: str
+    kind: type[EvergraphError]
+
+    @classmethod
+    def of(cls, entries: Sequence[JournalEntry], error: Exception) -> Unapplied:
+        """Return what is said after an error; one that nobody foresaw is logged whole.
+
+        >>> Unapplied.of([JournalEntry(3, 3, None, b"")], MemoryError())
+        Unapplied(deltas='delta 3', why='MemoryError', kind=<class '...ResourceError'>)
+        """
+        # torch says in its own words that memory did not suffice.
+        lacking = isinstance(error, MemoryError | OSError | ResourceError)
+        lacking = lacking or "DefaultCPUAllocator" in str(error)
+        if not lacking and not isinstance(error, EvergraphError):
+            logger.error("%s could not be applied", named(entries), exc_info=error)
+        return cls(named(entries), reason(error), ResourceError if lacking else DataError)
+
+    def refusal(self, path: Path) -> EvergraphError:
+        """Return what the senders are told."""
+        return self.kind(
+            f"{path}: {self.deltas} could not be applied ({self.why}): set aside, and nothing was "
+            "changed"
+        )
 
 
 class FolderWriter(WritableFolder):
     """Takes deltas in: first the journal, then the learner; snapshots follow in the background.
 
     Args: as those of ``WritableFolder``.
+
+    Attributes:
+        waiting: deltas are given to it, and those that wait are taken in together.
     """
 
     def __init__(self, path: Path, *args: Any, **kwargs: Any) -> None:
         super().__init__(path, *args, **kwargs)
-        self._waiting = WaitingDeltas(self.lock, self._take_all)
-
-    def submit(self, delta: Delta) -> DeltaResult:
-        """Take a delta in; when this returns, the disk has it and the learner knows it."""
-        (answer,) = self.submit_many([delta])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
-        """Take deltas in, in order, and return what became of each; one is refused by itself.
-
-        Those that can be applied together, and those that other threads wait for, are written with
-        one wait for the disk.
-        """
-        return self._waiting.submit(deltas)
-
-    def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, None where there is none."""
-        with self.lock:
-            return self._journal.keys.last(prefix)
+        self.waiting = DeltaQueue(self.lock, self._take_all)
 
     def _take_all(self, waiting: Sequence[Waiting]) -> None:
         """Take deltas in, batch by batch; the lock is held."""
-        left = deque(each for each in waiting if each.answer is None)
+        left = deque(waiting)
         try:
             while left:
                 self._check_taking()
                 began = time.thread_time()
                 gathered = Gathered(self.learner, self._journal, self.seq)
                 gathered.gather(left)
-                self._take(gathered, began)
+                if gathered.waiting:
+                    self._take(gathered, began)
         except Exception as error:  # what stops one stops all
             said = self._stop("what waits", error) if is_of_disk(error) else error
             for each in waiting:
-                each.answer = each.answer or own(said)
+                if not each.answered:
+                    each.refuse(said)
 
     def _take(self, gathered: Gathered, began: float) -> None:
         """Write a batch down and apply it; what is applied is what a recovery would."""
-        if not gathered.waiting:
-            return
-        entries, before = gathered.entries(), self.seq
-        failure = self._write(entries)
+        entries, before = gathered.entries, self.seq
         results = None
+        failure = self._write(entries)
         if failure is None:
-            results, failure = self._apply(entries, gathered.deltas, alone=True)
-        if results is None:
-            self._refuse(gathered, failure)
+            results, failure = self._apply(entries, gathered.deltas)
+        if results is not None:
+            self._count(entries, time.thread_time() - began)
+            tell(self.learner.alarms(), warn, after=before)  # now that the disk has it
+            self.changed()
+            gathered.answer(results)
             return
-        self._taken(entries, time.thread_time() - began)
-        tell(self.learner.alarms(), warn, after=before)  # now that the disk has it
-        gathered.answer(results)
-
-    def _refuse(self, gathered: Gathered, failure: Exception | None) -> None:
-        """Say why a batch was not taken in; where one delta is at fault, find out which."""
-        if failure is not None:
-            gathered.refuse(failure)
-            return
-        for each in gathered.everyone:  # the batch was taken back
-            self._take_all([each])
+        for each in gathered.everyone:
+            if failure is not None:
+                each.refuse(failure)
+            else:  # the batch was taken back: one of it is at fault, and is found out
+                self._take_all([each])
 
     def _write(self, entries: Sequence[JournalEntry]) -> Exception | None:
         """Write a batch down; return what to say where nothing was, or may not have been."""
@@ -110,11 +130,12 @@ class FolderWriter(WritableFolder):
             return True
 
     def _apply(
-        self, entries: Sequence[JournalEntry], deltas: Sequence[Delta], *, alone: bool = False
+        self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]
     ) -> tuple[list[DeltaResult] | None, Exception | None]:
         """Have the learner apply what is written; where it cannot, set that aside and renew it.
 
-        alone: see ``_renew``.
+        Returns what was done; or why nothing was; or neither, where deltas are to be tried one by
+        one.
         """
         try:
             results = self.learner.apply_batch(deltas)
@@ -124,69 +145,37 @@ class FolderWriter(WritableFolder):
         except Exception as error:
             failed = Unapplied.of(entries, error)
         except BaseException as error:  # an interrupt too may leave a delta half applied
-            self._stop(named(entries), error)
+            self._apply_again(entries, error)
             raise
         # Not while the error is held: its frames hold what applying needed so much memory for.
-        return None, self._renew(entries, failed, alone=alone)
-
-    def _renew(
-        self, entries: Sequence[JournalEntry], failed: Unapplied, *, alone: bool
-    ) -> Exception | None:
-        """Set aside what could not be applied, and go on with the learner as it was before.
-
-        alone: take back several deltas instead, which can be tried one by one; return nothing then.
-        """
-        again = alone and len(entries) > 1
         try:
-            if again:
+            if len(entries) > 1:
                 self._journal.aside.take_back(entries[0].seq)
             else:
                 set_aside(self._journal, entries[0].seq, named(entries), failed.why)
             self._renew_learner()
         except Exception as error:
-            return self._stop(named(entries), error)
-        return None if again else failed.refusal(self.path)
+            return None, self._stop(named(entries), error)
+        return None, None if len(entries) > 1 else failed.refusal(self.path)
 
-    def _taken(self, entries: Sequence[JournalEntry], seconds: float) -> None:
+    def _apply_again(self, entries: Sequence[JournalEntry], error: BaseException) -> None:
+        """Recover the learner with what was written, which an interrupt has left half applied."""
+        try:
+            self._renew_learner()
+        except BaseException:
+            self._stop(named(entries), error)
+
+    def _count(self, entries: Sequence[JournalEntry], seconds: float) -> None:
         self._acknowledged.note(self.seq)
         self._keys += sum(entry.key is not None for entry in entries)
-        self._journal.costs.note(entries[0].seq, seconds)
         size = sum(len(entry.data) for entry in entries)
         self._compactor.count(size, deltas=len(entries), seconds=seconds)
 
     def _stop(self, deltas: str, error: BaseException) -> StoppedError:
-        """Take no more deltas for now; return what to say."""
-        why = (
-            f"{self.path}: {deltas} could not be taken in whole "
-            f"({type(error).__name__}: {error}): no more are taken until the folder is well again, "
-            "which is tried now and then"
+        """Take no more deltas; return what to say."""
+        stopped = self.stop(
+            f"{self.path}: {deltas} could not be taken in whole ({type(error).__name__}: {error}): "
+            "no more are taken, open the folder again"
         )
-        self._healing.stop(why)
-        stopped = StoppedError(why)
         stopped.__cause__ = error
         return stopped
-
-    def take_entries(self, entries: Sequence[JournalEntry]) -> int:
-        """Take in what the journal of another folder holds next, as a recovery would.
-
-        Returns how many deltas that were. Entries that are no whole batches, or do not go on where
-        this folder ends, are refused.
-        """
-        with self.lock:
-            self._check_taking()
-            check_entries(entries, self.seq)
-            deltas = [delta_of(entry) for entry in entries]
-            if entries:
-                self._follow(entries, deltas)
-            return len(entries)
-
-    def _follow(self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]) -> None:
-        failure = self._write(entries)
-        if failure is not None:
-            raise failure
-        for batch in batches(entries):
-            start, began = batch[0].seq - entries[0].seq, time.thread_time()
-            _, failure = self._apply(batch, deltas[start : start + len(batch)])
-            if failure is not None:
-                raise failure
-            self._taken(batch, time.thread_time() - began)

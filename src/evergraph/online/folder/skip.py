@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.online.folder.entries import JournalEntry
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.markers import BEFORE, FolderLock, open_journal, stored_parameters
-from evergraph.online.folder.recovery import UnappliedError, apply_entries, restore_newest
-from evergraph.online.folder.set_aside import NOTHING, SetAside, set_aside_in
-from evergraph.online.folder.snapshot import remove_snapshot, snapshots_in, sync
-from evergraph.online.folder.state_machine import StateMachine
+from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside
+from evergraph.online.folder.journal_rows import JournalEntry
+from evergraph.online.folder.learner_folder import maker_of
+from evergraph.online.folder.markers import FolderLock, stored_parameters, sync
+from evergraph.online.folder.recovery import (
+    UnappliedError,
+    apply_entries,
+    open_journal,
+    restore_newest,
+)
+from evergraph.online.folder.snapshot import remove_snapshot, snapshots_in
+
+if TYPE_CHECKING:
+    from evergraph.online.learner import OnlineLearner
 
 
 def skip(
-    folder: Path, *seqs: int, why: str, make: Callable[[], StateMachine] | None = None
+    folder: Path, *seqs: int, why: str, make: Callable[[], OnlineLearner] | None = None
 ) -> list[SetAside]:
     """Set deltas of a folder aside, so that the learner is as if they had brought nothing.
 
@@ -37,7 +45,9 @@ def skip(
         raise ConfigurationError("why must say why a delta is left out, and is empty")
     if not (folder / JOURNAL_FILE).exists():
         raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
-    make = make or _made(folder)
+    if make is None and stored_parameters(folder) is None:
+        raise DataError(f"{folder} holds no learner yet")
+    make = make or maker_of(folder)
     lock = FolderLock(folder)
     try:
         _check_without(folder, make, frozenset(seqs))
@@ -47,27 +57,18 @@ def skip(
 
 
 def listed(folder: Path) -> list[SetAside]:
-    """Return what was set aside in a folder, which another process may be writing to."""
-    if not (folder / JOURNAL_FILE).exists():
-        raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
-    journal = Journal(folder / JOURNAL_FILE, readonly=True)
+    """Return what was set aside in a folder, which another process may be writing to.
+
+    Nothing where its journal cannot be read, of which ``checkup`` tells.
+    """
     try:
-        return set_aside_in(journal)
-    finally:
-        journal.close()
+        with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
+            return journal.aside.listed()
+    except DataError:
+        return []
 
 
-def _made(folder: Path) -> Callable[[], StateMachine]:
-    from evergraph.online.learner import OnlineLearner
-
-    stored = stored_parameters(folder)
-    if stored is None:
-        raise DataError(f"{folder} holds no learner yet")
-    known = OnlineLearner().parameters | BEFORE | stored
-    return partial(OnlineLearner.from_parameters, known)
-
-
-def _check_without(folder: Path, make: Callable[[], StateMachine], seqs: Collection[int]) -> None:
+def _check_without(folder: Path, make: Callable[[], OnlineLearner], seqs: Collection[int]) -> None:
     """Raise unless a learner can be recovered without these deltas; change nothing."""
     journal = Journal(folder / JOURNAL_FILE, readonly=True)
     try:
@@ -77,7 +78,7 @@ def _check_without(folder: Path, make: Callable[[], StateMachine], seqs: Collect
         for batch in journal.batches_after(begun):
             apply_entries(learner, journal, [_without(entry, seqs) for entry in batch])
     except UnappliedError as error:
-        words = " ".join(f"--delta {seq}" for seq in sorted({*seqs, error.first}))
+        words = " ".join(f"--skip {seq}" for seq in sorted({*seqs, error.first}))
         raise DataError(
             f"{folder}: without {_named(seqs)}, {error.name} cannot be applied ({error.why}): "
             f"leave that out as well with {words}, or put the folder back from a backup; nothing "
@@ -89,7 +90,7 @@ def _check_without(folder: Path, make: Callable[[], StateMachine], seqs: Collect
 
 def _check_there(journal: Journal, seqs: Collection[int]) -> None:
     first, last = journal.first(), journal.last()
-    known = {entry.seq for entry in set_aside_in(journal)}
+    known = {entry.seq for entry in journal.aside.listed()}
     for seq in sorted(seqs):
         if not first <= seq <= last:
             hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
@@ -99,7 +100,7 @@ def _check_there(journal: Journal, seqs: Collection[int]) -> None:
             raise DataError(f"{journal.path}: delta {seq} was left out already")
 
 
-def _restored(folder: Path, learner: StateMachine, journal: Journal, seq: int) -> int:
+def _restored(folder: Path, learner: OnlineLearner, journal: Journal, seq: int) -> int:
     """Restore the newest whole snapshot from before a delta; return its number, 0 for none."""
     # Of damaged ones whoever opens the folder tells.
     number = restore_newest(folder, learner, before=seq, damaged=[])
@@ -116,7 +117,7 @@ def _without(entry: JournalEntry, seqs: Collection[int]) -> JournalEntry:
 
 
 def _skipped(
-    folder: Path, make: Callable[[], StateMachine], seqs: list[int], why: str
+    folder: Path, make: Callable[[], OnlineLearner], seqs: list[int], why: str
 ) -> list[SetAside]:
     # First the snapshots: a process that is killed in between has left a folder as it was.
     for number, path in snapshots_in(folder):
@@ -126,7 +127,7 @@ def _skipped(
     journal = open_journal(folder, make)
     try:
         journal.aside.skip(dict.fromkeys(seqs, why))
-        return set_aside_in(journal)[-len(seqs) :]
+        return journal.aside.listed()[-len(seqs) :]
     finally:
         journal.close()
 

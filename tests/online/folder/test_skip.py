@@ -9,7 +9,7 @@ from evergraph.core.errors import ConfigurationError, DataError, LockedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.skipping import listed, skip
+from evergraph.online.folder.skip import listed, skip
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_can_be_left_out(tmp_path):
 
 def test_what_needs_it_is_named_and_nothing_is_changed(tmp_path):
     filled(tmp_path, 5, compact_at=(1, 4))
-    sentence = r"without delta 3, delta 4 cannot be applied .*'c'.* --delta 3 --delta 4,"
+    sentence = r"without delta 3, delta 4 cannot be applied .*'c'.* --skip 3 --skip 4,"
     with pytest.raises(DataError, match=sentence):
         skip(tmp_path, 3, why="wrong")
     assert listed(tmp_path) == []
@@ -150,7 +150,7 @@ def test_killed_after_the_snapshots_are_gone_it_is_as_before(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("evergraph.online.folder.set_aside.SetAsideDeltas.skip", killed)
+        patch.setattr("evergraph.online.folder.journal.SetAsideDeltas.skip", killed)
         with pytest.raises(KeyboardInterrupt):
             skip(tmp_path, 2, why="wrong")
     with opened(tmp_path) as folder:

@@ -1,19 +1,64 @@
-"""The keys of deltas, and what came of these."""
+"""The rows of a journal: deltas, and their keys with what came of these."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evergraph.core.errors import KeyReusedError
 from evergraph.online.codecs.delta_bytes import digest_of, is_same
-from evergraph.online.folder.entries import JournalEntry
 from evergraph.online.folder.sqlite_file import sound, transaction
 
 AT_A_TIME = 1000  # keys dropped, while others wait
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """A delta in a journal.
+
+    Attributes:
+        seq: its number.
+        batch: the number of the first of the deltas that it was applied with: the bits of a learner
+            depend on which these were.
+        key: its key, None where it has none, or where that has been dropped.
+        data: its bytes.
+
+    >>> JournalEntry(3, 3, None, b"...")
+    JournalEntry(delta 3, 3 bytes)
+    """
+
+    seq: int
+    batch: int
+    key: str | None
+    data: bytes
+
+    def __repr__(self) -> str:
+        batch = "" if self.batch == self.seq else f" of batch {self.batch}"
+        return f"JournalEntry(delta {self.seq}{batch}, {len(self.data)} bytes)"
+
+
+def batch_of(first: int, deltas: Iterable[tuple[bytes, str | None]]) -> list[JournalEntry]:
+    """Return deltas, bytes and key each, as the entries of one batch.
+
+    >>> batch_of(4, [(b"", None), (b"", "k")])
+    [JournalEntry(delta 4, 0 bytes), JournalEntry(delta 5 of batch 4, 0 bytes)]
+    """
+    return [
+        JournalEntry(first + place, first, key, data) for place, (data, key) in enumerate(deltas)
+    ]
+
+
+def named(entries: Sequence[JournalEntry]) -> str:
+    """Return which deltas these are, for a sentence.
+
+    >>> named(batch_of(4, [(b"", None), (b"", "k")]))
+    'deltas 4 to 5'
+    """
+    first, last = entries[0].seq, entries[-1].seq
+    return f"delta {first}" if first == last else f"deltas {first} to {last}"
 
 
 @dataclass(frozen=True)
