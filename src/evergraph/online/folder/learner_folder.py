@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.core.component import Shown
+from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.datasets.columns.own import Encoder
