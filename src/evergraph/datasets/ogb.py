@@ -25,8 +25,8 @@ from evergraph.datasets.base import datasets
 from evergraph.datasets.download import FAILURES, not_readable, record
 from evergraph.datasets.fetching import Fetch
 from evergraph.datasets.files.npz_stream import StreamedArray, array_names
+from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.importing.pace import Pace
-from evergraph.datasets.importing.sorter import EdgeSorter
 from evergraph.datasets.kept_folder import kept_graph
 from evergraph.datasets.published import Published
 from evergraph.graphs import UNLABELLED, Graph
@@ -263,16 +263,15 @@ def _write_edges(
             f"{given.archive}: array 'edge_index' is of shape {list(given.shape)}: expected "
             f"{[2, edges]}"
         )
-    aside = writer.folder / "runs"
-    sorter = EdgeSorter(aside, nodes=nodes, undirected=undirected, memory=SORT_MEMORY)
+    aside = writer.folder / "edges"
+    table = EdgeTable(aside, nodes=nodes, undirected=undirected, memory=SORT_MEMORY)
     reading, done = Pace("reading edges"), 0
     for sources, targets in given.pairs(_VALUES):
-        sorter.add(sources, targets)
+        table.add(sources, targets)
         done += len(sources)
         reading.tell(done, edges)
-    sorting = Pace("sorting edges")
-    sorter.finish(writer, on_range=lambda each: sorting.tell(each.seen, sorter.pairs))
-    shutil.rmtree(aside)
+    table.write(writer, on_part=Pace("sorting edges").tell)
+    table.discard()
 
 
 def _share(like: Path, folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,8 @@ from evergraph.datasets.generated.twin_sketch import (
     sketch_twin,
     twin_facts,
 )
+from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.importing.pace import Pace
-from evergraph.datasets.importing.sorter import EdgeSorter
 from evergraph.datasets.kept_folder import kept_graph
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
@@ -62,22 +61,21 @@ def write_features(
 
 def write_edges(sketch: TwinSketch, writer: GraphFolderWriter, *, seed: int) -> None:
     """Draw the edges, and sort them on disk."""
-    aside, nodes = writer.folder / "runs", len(sketch.labels)
-    sorter = EdgeSorter(aside, nodes=nodes, undirected=True, memory=SORT_MEMORY)
-    _draw_edges(sketch, sorter, seed=seed)
-    pace = Pace("sorting edges")
-    entries = sorter.finish(writer, on_range=lambda done: pace.tell(done.seen, sorter.pairs))
-    shutil.rmtree(aside)
+    aside, nodes = writer.folder / "edges", len(sketch.labels)
+    table = EdgeTable(aside, nodes=nodes, undirected=True, memory=SORT_MEMORY)
+    _draw_edges(sketch, table, seed=seed)
+    entries = table.write(writer, on_part=Pace("sorting edges").tell)
+    table.discard()
     log.info("%d entries are written, %d were asked for", entries, 2 * sketch.edges)
 
 
-def _draw_edges(sketch: TwinSketch, sorter: EdgeSorter, *, seed: int) -> None:
+def _draw_edges(sketch: TwinSketch, table: EdgeTable, *, seed: int) -> None:
     generator = numpy_generator(seed, "edges")
     model = StreamedBlockModel(sketch.homes, sketch.within, sketch.among, generator=generator)
     counts = model.plan(sketch.edges, sketch.homophily, labels=sketch.labels)
     pace, drawn = Pace("drawing edges"), 0
     for left, right in model.draw(*counts):
-        sorter.add(left, right)
+        table.add(left, right)
         drawn += len(left)
         pace.tell(drawn, sum(counts))
 

@@ -42,7 +42,8 @@ def import_graph(
 
     The tables are those of ``read_table_folder`` and so is the graph; each may be ``.csv``,
     ``.csv.gz`` or ``.parquet``. Work goes on in ``out`` with ``.partial`` behind its name. After a
-    crash the same call goes on there, and what comes out is the same to the bit.
+    crash the same call goes on there with the first stage that was not finished, and what comes out
+    is the same to the bit.
 
     Args:
         edges: the table of edges, or a query to a database that gives it; a CSV that is not written
@@ -68,7 +69,8 @@ def import_graph(
     (3, 4, 1, 1, 4)
     Graph(nodes=3, edges=4, features=1, classes=2)
     """
-    require("pyarrow", extra="tables", why=f"importing {nodes}")
+    for name in ("pyarrow", "duckdb"):
+        require(name, extra="tables", why=f"importing {nodes}")
     if columns is not None:
         columns.check_fill("an import", "it reads a table in pieces")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
@@ -90,12 +92,9 @@ def import_graph(
         )
         with naming(nodes):
             found = work.read_nodes(nodes)
-            index = work.index(found)
         with naming(edges):
-            work.read_edges(edges, found, index)
-        del index
+            work.read_edges(edges, found)
         work.sort(found)
-        work.relate(found)
         if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)

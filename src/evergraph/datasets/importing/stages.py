@@ -6,26 +6,32 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from evergraph.core.errors import DataError
 from evergraph.core.resources import Resources
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
 from evergraph.datasets.files.table_folder import ENDS
-from evergraph.datasets.files.table_relations import RELATION
-from evergraph.datasets.importing.chunks import Chunk, columns_of, read_chunks
-from evergraph.datasets.importing.edge_relations import ListedRelations, write_relations
-from evergraph.datasets.importing.node_index import NodeIndex, read_ids
-from evergraph.datasets.importing.nodes import import_nodes
-from evergraph.datasets.importing.progress import ImportReport, Inputs, NodesRead, Progress
+from evergraph.datasets.files.table_relations import RELATION, filled_texts
+from evergraph.datasets.importing.chunks import columns_of, read_chunks
+from evergraph.datasets.importing.edge_table import EdgeTable
+from evergraph.datasets.importing.nodes import import_nodes, read_ids
+from evergraph.datasets.importing.progress import (
+    EdgesRead,
+    ImportReport,
+    Inputs,
+    NodesRead,
+    Progress,
+)
 from evergraph.datasets.importing.queries import Source
-from evergraph.datasets.importing.sorter import EdgeSorter, Sorted
-from evergraph.graphs.graph_folder import GraphFolderWriter
+from evergraph.graphs.graph_folder import RELATION_ARRAYS, GraphFolderWriter
+from evergraph.graphs.relations import MOST_RELATIONS, Relations
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +40,8 @@ OnProgress = Callable[[str, int, int], None]
 LEAST = 32_000_000  # bytes without which there is no use in beginning
 PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
-_LARGEST_SORT = 1_000_000_000  # more is no faster, and more is lost by a crash
-_BYTES_A_BYTE = 12  # in memory, for a byte of a table: text, columns, positions, keys
-_BYTES_AN_ID = 64  # its text, its hash, its place
+_BYTES_A_BYTE = 12  # in memory, for a byte of a table: text, columns, positions
+_BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
 
 
 def columns_told(kept: dict[str, Any] | None) -> list[dict[str, str]]:
@@ -46,7 +51,7 @@ def columns_told(kept: dict[str, Any] | None) -> list[dict[str, str]]:
 
 
 class ImportStages:
-    """The stages of one import, each of which begins where an earlier process ended."""
+    """The stages of one import; one that an earlier process finished is not done again."""
 
     def __init__(
         self,
@@ -80,104 +85,102 @@ class ImportStages:
                 on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
                 columns=self.columns,
             )
+            with closing(self._table(found, fresh=True)) as table:
+                table.know(read_ids(self._ids))
+                table.check_distinct()
             self._save(replace(self.progress, nodes=found))
         assert self.progress.nodes is not None
         return self.progress.nodes
 
-    def index(self, found: NodesRead) -> NodeIndex | None:
-        """Return what finds nodes by their ids, unless all edges are read."""
-        if self.progress.edges.whole:
-            return None
-        self.resources.check(_BYTES_AN_ID * found.nodes, f"finding {found.nodes:,} nodes by id")
-        return NodeIndex(read_ids(self._ids))
-
-    def read_edges(self, path: Source, found: NodesRead, index: NodeIndex | None) -> None:
-        """Sort the edge table into runs."""
-        if index is None:
+    def read_edges(self, path: Source, found: NodesRead) -> None:
+        """Put the edges into a database, by the numbers of their nodes."""
+        if self.progress.edges is not None:
             return
         named = columns_of(path)
-        weighted = WEIGHT in named
-        sorter = self._sorter(found, weighted=weighted)
-        with ExitStack() as stack:
-            listed = self._listed(weighted=weighted) if RELATION in named else None
-            if listed is not None:
-                stack.enter_context(closing(listed))
-            self._read_edges(path, sorter, index, listed)
-
-    def _read_edges(
-        self,
-        path: Source,
-        sorter: EdgeSorter,
-        index: NodeIndex,
-        listed: ListedRelations | None,
-    ) -> None:
-        done, weighted = self.progress.edges, sorter.weighted
-        ways = 2 if sorter.undirected else 1
-        weight, relation = (WEIGHT,) * weighted, (RELATION,) * (listed is not None)
+        more = tuple(name for name in (WEIGHT, RELATION) if name in named)
+        related = RELATION in more
         pieces = read_chunks(
             path,
-            (*ENDS, *weight, *relation),
+            (*ENDS, *more),
             size=self._piece(self.resources.left // 2),
             only_needed=True,
-            position=done.position,
-            before=done.rows,
-            text=relation,
+            text=(RELATION,) * related,
         )
-        for piece in pieces:
-            done = replace(done, position=piece.position, rows=piece.after, weighted=weighted)
-            skip = self.progress.inputs.unknown_edges == "skip"
-            loops, unknown = _add(sorter, index, piece, listed, skip=skip)
-            done = replace(done, loops=done.loops + loops, unknown=done.unknown + unknown)
-            likely = 1.25 * ways * piece.table.num_rows  # pairs of the next piece
-            if sorter.held + likely > sorter.room:
-                sorter.spill()
-                if listed is not None:
-                    listed.sync()
-                    done = replace(done, relations=listed.names)
-                done = replace(done, runs=sorter.runs.count)
-                self._save(replace(self.progress, edges=done))
-            self.on_progress("edges", piece.done, piece.total)
-        sorter.spill()
-        if listed is not None:
-            listed.finish()
-            done = replace(done, relations=listed.names)
-        done = replace(done, runs=sorter.runs.count, whole=True)
+        skip, rows = self.progress.inputs.unknown_edges == "skip", 0
+        with closing(self._table(found, fresh=True)) as table:
+            table.know(read_ids(self._ids))
+            for piece in pieces:
+                weights = edge_weights(piece.table, before=piece.before)
+                table.add_named(
+                    piece.before,
+                    {name: ids(piece.table, name, before=piece.before) for name in ENDS},
+                    weights=None if weights is None else weights.numpy(),
+                    relations=filled_texts(piece.table, RELATION, before=piece.before)
+                    if related
+                    else None,
+                    skip=skip,
+                )
+                rows = piece.after
+                self.on_progress("edges", piece.done, piece.total)
+            kept, loops = table.counts()
+            names = table.relations() if related else None
+        if names is not None and len(names) > MOST_RELATIONS:
+            raise DataError(
+                f"column {RELATION!r} holds {len(names):,} names: at most {MOST_RELATIONS:,} are "
+                "supported"
+            )
+        done = EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
         self._save(replace(self.progress, edges=done))
 
     def sort(self, found: NodesRead) -> None:
-        """Merge the runs into the adjacency."""
-        sorter = self._sorter(found, weighted=self.progress.edges.weighted)
-
-        def on_range(done: Sorted) -> None:
-            self._save(replace(self.progress, sorted=done))
-            self.on_progress("sort", done.seen, sorter.pairs)
-
-        sorter.finish(self.writer, begin=self.progress.sorted, on_range=on_range)
-
-    def relate(self, found: NodesRead) -> None:
-        """Sort what edges stand for, where the table says it."""
+        """Write the adjacency, and what edges stand for where the table says it."""
         edges = self.progress.edges
-        write_relations(
-            self.folder,
-            self.writer,
+        assert edges is not None
+        if edges.entries is not None:
+            return
+        with closing(self._table(found, fresh=False)) as table:
+            self.on_progress("sort", 0, 1)
+            entries = table.write(
+                self.writer,
+                weighted=edges.weighted,
+                on_part=lambda done, total: self.on_progress("sort", done, total),
+            )
+            self._relate(table, edges, found)
+        self._save(replace(self.progress, edges=replace(edges, entries=entries)))
+
+    def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
+        for array in RELATION_ARRAYS:
+            (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)  # of others
+        if edges.relations is None:
+            return
+        count = edges.rows - edges.unknown
+        self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
+        listed = {name: torch.from_numpy(values) for name, values in table.listed().items()}
+        made = Relations.of(
+            torch.stack([listed["source"], listed["target"]]),
+            listed["kind"],
             edges.relations,
             nodes=found.nodes,
-            weighted=edges.weighted,
-            resources=self.resources,
+            weights=listed["weight"] if edges.weighted else None,
         )
+        arrays = (made.indptr, made.indices, made.kinds, made.weights)
+        for name, values in zip(RELATION_ARRAYS, arrays, strict=True):
+            if values is not None:
+                self.writer.copy(name, values)
 
     def finish(self, found: NodesRead, out: Path) -> ImportReport:
         """Declare the graph whole and put it in its place."""
         self.on_progress("checksum", 0, 1)
         inputs, edges = self.progress.inputs, self.progress.edges
-        entries = self.progress.sorted.entries
-        distinct = entries // 2 if inputs.undirected else entries
+        assert edges is not None
+        assert edges.entries is not None
+        distinct = edges.entries // 2 if inputs.undirected else edges.entries
         report = {
             "nodes": found.nodes,
             "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops,
-            "entries": entries,
+            "entries": edges.entries,
             "classes": found.classes,
             "features": found.features,
             "seconds": round(time.monotonic() - self._began, 3),
@@ -200,20 +203,13 @@ class ImportStages:
         told = columns_told(found.columns)
         return ImportReport(**report, checksum=checksum, columns=told)  # type: ignore[arg-type]
 
-    def _listed(self, *, weighted: bool) -> ListedRelations:
-        done = self.progress.edges
-        names = done.relations or ()
-        kept = done.rows - done.unknown
-        return ListedRelations(self.folder, weighted=weighted, names=names, rows=kept)
-
-    def _sorter(self, found: NodesRead, *, weighted: bool) -> EdgeSorter:
-        return EdgeSorter(
-            self.folder / "runs",
+    def _table(self, found: NodesRead, *, fresh: bool) -> EdgeTable:
+        return EdgeTable(
+            self.folder / "edges",
             nodes=found.nodes,
             undirected=self.progress.inputs.undirected,
-            memory=min(max(self.resources.left // 2, LEAST // 2), _LARGEST_SORT),
-            runs=self.progress.edges.runs,
-            weighted=weighted,
+            memory=max(self.resources.left // 2, LEAST),
+            fresh=fresh,
         )
 
     def _piece(self, memory: int) -> int:
@@ -222,32 +218,3 @@ class ImportStages:
     def _save(self, progress: Progress) -> None:
         self.progress = replace(progress, seconds=time.monotonic() - self._began)
         self.progress.save(self.folder / PROGRESS)
-
-
-def _add(
-    sorter: EdgeSorter,
-    index: NodeIndex,
-    piece: Chunk,
-    listed: ListedRelations | None,
-    *,
-    skip: bool,
-) -> tuple[int, int]:
-    """Take the edges of a piece; return how many are self-loops, and how many were skipped.
-
-    skip: whether edges to nodes that are not there are.
-    """
-    before, rows = piece.before, piece.table.num_rows
-    ends = {name: ids(piece.table, name, before=before) for name in ENDS}
-    weights = edge_weights(piece.table, before=before) if sorter.weighted else None
-    if skip:
-        sources, targets = map(index.where, ends.values())
-        there = (sources >= 0) & (targets >= 0)
-        sources, targets = sources[there], targets[there]
-        piece = replace(piece, table=piece.table.filter(there))
-        weights = None if weights is None else weights[torch.from_numpy(there)]
-    else:
-        sources, targets = (index.positions(ends[n], n, before=before) for n in ENDS)
-    sorter.add(sources, targets, None if weights is None else weights.numpy())
-    if listed is not None:
-        listed.add(piece, sources, targets, weights)
-    return int((sources == targets).sum()), rows - len(sources)
