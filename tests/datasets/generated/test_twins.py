@@ -12,8 +12,15 @@ import torch
 import evergraph
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets.generated import twins
-from evergraph.datasets.generated.twin_sketch import sketch_twin, twin_class_sizes, twin_facts
-from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin, Twin
+from evergraph.datasets.generated.twins import (
+    PapersTwin,
+    ProductsTwin,
+    RedditTwin,
+    Twin,
+    sketch_twin,
+    twin_class_sizes,
+    twin_facts,
+)
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.graph_folder import read_facts
 from evergraph.topology import SGC

@@ -79,8 +79,8 @@ def test_interrupted_anywhere_it_goes_on(tmp_path: Path, weighted: bool) -> None
 SLOWLY = """
 import sys, time
 from pathlib import Path
-from evergraph.datasets.importing import edge_table, importing, stages
-stages._LARGEST_PIECE, edge_table._PART_NODES = 64, 8
+from evergraph.datasets.importing import edge_table, importing
+importing._LARGEST_PIECE, edge_table._PART_NODES = 64, 8
 def slowly(stage, done, total):
     print(stage, flush=True)
     time.sleep(0.02)

@@ -21,7 +21,8 @@ from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme
 from evergraph.datasets.columns.hashed import MOST_KEPT
 from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
 from evergraph.datasets.columns.values import texts
-from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text
+from evergraph.datasets.files.sources import Source
+from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text, times
 from evergraph.datasets.files.table_folder import (
     check_columns,
     check_labelled,
@@ -38,12 +39,10 @@ from evergraph.datasets.files.table_labels import (
 )
 from evergraph.datasets.files.table_relations import TYPE, is_typed, numbered_texts
 from evergraph.datasets.files.table_targets import LABELS, target_names
-from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
 from evergraph.datasets.importing.node_targets import target_columns
 from evergraph.datasets.importing.progress import NodesRead
-from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.feature_scale import column_peaks, loud_column
 from evergraph.graphs.validation import UNLABELLED, check_labels
 
