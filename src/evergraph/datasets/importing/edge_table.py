@@ -90,7 +90,7 @@ class EdgeTable:
         with disk_is_enough(folder):
             folder.mkdir(parents=True, exist_ok=True)
         threads = min(torch.get_num_threads(), max(memory // _A_THREAD, 1))
-        config = {
+        config: dict[str, Any] = {
             "memory_limit": f"{memory // 1000}KB",
             "temp_directory": str(folder / "spilled"),
             "threads": threads,
