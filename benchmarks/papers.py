@@ -30,7 +30,7 @@ from evergraph.core.mapped import put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import parse_size
 from evergraph.datasets import PapersTwin, default_cache
-from evergraph.datasets.generated.twin_sketch import twin_facts
+from evergraph.datasets.generated.twins import twin_facts
 from evergraph.experiments.runner import run
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 from evergraph.topology import SGC, EmbeddingCache

@@ -26,7 +26,7 @@ from benchmarks.measure import (
 )
 
 import evergraph
-from evergraph.datasets.generated.twin_sketch import twin_facts
+from evergraph.datasets.generated.twins import twin_facts
 from evergraph.graphs import Graph, homophily
 
 NAMES = ("products-twin", "reddit-twin")

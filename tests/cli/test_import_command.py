@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evergraph.datasets.importing.sorter import EdgeSorter
+from evergraph.datasets.importing.edge_table import EdgeTable
 
 NODES = "id,label,f\n" + "".join(f"n{node},{node % 4},{node}\n" for node in range(60))
 EDGES = "source,target\n" + "".join(
@@ -85,7 +85,7 @@ def test_interrupted_it_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(EdgeSorter, "finish", stop)
+        patch.setattr(EdgeTable, "write", stop)
         _, err = call("import", *tables, "--out", "g", expect=130)
     assert "interrupted: give the same command again to go on" in err
     assert not Path("g").exists()

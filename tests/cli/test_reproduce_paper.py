@@ -179,11 +179,9 @@ def test_killed_while_it_downloads_and_while_it_learns(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    part = tmp_path / "cache/downloads/cora.npz.part"
-    killed_when(lambda: part.exists() and part.stat().st_size > 3)
+    killed_when((tmp_path / "cache/downloads/.cora.npz.partial").exists)
     assert not (tmp_path / "cache/corafull").exists()
     killed_when(lambda: bool(list((tmp_path / "out").rglob("result.json"))))
-    assert server.requests[1][1] is not None  # the rest alone
     finished = {path: path.read_bytes() for path in (tmp_path / "out").rglob("result.json")}
     assert len(finished) < 6
     subprocess.run(command, cwd=tmp_path, check=True)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError
-from evergraph.datasets import alignment
-from evergraph.datasets.alignment import aligned, projection
+from evergraph.datasets import joined
 from evergraph.datasets.files.npz import write_npz
+from evergraph.datasets.joined import aligned, projection
 from evergraph.graphs import Graph
 
 
@@ -47,9 +47,9 @@ def test_svd_keeps_inner_products_of_few_directions(n: int, d: int, rank: int, s
 def test_the_strongest_few_are_those_of_all(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     features = _matrix(nodes, 12, 12)
     few = aligned(features, width=4)
-    monkeypatch.setattr(alignment, "MOST_COLUMNS", 3)
+    monkeypatch.setattr(joined, "MOST_COLUMNS", 3)
     torch.testing.assert_close(aligned(features, width=4), few, atol=1e-4, rtol=1e-4)
-    monkeypatch.setattr(alignment, "CELLS", 30)
+    monkeypatch.setattr(joined, "CELLS", 30)
     sparse = aligned(features.to_sparse_csr(), width=4)
     torch.testing.assert_close(sparse, few, atol=1e-4, rtol=1e-4)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from evergraph.closed_form.relations import _means
 from evergraph.core.errors import DataError
 from evergraph.core.resources import Resources
-from evergraph.datasets.importing.sorter import EdgeSorter
+from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.graphs import (
     Graph,
     Relations,
@@ -178,7 +178,7 @@ def test_more_nodes_than_31_bits_number_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=refused):
         disjoint_union([many(2**30), many(2**30)])
     with pytest.raises(DataError, match=refused):
-        EdgeSorter(tmp_path, nodes=2**31, undirected=True, memory=1 << 20)
+        EdgeTable(tmp_path, nodes=2**31, undirected=True, memory=1 << 20)
     nobody = torch.empty(2, 0, dtype=torch.int64)
     with pytest.raises(DataError, match=refused):
         Relations.of(nobody, nobody[0], ("edge",), nodes=2**31)

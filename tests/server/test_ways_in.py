@@ -22,8 +22,8 @@ import torch
 import evergraph as eg
 from evergraph.core.errors import EvergraphError
 from evergraph.datasets.columns import Scheme
+from evergraph.datasets.files.sources import Query
 from evergraph.datasets.importing.importing import import_graph
-from evergraph.datasets.importing.queries import Query
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner

@@ -13,8 +13,7 @@ from threading import Thread
 from typing import Any
 
 FAULTS = (
-    "cut", "reset", "503", "429", "no-range", "too-short", "too-long", "changed", "no-version",
-    "redirect", "wrong-range", "unsized", "chunk-cut",
+    "cut", "reset", "503", "429", "too-long", "changed", "redirect", "unsized", "chunk-cut",
 )  # fmt: skip
 
 

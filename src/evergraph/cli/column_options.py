@@ -12,7 +12,7 @@ from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.choices import Columns
-    from evergraph.datasets.importing.queries import Source
+    from evergraph.datasets.files.sources import Source
 
 COLUMNS: Any = typer.Option(
     [],
@@ -42,9 +42,7 @@ def tables_of(
     >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
     [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
     """
-    from evergraph.datasets.files.csv_table import CsvTable
-    from evergraph.datasets.importing.queries import Query
-    from evergraph.datasets.importing.stored_file import table_at
+    from evergraph.datasets.files.sources import CsvTable, Query, table_at
 
     usual = (delimiter, decimal) == (",", ".")
     if database is not None:

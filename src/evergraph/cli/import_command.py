@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evergraph.datasets.columns import Columns
+    from evergraph.datasets.files.sources import Source
     from evergraph.datasets.importing.progress import ImportReport
-    from evergraph.datasets.importing.queries import Source
 
 
 def import_command(

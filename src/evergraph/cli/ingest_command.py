@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from evergraph.cli.learner_target import Target
     from evergraph.datasets.columns import Columns, Scheme
-    from evergraph.datasets.importing.queries import Source
+    from evergraph.datasets.files.sources import Source
     from evergraph.online.codecs.table_deltas import TableDeltas
 
 SUMMED = (

@@ -16,8 +16,7 @@ from evergraph.datasets.published import (
     Photo,
     Reddit,
 )
-from evergraph.datasets.wordnet import WordNet
-from evergraph.datasets.wordnet_ways import WordNetDepth, WordNetPartsOfSpeech, WordNetRelations
+from evergraph.datasets.wordnet import WordNet, WordNetDepth, WordNetPartsOfSpeech, WordNetRelations
 
 __all__ = [
     "Arxiv",

@@ -1,10 +1,11 @@
-"""Graphs that are made once and then kept as folders."""
+"""Graphs that take long to make: how far that is, and the folders that they are kept in."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,3 +47,32 @@ def _clear_away(folder: Path) -> None:
     for left in folder.parent.glob(f".{folder.name}-*"):
         if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
             shutil.rmtree(left, ignore_errors=True)
+
+
+logger = logging.getLogger(__name__)
+
+_EVERY = 10.0  # seconds
+
+
+class Pace:
+    """Says how far something is and how long it will take, every ten seconds and at its end.
+
+    Args:
+        what: is being done, such as ``papers: reading features``.
+
+    >>> Pace("twin: drawing edges").tell(3, 4)  # nothing yet: ten seconds are not over
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._began = self._said = time.monotonic()
+
+    def tell(self, done: int, total: int) -> None:
+        """Take note of how much of the work is done."""
+        now = time.monotonic()
+        if done >= total:
+            logger.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
+        elif done and now - self._said >= _EVERY:
+            self._said = now
+            left = (now - self._began) * (total - done) / done
+            logger.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)

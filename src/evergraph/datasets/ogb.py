@@ -10,12 +10,15 @@ import csv
 import os
 import shutil
 import sys
+import zipfile
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
@@ -24,10 +27,8 @@ from evergraph.core.mapped import put
 from evergraph.datasets.base import datasets
 from evergraph.datasets.download import FAILURES, not_readable, record
 from evergraph.datasets.fetching import Fetch
-from evergraph.datasets.files.npz_stream import StreamedArray, array_names
-from evergraph.datasets.importing.pace import Pace
-from evergraph.datasets.importing.sorter import EdgeSorter
-from evergraph.datasets.kept_folder import kept_graph
+from evergraph.datasets.importing.edge_table import EdgeTable
+from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.datasets.published import Published
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
@@ -263,16 +264,15 @@ def _write_edges(
             f"{given.archive}: array 'edge_index' is of shape {list(given.shape)}: expected "
             f"{[2, edges]}"
         )
-    aside = writer.folder / "runs"
-    sorter = EdgeSorter(aside, nodes=nodes, undirected=undirected, memory=SORT_MEMORY)
+    aside = writer.folder / "edges"
+    table = EdgeTable(aside, nodes=nodes, undirected=undirected, memory=SORT_MEMORY)
     reading, done = Pace("reading edges"), 0
     for sources, targets in given.pairs(_VALUES):
-        sorter.add(sources, targets)
+        table.add(sources, targets)
         done += len(sources)
         reading.tell(done, edges)
-    sorting = Pace("sorting edges")
-    sorter.finish(writer, on_range=lambda each: sorting.tell(each.seen, sorter.pairs))
-    shutil.rmtree(aside)
+    table.write(writer, on_part=Pace("sorting edges").tell)
+    table.discard()
 
 
 def _share(like: Path, folder: Path) -> None:
@@ -283,3 +283,97 @@ def _share(like: Path, folder: Path) -> None:
                 os.link(path, folder / path.name)
             except OSError:  # a file system without links
                 shutil.copyfile(path, folder / path.name)
+
+
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_SKIP = 1 << 24  # bytes
+
+
+def array_names(archive: Path) -> list[str]:
+    """Return which arrays an archive has."""
+    with _archive(archive) as opened:
+        return [name.removesuffix(".npy") for name in opened.namelist()]
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path}: is no .npz archive ({error})") from None
+
+
+class StreamedArray:
+    """One array of an archive, stored or deflated, whose values are read as they come.
+
+    Args:
+        archive: an ``.npz`` file.
+        name: of the array.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez_compressed(Path(folder, "a.npz"), x=np.arange(6).reshape(2, 3))
+    ...     array = StreamedArray(Path(folder, "a.npz"), "x")
+    ...     array.shape, [values.tolist() for values in array.values(2, start=1)]
+    ((2, 3), [[1, 2], [3, 4], [5]])
+    """
+
+    def __init__(self, archive: Path, name: str) -> None:
+        self.archive = archive
+        self.name = name
+        with self._opened() as stream:
+            self.shape, self.by_column, self.dtype = self._header(stream)
+        self.size = int(np.prod(self.shape, dtype=np.int64))
+
+    def values(
+        self, count: int, *, start: int = 0, stop: int | None = None
+    ) -> Iterator[NDArray[Any]]:
+        """Yield values, ``count`` at a time, in the order of the file: by row, or ``by_column``."""
+        stop = self.size if stop is None else stop
+        with self._opened() as stream:
+            self._header(stream)
+            self._skip(stream, start * self.dtype.itemsize)
+            for first in range(start, stop, count):
+                yield self._read(stream, min(count, stop - first))
+
+    def rows(self, count: int) -> Iterator[NDArray[Any]]:
+        """Yield so many rows at a time.  [count, width]"""
+        width = self.size // max(self.shape[0], 1)
+        if self.by_column and width > 1:
+            raise DataError(
+                f"{self.archive}: array {self.name!r} is kept column by column: expected rows"
+            )
+        return (values.reshape(-1, width) for values in self.values(count * width))
+
+    def pairs(self, count: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield so many columns at a time of an array of two rows.  2 x [count]"""
+        if self.by_column:
+            return ((both[::2], both[1::2]) for both in self.values(2 * count))
+        middle = self.size // 2
+        return zip(self.values(count, stop=middle), self.values(count, start=middle), strict=True)
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            return _archive(self.archive).open(f"{self.name}.npy")
+        except KeyError:
+            raise DataError(f"{self.archive}: has no array {self.name!r}") from None
+
+    def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        version = npy.read_magic(stream)
+        shape, by_column, dtype = _HEADERS[version](stream)
+        if dtype.hasobject:
+            raise DataError(f"{self.archive}: array {self.name!r} holds objects, not numbers")
+        return shape, by_column, dtype
+
+    def _skip(self, stream: IO[bytes], size: int) -> None:
+        while size:
+            size -= len(stream.read(min(size, _SKIP))) or self._cut_short()
+
+    def _read(self, stream: IO[bytes], count: int) -> NDArray[Any]:
+        values = np.empty(count, self.dtype)
+        rest = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
+        while len(rest):
+            rest = rest[stream.readinto(rest) or self._cut_short() :]  # type: ignore[attr-defined]
+        return values
+
+    def _cut_short(self) -> int:
+        raise DataError(f"{self.archive}: array {self.name!r} is cut short")

@@ -1,4 +1,4 @@
-"""WordNet 3.0, bundled: every synset a node, every pointer an edge."""
+"""WordNet 3.0, bundled: every synset a node, every pointer an edge; in four ways."""
 
 from __future__ import annotations
 
@@ -288,3 +288,44 @@ def _upward(relations: Relations) -> tuple[Tensor, Tensor]:
     steps = [place for place, name in enumerate(relations.names) if name in UPWARD]
     children, parents = ends[:, torch.isin(numbers, torch.tensor(steps))]
     return children, parents
+
+
+@datasets.register
+class WordNetRelations(WordNet):
+    """WordNet with its 18 relations on the edges and parts of speech on the nodes.
+
+    ``wordnet`` with ``relations=True``: the same 45 classes, for methods that see relations.
+    """
+
+    name = "wordnet-relations"
+
+    def __init__(self, *, dims: int = 256) -> None:
+        super().__init__(dims=dims, relations=True)
+
+
+@datasets.register
+class WordNetPartsOfSpeech(WordNet):
+    """WordNet with parts of speech as classes: noun, verb, adjective, satellite, adverb.
+
+    ``wordnet`` with ``classes="parts-of-speech"``. Few and uneven classes: 82,115 nouns and 3,621
+    adverbs. Satellites are joined to the adjectives whose meaning they share.
+    """
+
+    name = "wordnet-pos"
+
+    def __init__(self, *, dims: int = 256) -> None:
+        super().__init__(dims=dims, classes="parts-of-speech")
+
+
+@datasets.register
+class WordNetDepth(WordNet):
+    """WordNet with depth below the most general synset as class: general first, specific later.
+
+    ``wordnet`` with ``classes="depth"``: 0 to 12 steps up, and 13 or more. Adjectives and adverbs
+    have no hypernyms and no class.
+    """
+
+    name = "wordnet-depth"
+
+    def __init__(self, *, dims: int = 256) -> None:
+        super().__init__(dims=dims, classes="depth")

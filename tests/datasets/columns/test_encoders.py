@@ -14,10 +14,15 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.columns import Columns, Encoder
 from evergraph.datasets.columns.fitting import fit_scheme
-from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, signs
+from evergraph.datasets.columns.hashed import (
+    BUCKETS,
+    CategoryEncoder,
+    ListEncoder,
+    TextEncoder,
+    signs,
+)
 from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
-from evergraph.datasets.columns.neighbours import propagated
-from evergraph.datasets.columns.words import BUCKETS, TextEncoder
+from evergraph.datasets.columns.scheme import propagated
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import DataError
 from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_labels import SPELLINGS, label_values, one_label
-from evergraph.datasets.importing import stages as import_stages
+from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
@@ -48,7 +48,7 @@ def read(request: pytest.FixtureRequest) -> Read:
 @pytest.fixture(autouse=True)
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """An import reads 32 bytes at a time, so that no piece knows what the others hold."""
-    monkeypatch.setattr(import_stages, "_LARGEST_PIECE", 32)
+    monkeypatch.setattr(importing, "_LARGEST_PIECE", 32)
 
 
 def csv_of(folder: Path, nodes: str, edges: str = NO_EDGES) -> Path:

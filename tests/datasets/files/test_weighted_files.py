@@ -19,7 +19,7 @@ from evergraph.datasets import load
 from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
-from evergraph.datasets.importing import stages
+from evergraph.datasets.importing import edge_table, importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.joined import join
 from evergraph.graphs import Graph
@@ -106,9 +106,9 @@ def test_an_import_is_what_the_tables_are_in_memory(
     rows = "".join(f"n{a},n{b},{weight}\n" for a, b, weight in edges)
     nodes = "id,label,f\n" + "".join(f"n{node},{node % 2},{node}\n" for node in range(4))
     paths = tables(folder, nodes, f"source,target,weight\n{rows}")
-    with pytest.MonkeyPatch.context() as patch:  # many pieces, many runs, many ranges
-        patch.setattr(stages, "_LARGEST_PIECE", 32)
-        patch.setattr(stages, "_LARGEST_SORT", 64 * 64)
+    with pytest.MonkeyPatch.context() as patch:  # many pieces, many parts
+        patch.setattr(importing, "_LARGEST_PIECE", 32)
+        patch.setattr(edge_table, "_PART_NODES", 2)
         import_graph(*paths, folder / "g", undirected=undirected)
     expected = read_table_folder(folder)
     found = open_graph_folder(folder / "g", verify=True)

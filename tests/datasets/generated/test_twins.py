@@ -12,9 +12,15 @@ import torch
 import evergraph
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets.generated import twins
-from evergraph.datasets.generated import twins as twin_drawing
-from evergraph.datasets.generated.twin_sketch import sketch_twin, twin_class_sizes, twin_facts
-from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin, Twin
+from evergraph.datasets.generated.twins import (
+    PapersTwin,
+    ProductsTwin,
+    RedditTwin,
+    Twin,
+    sketch_twin,
+    twin_class_sizes,
+    twin_facts,
+)
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.graph_folder import read_facts
 from evergraph.topology import SGC
@@ -132,7 +138,7 @@ def test_a_seed_gives_one_graph(
 
 def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evergraph.datasets.generated.block_model.BATCH", 1000)
-    monkeypatch.setattr(twin_drawing, "SORT_MEMORY", 3_000_000)  # several runs to merge
+    monkeypatch.setattr("evergraph.datasets.importing.edge_table._PART_NODES", 1000)
     graph = ProductsTwin(scale=0.002, features=8).load(tmp_path)
     assert graph.num_edges == pytest.approx(0.002 * 123_718_024, rel=0.02)
     assert homophily(graph) == pytest.approx(0.807, abs=0.02)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evergraph.datasets.importing import stages as import_stages
+from evergraph.datasets.importing import edge_table, importing
 
 
 @pytest.fixture
 def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read 64 bytes at a time and sort 64 pairs at a time."""
-    monkeypatch.setattr(import_stages, "_LARGEST_PIECE", 64)
-    monkeypatch.setattr(import_stages, "_LARGEST_SORT", 32 * 64)
+    """Read 64 bytes at a time and sort a few nodes at a time."""
+    monkeypatch.setattr(importing, "_LARGEST_PIECE", 64)
+    monkeypatch.setattr(edge_table, "_PART_NODES", 8)

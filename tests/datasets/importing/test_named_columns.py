@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
-from evergraph.datasets.importing import edge_relations
+from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from tables_to_import import tables
@@ -230,7 +230,7 @@ def test_relations_that_do_not_fit_are_refused(
 ) -> None:
     paths = tables(tmp_path, NODES, EDGES)
     with monkeypatch.context() as patch:
-        patch.setattr(edge_relations, "_BYTES_AN_EDGE", 1 << 60)
+        patch.setattr(importing, "_BYTES_A_RELATED_EDGE", 1 << 60)
         with pytest.raises(
             ResourceError, match=r"sorting 3 edges by relation takes .* at the least"
         ):

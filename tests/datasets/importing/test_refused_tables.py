@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import psutil
 import pytest
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.resources import Resources
-from evergraph.datasets.importing import stages as import_stages
 from evergraph.datasets.importing.importing import import_graph
-from tables_to_import import EDGES, NODES, random_tables, tables
+from tables_to_import import EDGES, NODES, tables
 
 MANY = "source,target\n" + "ann,bob\n" * 50
 
@@ -75,17 +73,7 @@ def test_a_mended_table_goes_through(tmp_path: Path) -> None:
     assert import_graph(edges, nodes, tmp_path / "g").entries == 4
 
 
-def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = tables(tmp_path)
+def test_too_little_memory_is_said(tmp_path: Path) -> None:
     with pytest.raises(ResourceError, match="an import takes 32 MB at the least, but only 0 MB"):
-        import_graph(*paths, tmp_path / "g", resources=Resources(memory=10**6))
-    monkeypatch.setattr(import_stages, "_BYTES_AN_ID", 10**9)
-    limit = psutil.Process().memory_info().rss + 10**9
-    with pytest.raises(ResourceError, match=r"finding 3 nodes by id takes 3\.0 GB at the least"):
-        import_graph(*paths, tmp_path / "g", resources=Resources(memory=limit))
-    monkeypatch.undo()
-    monkeypatch.setattr(import_stages, "_LARGEST_SORT", 32 * 4)  # four pairs at a time
-    paths = random_tables(tmp_path)
-    with pytest.raises(ResourceError, match="sorted runs of edges are too many for the memory"):
-        import_graph(*paths, tmp_path / "h")
-    assert not list(tmp_path.glob("[gh]"))
+        import_graph(*tables(tmp_path), tmp_path / "g", resources=Resources(memory=10**6))
+    assert not (tmp_path / "g").exists()

@@ -1,25 +1,18 @@
-"""From the first table to the scheme by which all are read."""
+"""From the first table to the scheme by which all are read: guessed where nobody says, fitted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
-from evergraph.datasets.columns.block import ColumnEncoder, LeftOut
+from evergraph.datasets.columns import values as read
 from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.guessing import (
-    ENOUGH,
-    LEAKS,
-    SEPARATORS,
-    guess,
-    is_called_id,
-    leaked_share,
-    looks_like_id,
-    misread,
-    usual_separator,
-)
-from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder
+from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, TextEncoder
 from evergraph.datasets.columns.measured import (
     BooleanEncoder,
     DateEncoder,
@@ -28,11 +21,209 @@ from evergraph.datasets.columns.measured import (
 )
 from evergraph.datasets.columns.own import Encoder, OwnEncoder, is_encoder, registered
 from evergraph.datasets.columns.scheme import Column, Scheme
-from evergraph.datasets.columns.words import TextEncoder
-from evergraph.datasets.files.table_columns import column, is_text
+from evergraph.datasets.columns.values import ColumnEncoder, LeftOut
+from evergraph.datasets.files.table_columns import column, is_number, is_text
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+SEPARATORS = (";", "|")
+FEW = 1_000  # distinct texts of a category at most, in the first rows
+LONG = 40  # signs that an id or a category has at most, on average
+ENOUGH = 30  # rows, to suspect anything
+NEARLY = 0.95  # of all rows
+LEAKS = 0.98  # of labelled rows
+_COMMA, _DATE = r"[-+]?\d*,\d+", r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"
+_MISREAD = (
+    (
+        re.compile(_COMMA),
+        "numbers with a decimal comma, such as",
+        "write 3.5, or give --decimal ,",
+    ),
+    (re.compile(_DATE), "dates such as", "write them as 2024-12-31"),
+)
+
+
+def guess(values: pyarrow.Array, *, typed: bool) -> str:
+    """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` where it has no value.
+
+    typed: whether the file says what its columns are; of a CSV, texts that are numbers are numbers.
+
+    >>> import pyarrow as pa
+    >>> guess(pa.array(["1", "", "2.5"]), typed=False), guess(pa.array(["1", "2.5"]), typed=True)
+    ('number', 'category')
+    >>> guess(pa.array(["red wine and more", "the red cars of old", "old and new"]), typed=True)
+    'text'
+    >>> guess(pa.array(["a;b", "b", "a;b;c"]), typed=True)
+    'list'
+    """
+    import pyarrow as pa
+
+    kind = values.type
+    if values.null_count == len(values):
+        return "empty"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if is_number(kind) or pa.types.is_decimal(kind):
+        return "number"
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "date"
+    if pa.types.is_nested(kind):
+        return "list"
+    if not is_text(kind):
+        raise DataError(f"holds {kind}: expected numbers, texts, dates, true and false, or lists")
+    return _of_texts(values, typed=typed)
+
+
+def _of_texts(values: pyarrow.Array, *, typed: bool) -> str:
+    known = read.filled(values).drop_null()
+    if not len(known):
+        return "empty"
+    if not typed and _is(read.booleans, known) and not _is(read.numbers, known):
+        return "boolean"
+    if not typed and _mostly_numbers(known):
+        return "number"
+    if _is(read.dates, known):
+        return "date"
+    if separator_of(known) is not None:
+        return "list"
+    return _of_names(known)
+
+
+def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
+    try:
+        reads(known, "")
+    except DataError:
+        return False
+    return True
+
+
+def _mostly_numbers(known: pyarrow.Array) -> bool:
+    """Whether more than half are numbers: the others are then mistakes, to be named."""
+    if _is(read.numbers, known):
+        return True
+    looked = min(len(known), 200)
+    return 2 * sum(_is(read.numbers, known[row : row + 1]) for row in range(looked)) > looked
+
+
+def separator_of(known: pyarrow.Array) -> str | None:
+    """Return what stands between the items of lists, None where texts are no lists.
+
+    They are if a quarter of them have a separator and items are short and come again.
+    """
+    found = [text for text in known.to_pylist() if text is not None]
+    for separator in SEPARATORS:
+        split = [text.split(separator) for text in found]
+        if 4 * sum(len(items) > 1 for items in split) < len(found):
+            continue
+        items = [item.strip() for row in split for item in row]
+        short = sum(map(len, items)) <= LONG * len(items) and max(map(len, items)) <= 2 * LONG
+        if short and len(set(items)) < len(items):
+            return separator
+    if found and all(text.startswith("[") and text.endswith("]") for text in found):
+        return SEPARATORS[0]
+    return None
+
+
+def usual_separator(values: pyarrow.Array) -> str:
+    """Return what stands most often between the items of texts that are known to be lists.
+
+    >>> import pyarrow as pa
+    >>> usual_separator(pa.array(["a, b", "b"])), usual_separator(pa.array(["a; b, c; d", "b"]))
+    (',', ';')
+    """
+    joined = "".join(text for text in values.to_pylist() if text is not None)
+    return max((*SEPARATORS, ","), key=joined.count)
+
+
+def _of_names(known: pyarrow.Array) -> str:
+    """Tell categories, ids and texts apart."""
+    found = known.to_pylist()
+    distinct, rows = len(set(found)), len(found)
+    words = sum(len(text.split()) for text in found) / rows
+    short = sum(map(len, found)) <= LONG * rows
+    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
+        return "id"
+    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
+    if short and ((few and words < 3) or words < 1.5):
+        return "category"
+    return "text"
+
+
+def misread(values: pyarrow.Array) -> tuple[str, str] | None:
+    """Return what texts look like that are read as names, and how to write it; None if as names.
+
+    >>> import pyarrow as pa
+    >>> misread(pa.array(["3,5", "4,25", None]))
+    ("numbers with a decimal comma, such as '3,5'", 'write 3.5, or give --decimal ,')
+    >>> misread(pa.array(["12/31/2024"]))
+    ("dates such as '12/31/2024'", 'write them as 2024-12-31')
+    >>> misread(pa.array(["red", "3,5"]))
+    """
+    found = read.filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
+    for pattern, what, remedy in _MISREAD:
+        alike = [text for text in found if pattern.fullmatch(text)]
+        if 2 * len(alike) > len(found):
+            return f"{what} {alike[0]!r}", remedy
+    return None
+
+
+def is_called_id(name: str) -> bool:
+    """Whether the last word of a name says that it is an id.
+
+    >>> is_called_id("user_id"), is_called_id("userId"), is_called_id("amount_paid")
+    (True, True, False)
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return bool(words) and words[-1].lower() in ("id", "no", "nr", "key", "uuid")
+
+
+def looks_like_id(values: pyarrow.Array, name: str) -> bool:
+    """Whether whole numbers only number the rows.
+
+    They do if nearly all differ, and if they run on or are called so.
+
+    >>> import pyarrow as pa
+    >>> looks_like_id(pa.array(range(100, 130)), "f"), looks_like_id(pa.array([7, 8]), "f")
+    (True, False)
+    """
+    found = values.drop_null().to_numpy(zero_copy_only=False)
+    if len(found) < ENOUGH or found.dtype.kind not in "iuf" or bool((found % 1 != 0).any()):
+        return False
+    if len(np.unique(found)) < NEARLY * len(found):
+        return False
+    runs_on = bool((np.diff(found) > 0).all() and np.ptp(found) < 2 * len(found))
+    return runs_on or is_called_id(name)
+
+
+def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
+    """Return for how many labelled rows the value alone tells the label; 0 where it may not.
+
+    Values that are nearly all different tell nothing, and neither do labels that are nearly all
+    the same.
+
+    >>> import pyarrow as pa
+    >>> leaked_share(pa.array(["p", "q"] * 20), pa.array(["x", "y"] * 20))
+    1.0
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(values.type):
+        return 0.0
+    both = pc.and_(values.is_valid(), labels.is_valid())
+    table = pa.table({"value": values.filter(both), "label": labels.filter(both)})
+    rows = table.num_rows
+    if rows < ENOUGH:
+        return 0.0
+    pairs = table.group_by(["value", "label"]).aggregate([([], "count_all")])
+    best = pairs.group_by("value").aggregate([("count_all", "max")]).column("count_all_max")
+    usual = table.group_by("label").aggregate([([], "count_all")]).column("count_all")
+    if 5 * len(best) > rows or 10 * pc.max(usual).as_py() > 9 * rows:
+        return 0.0
+    return float(pc.sum(best).as_py() / rows)
+
 
 SAMPLE = 10_000  # first rows, which a table of any size is judged by
 _ROWS = 1_000  # looked at together

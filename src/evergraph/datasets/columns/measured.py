@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evergraph.datasets.columns.block import Block, ColumnEncoder
-from evergraph.datasets.columns.values import Numbers, booleans, dates, numbers
+from evergraph.datasets.columns.values import (
+    Block,
+    ColumnEncoder,
+    Numbers,
+    booleans,
+    dates,
+    numbers,
+)
 
 if TYPE_CHECKING:
     import pyarrow

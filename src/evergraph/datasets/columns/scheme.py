@@ -13,8 +13,12 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
-from evergraph.datasets.columns.block import Block, ColumnEncoder, LeftOut, Mask
-from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, without_names
+from evergraph.datasets.columns.hashed import (
+    CategoryEncoder,
+    ListEncoder,
+    TextEncoder,
+    without_names,
+)
 from evergraph.datasets.columns.measured import (
     BooleanEncoder,
     DateEncoder,
@@ -22,11 +26,13 @@ from evergraph.datasets.columns.measured import (
     RawEncoder,
 )
 from evergraph.datasets.columns.own import Encoder, OwnEncoder
-from evergraph.datasets.columns.words import TextEncoder
+from evergraph.datasets.columns.values import Block, ColumnEncoder, LeftOut, Mask
 from evergraph.datasets.files.table_columns import column
+from evergraph.graphs import Graph
 
 if TYPE_CHECKING:
     import pyarrow
+
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
@@ -286,3 +292,47 @@ def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEn
     cls = next(cls for cls in _CLASSES if cls.kind == kind)
     made: ColumnEncoder = cls(**fitted)
     return made
+
+
+ROUNDS = 40  # of the paper
+
+
+def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
+    """Return values with those that are not known filled.  [nodes, d], bool [nodes, d]
+
+    x ← D^-1 A x, where not known; edges count both ways.
+
+    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.zeros(3, 1),
+    ...                         labels=torch.zeros(3, dtype=torch.int64))
+    >>> values, known = torch.tensor([[1.0], [0.0], [4.0]]), torch.tensor([[1], [0], [1]]) > 0
+    >>> propagated(path, values, known).flatten()
+    tensor([1.0000, 2.5000, 4.0000])
+    """
+    from scipy.sparse import csr_matrix
+
+    whole = graph.to_undirected()
+    degrees = whole.degrees.numpy()
+    entries = np.repeat(1.0 / np.maximum(degrees, 1), degrees)
+    shape = (graph.num_nodes, graph.num_nodes)
+    mean = csr_matrix((entries, whole.indices.numpy(), whole.indptr.numpy()), shape=shape)
+    held, given = known.numpy(), values.double().numpy()
+    filled = np.where(held, given, 0.0)
+    for _ in range(ROUNDS):
+        filled = np.where(held, given, mean @ filled)
+    return torch.from_numpy(filled.astype(np.float32))
+
+
+def filled_from_neighbours(graph: Graph, scheme: Scheme, gaps: Mapping[str, Mask]) -> Graph:
+    """Return a graph whose numbers have no gaps; the flags stay."""
+    places, masks, begin = [], [], 0
+    for each in scheme.columns:
+        if each.encoder.kind == "number" and gaps[each.name].any():
+            places.append(begin)
+            masks.append(gaps[each.name])
+        begin += each.encoder.width
+    if not places:
+        return graph
+    known = torch.from_numpy(~np.stack(masks, axis=1))
+    features = graph.features.clone()
+    features[:, places] = propagated(graph, features[:, places], known)
+    return graph.with_features(features)

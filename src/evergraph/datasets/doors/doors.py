@@ -7,16 +7,32 @@ edges of pandas, Polars and Arrow.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from evergraph.core.errors import ConfigurationError
-from evergraph.datasets.doors.from_networkx import from_networkx
-from evergraph.datasets.doors.from_scipy import from_scipy
-from evergraph.datasets.doors.from_tables import from_tables
-from evergraph.datasets.doors.named import NamedGraph
-from evergraph.datasets.doors.recognising import is_networkx, is_pyg, is_sparse, is_table
-from evergraph.graphs import Graph
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.extras import require
+from evergraph.core.notices import say_ignored
+from evergraph.datasets.columns import Columns, Encoder, Scheme
+from evergraph.datasets.columns.choices import columns_of
+from evergraph.datasets.doors.named import NamedGraph, numbered_labels
+from evergraph.datasets.doors.recognising import is_a, is_networkx, is_pyg, is_sparse, is_table
+from evergraph.datasets.files.assembly import naming
+from evergraph.datasets.files.table_columns import ids, plainly_typed
+from evergraph.datasets.files.table_folder import ENDS, check_columns, graph_of_tables
+from evergraph.graphs import UNLABELLED, Graph
+from evergraph.graphs.csr import csr_tensor
+
+if TYPE_CHECKING:
+    import networkx
+    import pyarrow
+
 
 KINDS = (
     "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
@@ -114,3 +130,249 @@ def _from_graph(source: Graph, *, undirected: bool) -> NamedGraph:
 
 def _from_pyg(source: Any, *, undirected: bool) -> NamedGraph:
     return NamedGraph(Graph.from_data(source, undirected=undirected))
+
+
+VECTOR = "x"  # the attribute that holds all features of a node
+LABELS = ("label", "y")
+TIME = "time"
+WEIGHT = "weight"
+WHERE = "NetworkX graph"
+
+Attributes = Mapping[Hashable, Mapping[str, Any]]
+
+
+def from_networkx(
+    source: networkx.Graph,
+    *,
+    features: str | Sequence[str] | None = None,
+    labels: str | None = None,
+    undirected: bool = False,
+) -> NamedGraph:
+    """Return a graph of NetworkX with the names of its nodes, which may be anything hashable.
+
+    Edges of a ``networkx.Graph`` run both ways, those of a ``DiGraph`` as they point. ``weight`` of
+    edges and ``time`` of nodes are read where they are there; an edge without a weight weighs 1.
+
+    Args:
+        source: the graph.
+        features: the attribute that holds a node's features as a list, or the names of attributes
+            that hold one number each; ``x`` unless given, and none where there is no such.
+        labels: the attribute with the class; ``label``, else ``y``, unless given. Nodes may lack
+            it.
+        undirected: whether edges that point one way run both.
+
+    >>> import networkx as nx
+    >>> source = nx.Graph()
+    >>> source.add_node("a", x=[1.0, 0.0], label="art")
+    >>> source.add_node("b", x=[0.0, 1.0])
+    >>> source.add_edge("a", "b", weight=2.0)
+    >>> named = from_networkx(source)
+    >>> named.graph, named.ids, named.classes, named.graph.weights.tolist()
+    (Graph(nodes=2, edges=2, features=2, classes=1), ['a', 'b'], ('art',), [2.0, 2.0])
+    """
+    nodes: Attributes = dict(source.nodes(data=True))
+    label = _label_of(nodes) if labels is None else _present(labels, nodes)
+    numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
+    times = [held.get(TIME) for held in nodes.values()]
+    ends, weights = _edges(source, list(nodes))
+    graph = Graph.from_edges(
+        ends,
+        features=_features(nodes, features),
+        labels=numbers,
+        time=torch.tensor(times) if times and None not in times else None,
+        undirected=undirected or not source.is_directed(),
+        weights=weights,
+    )
+    _say_unread(source, nodes, features, label)
+    return NamedGraph(graph, list(nodes), classes)
+
+
+def _label_of(nodes: Attributes) -> str:
+    held = {name for attributes in nodes.values() for name in attributes}
+    return next((name for name in LABELS if name in held), LABELS[0])
+
+
+def _present(name: str, nodes: Attributes) -> str:
+    if not any(name in held for held in nodes.values()):
+        raise DataError(f"labels must name an attribute of nodes, and no node has {name!r}")
+    return name
+
+
+def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor:
+    """Return features side by side.  -> float32 [nodes, dims]"""
+    if features is None and not any(VECTOR in held for held in nodes.values()):
+        return torch.zeros(len(nodes), 0)
+    one = VECTOR if features is None else features
+    rows = [
+        np.ravel(_value(node, held, one))
+        if isinstance(one, str)
+        else [_value(node, held, name) for name in one]
+        for node, held in nodes.items()
+    ]
+    widths = {len(row) for row in rows}
+    if len(widths) > 1:
+        raise DataError(f"features must be as wide on every node, not {sorted(widths)} numbers")
+    try:
+        matrix = np.array(rows, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"features of nodes must be numbers: {error}") from None
+    return torch.from_numpy(matrix.reshape(len(nodes), -1))
+
+
+def _value(node: Hashable, held: Mapping[str, Any], name: str) -> Any:
+    if held.get(name) is None:
+        raise DataError(f"node {node!r} has no attribute {name!r}: features need it on every node")
+    return held[name]
+
+
+def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
+    """Return edges as positions, and what they weigh if one says so.  -> int64 [2, edges]"""
+    place = {node: number for number, node in enumerate(nodes)}
+    ends, weights = [], []
+    for start, end, weight in source.edges(data=WEIGHT):
+        ends.append((place[start], place[end]))
+        weights.append(weight)
+    pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).t()
+    if all(weight is None for weight in weights):
+        return pairs, None
+    return pairs, torch.tensor([1.0 if w is None else float(w) for w in weights]).double()
+
+
+def _say_unread(
+    source: networkx.Graph,
+    nodes: Attributes,
+    features: str | Sequence[str] | None,
+    label: str,
+) -> None:
+    """Say which attributes are not used."""
+    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
+    read = {*used, label, TIME}
+    unread = {name for held in nodes.values() for name in held} - read
+    why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
+    say_ignored(WHERE, "attribute", sorted(map(str, unread)), why)
+    others = {name for *_, held in source.edges(data=True) for name in held} - {WEIGHT}
+    why = f"only {WEIGHT} of edges is used"
+    say_ignored(WHERE, "attribute", sorted(map(str, others)), why)
+
+
+NODES, EDGES = Path("nodes"), Path("edges")  # what messages call the tables
+
+
+def from_tables(
+    nodes: Any,
+    edges: Any,
+    *,
+    undirected: bool = False,
+    columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
+    unknown_edges: str = "refuse",
+) -> NamedGraph:
+    """Return the graph of two tables with the ids of its nodes.
+
+    nodes: ``id``, ``label`` and ``time`` if known, ``labels``, ``target`` or ``type``, every other
+    column a feature of any kind; edges: ``source``, ``target``, ``weight`` and ``relation`` if any.
+    All is as in a folder of tables, see ``table_folder``; an index of pandas that has a name is a
+    column. columns: how features are read where it is not to be guessed; unknown_edges: ``skip``
+    leaves out edges to ids that are no node's.
+
+    >>> import pandas as pd
+    >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
+    >>> named = from_tables(nodes, pd.DataFrame({"source": ["b"], "target": ["a"]}))
+    >>> named.graph, named.ids, named.classes
+    (Graph(nodes=2, edges=1, features=1, classes=1), ['a', 'b'], ['art'])
+    """
+    require("pyarrow", extra="tables", why="a graph from tables")
+    with naming(NODES):
+        table = arrow_table(nodes)
+        check_columns(table.column_names, ("id",))
+        names = ids(table, "id").to_pylist()
+    with naming(EDGES):
+        pairs = arrow_table(edges)
+        check_columns(pairs.column_names, ENDS)
+    chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
+    paths = NODES, EDGES
+    graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
+    graph = graph.to_undirected() if undirected else graph
+    return NamedGraph(graph, names, list(graph.class_names) or None)
+
+
+def arrow_table(table: Any) -> pyarrow.Table:
+    """Return a table of any of the three libraries as Arrow holds it."""
+    import pyarrow as pa
+
+    try:
+        if is_a(table, "pandas"):
+            named = any(name is not None for name in table.index.names)
+            found = pa.Table.from_pandas(table.reset_index() if named else table)
+            found = found.drop_columns([n for n in found.column_names if n.startswith("__index")])
+        else:
+            found = table.to_arrow() if is_a(table, "polars") else pa.table(table)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = str(error).splitlines()[0]
+        raise DataError(f"cannot be read as a table ({said})") from None
+    return plainly_typed(found)
+
+
+def from_scipy(
+    adjacency: Any, *, features: Any = None, labels: Any = None, undirected: bool = False
+) -> NamedGraph:
+    """Return the graph of an adjacency matrix; entries of 0 are no edges.
+
+    Args:
+        adjacency: sparse [nodes, nodes]; where all entries are 1, edges have no weights.
+        features: a row a node, as an array, a tensor or a sparse matrix; none unless given.
+        labels: one a node, numbers or texts, None, NaN or -1 where there is none.
+        undirected: whether every edge runs both ways.
+
+    >>> import scipy.sparse
+    >>> path = scipy.sparse.csr_array(np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]))
+    >>> graph = from_scipy(path, features=np.eye(3), labels=["x", "y", None]).graph
+    >>> graph, graph.neighbours(1).tolist(), graph.weights.tolist()
+    (Graph(nodes=3, edges=2, features=3, classes=2), [0], [2.0, 1.0])
+    """
+    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise DataError(f"adjacency has shape {adjacency.shape}: expected [nodes, nodes]")
+    nodes = adjacency.shape[0]
+    entries = adjacency.tocoo()
+    weights = None if bool((entries.data == 1).all()) else torch.from_numpy(_real(entries.data))
+    numbers, classes = _labels(labels, nodes)
+    graph = Graph.from_edges(
+        torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64)),
+        features=_matrix_features(features, nodes),
+        labels=numbers,
+        undirected=undirected,
+        weights=weights,
+    )
+    return NamedGraph(graph, None, classes)
+
+
+def _real(values: Any) -> Any:
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"adjacency holds {values.dtype}: expected real numbers")
+    return values.astype(np.float64)
+
+
+def _labels(labels: Any, nodes: int) -> tuple[Tensor, tuple[str, ...] | None]:
+    if labels is None:
+        return torch.full((nodes,), UNLABELLED), None
+    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    if len(listed) != nodes:
+        raise DataError(f"labels must be as many as nodes, not {len(listed)} for {nodes} nodes")
+    return numbered_labels(listed)
+
+
+def _matrix_features(features: Any, nodes: int) -> Tensor:
+    """Return features as a tensor, sparse where they were.  -> float32 [nodes, dims]"""
+    if features is None:
+        return torch.zeros(nodes, 0)
+    if isinstance(features, Tensor):
+        return features
+    if is_sparse(features):
+        rows = features.tocsr()
+        rows.sum_duplicates()
+        parts = (rows.indptr, rows.indices, _real(rows.data))
+        indptr, indices, values = (torch.from_numpy(np.array(part)) for part in parts)
+        return csr_tensor(indptr, indices, values.float(), tuple(rows.shape))
+    try:
+        return torch.from_numpy(np.array(features, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"features must be a matrix of numbers: {error}") from None

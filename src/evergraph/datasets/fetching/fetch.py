@@ -1,22 +1,29 @@
-"""How a publisher's files are fetched: from where, with how much patience, held to which sums."""
+"""How a publisher's files are fetched: from where, how often it is tried, held to which sums."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from evergraph.core.errors import DownloadError
+from evergraph.core.extras import require
+from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import shown
-from evergraph.datasets.fetching.transfer import OnProgress, Patience, download
 
 log = logging.getLogger(__name__)
 
 EVERY = 10.0  # seconds between two lines of a log
+TIMEOUT = 30.0  # seconds without a byte
+_BLOCK = 1 << 18  # bytes that are written at a time
+
+OnProgress = Callable[[str, int, int | None], None]
+"""Called with the name of a file, how many of its bytes are there, and of how many if known."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +33,13 @@ class Fetch:
     Attributes:
         folder: where they lie already, carried there by hand; None to download them.
         sums: SHA-256 by the name of a file, or by its path; they win over the catalogue's.
-        patience: with servers.
+        tries: of each address, further and further apart.
         on_progress: told what has come; lines in the log unless given.
     """
 
     folder: Path | None = None
     sums: Mapping[str, str] = field(default_factory=dict)
-    patience: Patience = field(default_factory=Patience)
+    tries: int = 4
     on_progress: OnProgress | None = None
 
     def get(self, urls: Sequence[str], downloads: Path) -> Path:
@@ -49,8 +56,7 @@ class Fetch:
         if not far:
             raise DownloadError(f"{name} is not at {' nor at '.join(map(str, local))}")
         if not path.is_file():
-            on_progress = self.on_progress or LoggedProgress()
-            download(far, path, patience=self.patience, on_progress=on_progress)
+            download(far, path, tries=self.tries, on_progress=self.on_progress or LoggedProgress())
         return path
 
     def sum_of(self, *names: str) -> str | None:
@@ -79,6 +85,79 @@ def name_of(url: str) -> str:
 
 def _path_of(url: str) -> Path:
     return Path(url2pathname(urlsplit(url).path))
+
+
+def download(
+    urls: Sequence[str], path: Path, *, tries: int = 4, on_progress: OnProgress | None = None
+) -> None:
+    """Fetch a file from the first of some addresses that sends it whole.
+
+    It is there whole or not at all: what came of a try that failed is removed.
+
+    Args:
+        urls: where it is, http or https.
+        path: where it goes once it is whole.
+        tries: of each address.
+        on_progress: called as bytes come.
+
+    Raises:
+        DownloadError: no address has sent it.
+        ResourceError: the disk is full.
+    """
+    require("pooch", extra="pyg", why=f"downloading {path.name}")
+    import pooch
+    import requests
+
+    told = None if on_progress is None else _Told(path.name, on_progress)
+    downloader = pooch.HTTPDownloader(progressbar=told or False, chunk_size=_BLOCK, timeout=TIMEOUT)
+    aside, reasons = path.with_name(f".{path.name}.partial"), []
+    for url in urls:
+        shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
+        source = pooch.create(
+            aside, "", registry={path.name: None}, urls={path.name: url}, retry_if_failed=tries - 1
+        )
+        try:
+            with disk_is_enough(path):
+                Path(source.fetch(path.name, downloader=downloader)).replace(path)
+            return
+        except requests.RequestException as error:
+            reasons.append(f"{url}: {_said(error)}")
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    raise DownloadError(f"{path.name} could not be downloaded ({'; '.join(reasons)})")
+
+
+def _said(error: Exception) -> str:
+    """Return why a server did not send a file, without the layers of libraries around it."""
+    inner: BaseException = error
+    while (cause := getattr(inner, "reason", None) or next(iter(inner.args), None)) is not inner:
+        if not isinstance(cause, BaseException):
+            break
+        inner = cause
+    text = getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
+    return str(text).partition("\n")[0]
+
+
+class _Told:
+    """What pooch takes for a progress bar; it tells how much of a file has come."""
+
+    def __init__(self, name: str, on_progress: OnProgress) -> None:
+        self.total = 0
+        self._name, self._on_progress = name, on_progress
+        self._done = 0
+
+    def update(self, count: int) -> None:
+        """Take in that so many more bytes are there; the last block may be shorter."""
+        self._done = min(self._done + count, self.total) if self.total else self._done + count
+        self._on_progress(self._name, self._done, self.total or None)
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Begin again with the next file, or the next try."""
+        self._done = 0
 
 
 class LoggedProgress:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +28,12 @@ from evergraph.datasets.download import (
     verify,
     wrong,
 )
-from evergraph.datasets.fetching.fetch import Fetch, name_of
-from evergraph.datasets.fetching.unpacking import unpack
+from evergraph.datasets.fetching.fetch import Fetch
 
 log = logging.getLogger(__name__)
 
 DOWNLOADS = "downloads"  # in the cache: what is being fetched
+_BLOCK = 1 << 20
 MAKE_ROOM = "make room, or let EVERGRAPH_CACHE name a folder on another disk"
 T = TypeVar("T")
 
@@ -112,8 +115,7 @@ class RawFiles:
             return 0
         if how.folder is not None:
             return self.facts.room - self.facts.download
-        part = self._downloads / f"{name_of(self.facts.urls[0])}.part"
-        return self.facts.room - (part.stat().st_size if part.exists() else 0)
+        return self.facts.room
 
     def _fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
         if self.facts is None or not self.facts.urls:
@@ -184,3 +186,41 @@ class RawFiles:
     @property
     def _downloads(self) -> Path:
         return self.root.parent / DOWNLOADS
+
+
+def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
+    """Put raw files below a folder, from the archive, or the one file, that a publisher sends.
+
+    Only what is asked for is taken out, under the paths that it is asked for by: an archive cannot
+    write anywhere else. A member is known by its path, or by its name alone.
+    """
+    if source.suffix != ".zip":
+        (file,) = files
+        with disk_is_enough(folder / file):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / file)
+        return
+    try:
+        with zipfile.ZipFile(source) as archive:
+            members = {file: _member(archive, file, source) for file in files}
+            check_room(folder, sum(m.file_size for m in members.values()), source.name)
+            for file, member in members.items():
+                _take_out(archive, member, folder / file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise WrongFileError(f"{source}: is no whole zip archive ({error})") from error
+
+
+def _member(archive: zipfile.ZipFile, file: str, source: Path) -> zipfile.ZipInfo:
+    listed = [member for member in archive.infolist() if not member.is_dir()]
+    for known in (lambda name: name == file, lambda name: Path(name).name == Path(file).name):
+        for member in listed:
+            if known(member.filename):
+                return member
+    raise WrongFileError(f"{source}: has no {file} in it, but {len(listed)} other files")
+
+
+def _take_out(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> None:
+    with disk_is_enough(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as packed, path.open("wb") as file:
+            shutil.copyfileobj(packed, file, _BLOCK)  # which checks the member's CRC at its end

@@ -28,14 +28,21 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say, say_ignored
-from evergraph.datasets.columns.block import Mask
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.fitting import fit_scheme
-from evergraph.datasets.columns.neighbours import filled_from_neighbours
-from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.columns.scheme import Scheme, filled_from_neighbours
+from evergraph.datasets.columns.values import Mask
 from evergraph.datasets.download import reason
 from evergraph.datasets.files.assembly import assemble, naming
-from evergraph.datasets.files.csv_table import CsvTable, as_csv, delimiter_hint
+from evergraph.datasets.files.sources import (
+    CsvTable,
+    Query,
+    Source,
+    StoredFile,
+    as_csv,
+    delimiter_hint,
+    whole_answer,
+)
 from evergraph.datasets.files.table_columns import (
     WEIGHT,
     edge_weights,
@@ -44,6 +51,7 @@ from evergraph.datasets.files.table_columns import (
     is_number,
     read_named,
     stripped,
+    times,
 )
 from evergraph.datasets.files.table_labels import labels, meant_as_label, say_unlabelled
 from evergraph.datasets.files.table_relations import (
@@ -54,9 +62,6 @@ from evergraph.datasets.files.table_relations import (
     node_types,
 )
 from evergraph.datasets.files.table_targets import target_names, targets
-from evergraph.datasets.files.table_times import times
-from evergraph.datasets.importing.queries import Query, Source, whole_answer
-from evergraph.datasets.importing.stored_file import StoredFile
 from evergraph.graphs import UNLABELLED, Graph
 
 if TYPE_CHECKING:

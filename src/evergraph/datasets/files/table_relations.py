@@ -56,6 +56,13 @@ def numbered_texts(
 
     before: how many rows came before this piece of a table.
     """
+    coded = filled_texts(table, name, before=before).dictionary_encode()
+    numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return tuple(coded.dictionary.to_pylist()), torch.from_numpy(numbers)
+
+
+def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
+    """Return a column of texts, of which none may be missing; whole numbers are texts, too."""
     import pyarrow as pa
 
     values = column(table, name)
@@ -64,6 +71,4 @@ def numbered_texts(
     if not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
     check_filled(values, name, before=before)
-    coded = values.cast(pa.string()).dictionary_encode()
-    numbers = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return tuple(coded.dictionary.to_pylist()), torch.from_numpy(numbers)
+    return values.cast(pa.string())

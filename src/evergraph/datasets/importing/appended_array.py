@@ -10,7 +10,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 
 
@@ -24,7 +23,6 @@ class AppendedArray:
         path: the file.
         dtype: of the values.
         width: how many values a row has; without it the array is flat.
-        length: how many rows of an earlier process to keep; what lies behind them is cut off.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,18 +34,14 @@ class AppendedArray:
     [4, 5, 6]
     """
 
-    def __init__(
-        self, path: Path, dtype: type[np.number], *, width: int | None = None, length: int = 0
-    ) -> None:
+    def __init__(self, path: Path, dtype: type[np.number], *, width: int | None = None) -> None:
         self.path = path
         self.dtype = np.dtype(dtype)
         self.width = width
-        self.length = length
+        self.length = 0
         with disk_is_enough(path):
-            self._file = path.open("r+b" if length else "w+b", buffering=0)
-            if not length:
-                self._write(self._header(0))
-        self._cut()
+            self._file = path.open("wb", buffering=0)
+            self._write(self._header(0))
 
     def append(self, values: NDArray[np.number]) -> None:
         """Write values behind those that are there.  [rows] or [rows, width]"""
@@ -55,32 +49,17 @@ class AppendedArray:
             self._write(np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data)
         self.length += len(values)
 
-    def sync(self) -> None:
-        """Return once the disk has what was written."""
-        with disk_is_enough(self.path):
-            os.fsync(self._file.fileno())
-
     def finish(self) -> None:
         """Write how long the array is, and close the file."""
         with disk_is_enough(self.path):
             self._file.seek(0)
             self._write(self._header(self.length))
-            self.sync()
+            os.fsync(self._file.fileno())
         self.close()
 
     def close(self) -> None:
         """Close the file as it is."""
         self._file.close()
-
-    def _cut(self) -> None:
-        """Drop what an earlier process wrote after it last said how far it was."""
-        row = self.dtype.itemsize * (1 if self.width is None else self.width)
-        end = len(self._header(0)) + self.length * row
-        found = self._file.seek(0, os.SEEK_END)
-        if found < end:
-            raise DataError(f"{self.path}: has {found:,} bytes instead of {end:,}: begin again")
-        self._file.truncate(end)
-        self._file.seek(end)
 
     def _write(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.datasets.download import reason
-from evergraph.datasets.files.csv_table import CsvTable, as_csv
+from evergraph.datasets.files.sources import CsvTable, Query, Source, StoredFile, answered, as_csv
 from evergraph.datasets.files.table_columns import plainly_typed, read_named, stripped
 from evergraph.datasets.files.table_folder import (
     ENDS,
@@ -20,8 +20,6 @@ from evergraph.datasets.files.table_folder import (
     check_columns,
     rows_from_one,
 )
-from evergraph.datasets.importing.queries import Query, Source, answered
-from evergraph.datasets.importing.stored_file import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow

@@ -21,7 +21,8 @@ from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme
 from evergraph.datasets.columns.hashed import MOST_KEPT
 from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
 from evergraph.datasets.columns.values import texts
-from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text
+from evergraph.datasets.files.sources import Source
+from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text, times
 from evergraph.datasets.files.table_folder import (
     check_columns,
     check_labelled,
@@ -36,16 +37,12 @@ from evergraph.datasets.files.table_labels import (
     say_missing,
     spelled_missing,
 )
-from evergraph.datasets.files.table_relations import TYPE, is_typed
+from evergraph.datasets.files.table_relations import TYPE, is_typed, numbered_texts
 from evergraph.datasets.files.table_targets import LABELS, target_names
-from evergraph.datasets.files.table_times import times
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
-from evergraph.datasets.importing.names_met import NamesMet
-from evergraph.datasets.importing.node_index import write_ids
 from evergraph.datasets.importing.node_targets import target_columns
 from evergraph.datasets.importing.progress import NodesRead
-from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 
 if TYPE_CHECKING:
@@ -82,7 +79,7 @@ def import_nodes(
     classes = _Classes(guess=path.suffix != ".parquet")
     rows = _Features(names, scheme)
     dates = _Dates()
-    met = NamesMet(TYPE, most=_MOST_TYPES)
+    types: dict[str, int] = {}
     with ExitStack() as stack:
         stack.enter_context(disk_is_enough(ids_file))
         matrix = AppendedArray(graph / "features.npy", np.float32, width=rows.width)
@@ -95,7 +92,7 @@ def import_nodes(
         goals = target_columns(roles.targets, graph, ids_file.parent) if roles.targets else None
         if goals is not None:
             stack.enter_context(closing(goals))
-        kept_ids = stack.enter_context(write_ids(ids_file, ids(first.table, "id").type))
+        kept_ids = stack.enter_context(_write_ids(ids_file, ids(first.table, "id").type))
         for piece in _chain(first, pieces):
             table, before = piece.table, piece.before
             kept_ids.write_table(_table(id=ids(table, "id", before=before)))
@@ -107,7 +104,7 @@ def import_nodes(
                 codes.append(np.full(table.num_rows, UNLABELLED))
                 goals.append(table, before)
             if sorts is not None:
-                sorts.append(met.numbers(table, before=before))
+                sorts.append(_numbered_types(table, types, before=before))
             if when is not None:
                 when.append(dates.times(table, before))
             on_piece(piece)
@@ -125,7 +122,7 @@ def import_nodes(
         loud=loud_column(rows.peaks, rows.names),
         columns=rows.told(),
         targets=targets,
-        types=met.names if roles.types else None,
+        types=list(types) if roles.types else None,
     )
 
 
@@ -247,6 +244,36 @@ class _Features:
 def _chain(first: Chunk, rest: Any) -> Any:
     yield first
     yield from rest
+
+
+def _numbered_types(
+    table: pyarrow.Table, known: dict[str, int], *, before: int
+) -> NDArray[np.int64]:
+    """Return the number of each row's type, in the order of their coming; new ones are added."""
+    names, codes = numbered_texts(table, TYPE, before=before)
+    places = [known.setdefault(name, len(known)) for name in names]
+    if len(known) > _MOST_TYPES:
+        raise DataError(
+            f"column {TYPE!r} holds {len(known):,} names by row {before + table.num_rows:,}: at "
+            f"most {_MOST_TYPES:,} are supported"
+        )
+    found: NDArray[np.int64] = np.array(places, np.int64)[codes.numpy()]
+    return found
+
+
+def _write_ids(path: Path, kind: pyarrow.DataType) -> Any:
+    """Open a file that ids go into, piece by piece."""
+    import pyarrow as pa
+
+    return pa.ipc.new_file(str(path), pa.schema([("id", kind)]))
+
+
+def read_ids(path: Path) -> pyarrow.ChunkedArray:
+    """Return the ids that such a file holds, which stay there until they are looked at."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all().column("id")
 
 
 def _table(**columns: Any) -> pyarrow.Table:

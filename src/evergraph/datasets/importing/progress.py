@@ -1,4 +1,4 @@
-"""What an import made."""
+"""How far an import has come, and what it made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.files.csv_table import CsvTable
-from evergraph.datasets.importing.queries import Query, Source
-from evergraph.datasets.importing.sorter import Sorted
-from evergraph.datasets.importing.stored_file import StoredFile
+from evergraph.datasets.files.sources import CsvTable, Query, Source, StoredFile
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class ImportReport:
     unknown_edges: int = 0
 
 
-FORMAT = 2  # of how far an import has come; one of another version begins again
+FORMAT = 3  # of how far an import has come; one of another version begins again
 
 
 @dataclass(frozen=True)
@@ -125,37 +122,32 @@ class NodesRead:
 
 @dataclass(frozen=True)
 class EdgesRead:
-    """How much of the edge table lies sorted in runs.
+    """What the edge table was found to hold.
 
     Attributes:
-        position: where to read on.
-        rows: how many edges were listed so far.
-        loops: how many of them were self-loops.
-        runs: how many runs they went into.
-        whole: whether that is all of the table.
+        rows: how many edges are listed.
+        loops: how many of them join a node to itself.
         weighted: whether the table has weights.
         relations: what edges stand for, by number; None where the table does not say.
         unknown: how many of the rows were skipped, since they join a node that is not there.
+        entries: how many the adjacency has, once it is written.
     """
 
-    position: int = 0
-    rows: int = 0
-    loops: int = 0
-    runs: int = 0
-    whole: bool = False
-    weighted: bool = False
-    relations: list[str] | None = None
-    unknown: int = 0
+    rows: int
+    loops: int
+    weighted: bool
+    relations: list[str] | None
+    unknown: int
+    entries: int | None = None
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an import has come."""
+    """Which stages of an import are done, and what they found; a stage is done whole or again."""
 
     inputs: Inputs
     nodes: NodesRead | None = None
-    edges: EdgesRead = field(default_factory=EdgesRead)
-    sorted: Sorted = field(default_factory=Sorted)
+    edges: EdgesRead | None = None
     seconds: float = 0.0
 
     def save(self, path: Path) -> None:
@@ -180,12 +172,11 @@ class Progress:
 def _of(values: dict[str, Any]) -> Progress:
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']} is not {FORMAT}")
-    nodes = values["nodes"]
+    nodes, edges = values["nodes"], values["edges"]
     return Progress(
         inputs=inputs_of(values["inputs"]),
         nodes=None if nodes is None else NodesRead(**nodes),
-        edges=EdgesRead(**values["edges"]),
-        sorted=Sorted(**values["sorted"]),
+        edges=None if edges is None else EdgesRead(**edges),
         seconds=values["seconds"],
     )
 

@@ -16,9 +16,9 @@ from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.scheme import Scheme
+from evergraph.datasets.files.sources import Source
 from evergraph.datasets.files.table_folder import ENDS
 from evergraph.datasets.files.table_relations import RELATION, TYPE
-from evergraph.datasets.importing.queries import Source
 from evergraph.online.delta import Column, Delta, Label, NodeId, listed
 from evergraph.online.upsert import EdgesBeyond
 

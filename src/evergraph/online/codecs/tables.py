@@ -20,7 +20,8 @@ from evergraph.core.notices import say_ignored
 from evergraph.datasets.columns.choices import Columns
 from evergraph.datasets.columns.scheme import Scheme
 from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_columns import column, ids
+from evergraph.datasets.files.sources import Source
+from evergraph.datasets.files.table_columns import column, ids, times
 from evergraph.datasets.files.table_folder import (
     ENDS,
     check_distinct,
@@ -40,8 +41,6 @@ from evergraph.datasets.files.table_labels import (
 )
 from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
 from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
-from evergraph.datasets.files.table_times import times
-from evergraph.datasets.importing.queries import Source
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_changes import (

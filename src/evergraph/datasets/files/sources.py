@@ -1,4 +1,4 @@
-"""Tables that a database makes of a query, read batch by batch as those of files are.
+"""Where a table comes from: a CSV as it is written, object storage, or a query to a database.
 
 sqlite:graph.db            a file of SQLite
 duckdb:graph.db            a file of DuckDB; duckdb: alone for queries over Parquet or CSV files
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,12 +22,185 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.datasets.download import reason
-from evergraph.datasets.files.csv_table import CsvTable
 from evergraph.datasets.files.table_columns import plainly_typed
-from evergraph.datasets.importing.stored_file import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+DECIMALS = (".", ",")
+_COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """What stands in the place of a path where a CSV is not written in the usual way.
+
+    Attributes:
+        path: of the file.
+        delimiter: one sign between columns; ``tab`` and ``\\t`` are a tabulator.
+        decimal: ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column but
+            ids, labels and times.
+
+    >>> str(CsvTable(Path("nodes.csv"), delimiter=";"))
+    'nodes.csv'
+    >>> CsvTable(Path("nodes.csv"), delimiter="::")
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: delimiter must be one sign, not '::'
+    """
+
+    path: Path
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        if self.delimiter in ("tab", "\\t"):
+            object.__setattr__(self, "delimiter", "\t")
+        if len(self.delimiter) != 1 or not self.delimiter.isascii():
+            raise ConfigurationError(f"delimiter must be one sign, not {self.delimiter!r}")
+        check_choice("decimal", self.decimal, DECIMALS)
+        if self.path.suffix == ".parquet":
+            raise ConfigurationError(
+                f"delimiter and decimal are for a CSV, and {self.path} is none"
+            )
+
+    @property
+    def suffix(self) -> str:
+        """How its name ends."""
+        return self.path.suffix
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.path.name
+
+    @property
+    def written(self) -> str:
+        """How it is written, where that is not the usual way; empty where it is."""
+        usual = (self.delimiter, self.decimal) == (",", ".")
+        return "" if usual else f" (delimiter {self.delimiter!r}, decimal {self.decimal!r})"
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def options(self, **convert: Any) -> dict[str, Any]:
+        """Return how pyarrow is to read it.  convert: other options of conversion"""
+        import pyarrow.csv as csv
+
+        return {
+            "parse_options": csv.ParseOptions(delimiter=self.delimiter),
+            "convert_options": csv.ConvertOptions(decimal_point=self.decimal, **convert),
+        }
+
+    def hint(self) -> str:
+        """Return what its first line tells of another delimiter; empty if nothing."""
+        try:
+            with self.path.open(encoding="utf-8", errors="replace") as file:
+                return delimiter_hint(file.readline().rstrip().split(self.delimiter))
+        except OSError:
+            return ""
+
+    def with_points(self, table: pyarrow.Table, apart: tuple[str, ...]) -> pyarrow.Table:
+        """Return a table whose texts that are numbers have a point before the fraction.
+
+        apart: columns that stay as they are.
+
+        >>> import pyarrow as pa
+        >>> german = CsvTable(Path("n.csv"), decimal=",")
+        >>> german.with_points(pa.table({"f": ["-3,5", "a, b"]}), ())["f"].to_pylist()
+        ['-3.5', 'a, b']
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.decimal == ".":
+            return table
+        for place, each in enumerate(table.schema):
+            if each.name not in apart and pa.types.is_string(each.type):
+                texts = pc.replace_substring_regex(table[each.name], _COMMA_NUMBER, r"\1.\2")
+                table = table.set_column(place, each, texts)
+        return table
+
+
+def delimiter_hint(columns: Sequence[str]) -> str:
+    """Return a question where all names of columns seem to be one; empty where they do not.
+
+    >>> delimiter_hint(["id;label;size"]), delimiter_hint(["id", "label"])
+    ("; is it written with --delimiter ';'?", '')
+    """
+    found = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
+    return f"; is it written with --delimiter {found[0]!r}?" if found else ""
+
+
+def as_csv(path: Path | CsvTable) -> CsvTable:
+    """Return a CSV as it is written; a path alone is written in the usual way."""
+    return path if isinstance(path, CsvTable) else CsvTable(path)
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A Parquet file by its address: s3://, gs://, abfss://, hdfs:// or file://.
+
+    Arrow's own file systems read it: only the row groups that are asked for, and none twice.
+    Who may read it is what the storage's usual settings say, such as AWS_PROFILE.
+
+    >>> StoredFile("s3://bucket/papers/nodes.parquet").suffix
+    '.parquet'
+    """
+
+    address: str
+
+    def __post_init__(self) -> None:
+        if self.suffix != ".parquet":
+            raise DataError(
+                f"{self.address}: only .parquet is read from object storage: copy the file here"
+            )
+
+    @property
+    def suffix(self) -> str:
+        """How its name ends."""
+        return Path(self.name).suffix
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.address.rpartition("/")[2]
+
+    def open(self) -> Any:
+        """Return it opened for reading, anywhere in it."""
+        system, path = self._found()
+        return system.open_input_file(path)
+
+    def state(self) -> tuple[int, int]:
+        """Return its size and when it was changed, in nanoseconds."""
+        system, path = self._found()
+        about = system.get_file_info(path)
+        if not about.is_file:
+            raise DataError(f"{self.address}: no such file")
+        return about.size, about.mtime_ns
+
+    def _found(self) -> tuple[Any, str]:
+        require("pyarrow", extra="tables", why=f"reading {self.address}")
+        from pyarrow import fs
+
+        try:
+            found: tuple[Any, str] = fs.FileSystem.from_uri(self.address)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{self.address}: cannot be reached ({reason(error)})") from error
+        return found
+
+    def __str__(self) -> str:
+        return self.address
+
+
+def table_at(text: str) -> Path | StoredFile:
+    """Return a file by its path, or by its address in object storage.
+
+    >>> table_at("edges.csv"), table_at("s3://b/e.parquet")
+    (PosixPath('edges.csv'), StoredFile(address='s3://b/e.parquet'))
+    """
+    return StoredFile(text) if "://" in text else Path(text)
+
 
 KINDS = ("sqlite", "duckdb", "adbc")
 _BYTES_A_VALUE = 16  # of a row that a database gives, about

@@ -1,0 +1,301 @@
+"""Edges of any number in a database on disk, which joins them to nodes and sorts them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.extras import require
+from evergraph.core.mapped import disk_is_enough, put
+from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.graphs.csr import pointer_type
+from evergraph.graphs.graph_folder import GraphFolderWriter
+from evergraph.graphs.validation import check_count
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Ends = NDArray[np.integer]
+
+_BATCH = 1 << 20  # pairs that are written at a time
+# Rows and pairs that are sorted at a time. A sort says nothing before its end: in parts it can be
+# told how far it is, and the degrees of a part fit in memory whatever the number of nodes.
+_PART_NODES = 1 << 22
+_PART_PAIRS = 1 << 25
+_A_THREAD = 128_000_000  # bytes that a thread of DuckDB wants to sort in
+
+# Every edge is there as it was listed and, where edges run both ways, in reverse. A key is
+# target * 2^32 + source, so that the order of keys is that of compressed rows.
+_LISTED = """
+    SELECT target::BIGINT << 32 | source AS key, 1 AS listed, row, weight FROM edges
+    WHERE source <> target AND target >= {first} AND target < {stop}"""
+_REVERSED = """
+    UNION ALL SELECT source::BIGINT << 32 | target AS key, 0 AS listed, row, weight FROM edges
+    WHERE source <> target AND source >= {first} AND source < {stop}"""
+# Of an edge that was listed twice the last weight counts, and an edge that was listed takes the
+# weight it had there rather than that of its reverse, as in Graph.to_undirected. What weighs
+# nothing is no edge.
+_WEIGHED = """
+    WITH lasting AS (
+        SELECT key, listed, arg_max(weight, row) AS weight FROM ({ways}) GROUP BY key, listed
+    )
+    SELECT key, arg_max(weight, listed) AS weight FROM lasting
+    WHERE weight > 0 GROUP BY key ORDER BY key"""
+_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # doubles go when they are written
+
+
+class EdgeTable:
+    """Takes edges in any order and writes the compressed rows of a graph, in bounded memory.
+
+    DuckDB keeps them in a file, finds nodes by their ids, sorts, and spills to the disk what does
+    not fit.
+
+    Args:
+        folder: where the database and what it spills lie, nothing else.
+        nodes: how many nodes the graph has.
+        undirected: whether every edge is to run both ways.
+        memory: how many bytes to use.
+        fresh: whether to begin anew, or with the edges of an earlier process.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     table = EdgeTable(Path(place, "edges"), nodes=3, undirected=True, memory=10**8)
+    ...     table.add(np.array([0, 2, 1, 2]), np.array([1, 1, 0, 2]))
+    ...     entries = table.write(GraphFolderWriter(Path(place, "graph")))
+    ...     table.discard()
+    ...     entries, np.load(Path(place, "graph", "indptr.npy")).tolist()
+    (4, [0, 1, 3, 4])
+    """
+
+    def __init__(
+        self, folder: Path, *, nodes: int, undirected: bool, memory: int, fresh: bool = True
+    ) -> None:
+        require("duckdb", extra="tables", why="sorting edges on disk")
+        import duckdb
+
+        check_count(nodes)
+        self.folder = folder
+        self.nodes = nodes
+        self.undirected = undirected
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        with disk_is_enough(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        threads = min(torch.get_num_threads(), max(memory // _A_THREAD, 1))
+        config: dict[str, Any] = {
+            "memory_limit": f"{memory // 1000}KB",
+            "temp_directory": str(folder / "spilled"),
+            "threads": threads,
+            "preserve_insertion_order": False,
+        }
+        with self._told():
+            self._database = duckdb.connect(str(folder / "edges.duckdb"), config=config)
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS edges (row BIGINT, source INTEGER, target INTEGER, "
+                "weight FLOAT, relation VARCHAR)"
+            )
+
+    def add(self, sources: Ends, targets: Ends) -> None:
+        """Take edges between nodes by their numbers.  integer [edges], integer [edges]"""
+        import pyarrow as pa
+
+        for ends in (sources, targets):
+            if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < self.nodes:
+                wrong = int(ends.min()) if int(ends.min()) < 0 else int(ends.max())
+                raise DataError(f"an edge ends at node {wrong}: expected 0 to {self.nodes - 1}")
+        piece = pa.table({"source": pa.array(sources), "target": pa.array(targets)})
+        self._insert(piece, "SELECT NULL, source, target, NULL, NULL FROM piece")
+
+    def know(self, ids: pyarrow.Array) -> None:
+        """Take the ids of nodes, by which edges are named from now on."""
+        import pyarrow as pa
+
+        places = pa.array(np.arange(len(ids), dtype=np.int32))
+        self._database.register("ids", pa.table({"id": ids, "place": places}))
+        self._kind = ids.type
+
+    def check_distinct(self) -> None:
+        """Raise unless every id is there once."""
+        twice = self._ask(
+            "SELECT id, min(place), min(place, 2)[2] AS again FROM ids WHERE id IN "
+            "(SELECT id FROM ids GROUP BY id HAVING count(*) > 1) "
+            "GROUP BY id ORDER BY again LIMIT 1"
+        )
+        for name, first, again in twice:
+            raise DataError(
+                f"row {again + 1} repeats id {name!r} of row {first + 1}: expected every id once"
+            )
+
+    def add_named(
+        self,
+        before: int,
+        ends: dict[str, pyarrow.Array],
+        *,
+        weights: NDArray[np.float32] | None = None,
+        relations: pyarrow.Array | None = None,
+        skip: bool = False,
+    ) -> None:
+        """Take edges between nodes by their ids.
+
+        before: how many rows of edges came before these; ends: ``source`` and ``target``;
+        skip: whether edges to nodes that are not there are left out, or refused.
+        """
+        import pyarrow as pa
+
+        rows = np.arange(before, before + len(ends["source"]))
+        more = {"weight": weights, "relation": relations}
+        found = {name: values for name, values in more.items() if values is not None}
+        # Where one file has numbers and the other texts, a number is what it is written as.
+        same = ends["source"].type == self._kind == ends["target"].type
+        as_one = "{}" if same else "{}::VARCHAR"
+        known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
+        join = "JOIN" if skip else "LEFT JOIN"
+        self._insert(
+            pa.table({"row": rows} | ends | found),
+            f"""SELECT row, s.place, t.place, {"weight" if "weight" in found else "NULL"},
+                {"relation" if "relation" in found else "NULL"} FROM piece
+                {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
+                {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
+        )
+        if not skip:
+            self._check_known(before, ends)
+
+    def _check_known(self, before: int, ends: dict[str, pyarrow.Array]) -> None:
+        lost = self._ask(
+            "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
+            "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
+            before=before,
+        )
+        for row, end in lost:
+            name = ends[end][row - before].as_py()
+            raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many edges there are, and how many of them join a node to itself."""
+        ((edges, loops),) = self._ask(
+            "SELECT count(*), count(*) FILTER (WHERE source = target) FROM edges"
+        )
+        return edges, loops
+
+    def relations(self) -> list[str]:
+        """Return what edges stand for, in the order in which it was met."""
+        rows = self._ask("SELECT relation FROM edges GROUP BY relation ORDER BY min(row)")
+        return [name for (name,) in rows]
+
+    def listed(self) -> dict[str, NDArray[Any]]:
+        """Return ``source``, ``target``, ``kind`` and ``weight`` of all edges, in their order.
+
+        kind: the number of what an edge stands for, among ``relations``.
+        """
+        with self._told():
+            found: dict[str, NDArray[Any]] = self._database.execute(
+                "WITH names AS (SELECT relation, row_number() OVER (ORDER BY min(row)) - 1 AS kind "
+                "FROM edges GROUP BY relation) SELECT source, target, kind, weight "
+                "FROM edges JOIN names USING (relation) ORDER BY row"
+            ).fetchnumpy()
+            return found
+
+    def write(
+        self,
+        writer: GraphFolderWriter,
+        *,
+        weighted: bool = False,
+        on_part: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Write ``indptr``, ``indices`` and, if asked, ``weights``; return how many entries.
+
+        on_part: is told how many pairs of nodes are written, and how many there are, doubles and
+        all.
+        """
+        edges, loops = self.counts()
+        total = (edges - loops) * (2 if self.undirected else 1)
+        indptr = writer.create("indptr", (self.nodes + 1,), pointer_type(total))
+        indices = AppendedArray(writer.folder / "indices.npy", np.int32)
+        (writer.folder / "weights.npy").unlink(missing_ok=True)  # of edges that were others
+        arrays = [indices]
+        if weighted:
+            arrays.append(AppendedArray(writer.folder / "weights.npy", np.float32))
+        parts = max(-(-self.nodes // _PART_NODES), -(-total // _PART_PAIRS), 1)
+        step = max(-(-self.nodes // parts), 1)
+        try:
+            for first in range(0, self.nodes, step):
+                before, stop = indices.length, min(first + step, self.nodes)
+                degrees = np.zeros(stop - first, np.int64)
+                for keys, *weights in self._sorted(first, stop, weighted=weighted):
+                    degrees += np.bincount((keys >> 32) - first, minlength=stop - first)
+                    indices.append(keys.astype(np.int32))  # the lower half of a key
+                    for values in weights:
+                        arrays[1].append(values)
+                put(indptr, first + 1, torch.from_numpy(before + degrees.cumsum()))
+                if on_part is not None:
+                    on_part(stop, self.nodes)
+            for array in arrays:
+                array.finish()
+        finally:
+            for array in arrays:
+                array.close()
+        return indices.length
+
+    def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
+        """Yield the keys of some rows in order, each once, and with them weights if asked."""
+        ways = _LISTED + (_REVERSED if self.undirected else "")
+        query = (_WEIGHED if weighted else _PLAIN).format(ways=ways.format(first=first, stop=stop))
+        with self._told():
+            answer: Any = self._database.sql(query)  # execute() would hold all rows at once
+            newer = hasattr(answer, "to_arrow_reader")  # the other name is deprecated there
+            batches = (answer.to_arrow_reader if newer else answer.fetch_record_batch)(_BATCH)
+            last = -1
+            for batch in batches:
+                columns = [values.to_numpy(zero_copy_only=False) for values in batch.columns]
+                new = np.diff(columns[0], prepend=last) != 0
+                last = columns[0][-1]
+                yield columns if new.all() else [values[new] for values in columns]
+
+    def close(self) -> None:
+        """Return once the disk has all edges; another process can go on with them."""
+        with self._told():
+            self._database.close()
+
+    def discard(self) -> None:
+        """Close and remove all files."""
+        self._database.close()
+        shutil.rmtree(self.folder)
+
+    def _insert(self, piece: pyarrow.Table, query: str) -> None:
+        self._database.register("piece", piece)
+        self._ask(f"INSERT INTO edges {query}")
+        self._database.unregister("piece")
+
+    def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        with self._told():
+            found: list[tuple[Any, ...]] = self._database.execute(query, values).fetchall()
+            return found
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say what DuckDB has too little of in one sentence."""
+        import duckdb
+
+        try:
+            with disk_is_enough(self.folder):
+                yield
+        except duckdb.Error as error:
+            said = str(error).partition("\n")[0]
+            if "No space left" in said:  # met by a write, a commit or a spill
+                raise ResourceError(f"{self.folder}: the disk is full ({said})") from None
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise ResourceError(
+                    f"{self.folder}: sorting edges takes more memory than the limit leaves, or "
+                    f"more room on disk than there is ({said})"
+                ) from None
+            if isinstance(error, duckdb.IOException):
+                raise DataError(f"{self.folder}: {said}: begin again") from None
+            raise
