@@ -105,6 +105,15 @@ def test_memory_that_is_too_little_is_said(tmp_path: Path) -> None:
     table.discard()
 
 
+def test_ctrl_c_is_not_taken_for_an_error_of_ours(tmp_path: Path) -> None:
+    table = EdgeTable(tmp_path / "edges", nodes=3, undirected=True, memory=MEMORY)
+    with pytest.raises(KeyboardInterrupt), table._told():
+        raise RuntimeError("Query interrupted")  # as DuckDB does where a query is running
+    with pytest.raises(RuntimeError, match="something else"), table._told():
+        raise RuntimeError("something else")
+    table.discard()
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint32])
 def test_any_integers_do(tmp_path: Path, kind: type) -> None:
     table = EdgeTable(tmp_path / "edges", nodes=2**31 - 1, undirected=True, memory=MEMORY)

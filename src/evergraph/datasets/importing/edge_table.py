@@ -287,6 +287,10 @@ class EdgeTable:
         try:
             with disk_is_enough(self.folder):
                 yield
+        except RuntimeError as error:
+            if str(error) != "Query interrupted":  # which is what DuckDB makes of Ctrl-C
+                raise
+            raise KeyboardInterrupt from None
         except duckdb.Error as error:
             said = str(error).partition("\n")[0]
             if "No space left" in said:  # met by a write, a commit or a spill
