@@ -99,6 +99,8 @@ def _cases() -> Iterable[Case]:
     yield _shared("computers", "amazon_computers.npz", "767 real", from_file)
     yield _shared("coauthor-cs", "coauthor_cs.npz", "6,805 real", from_file)
     yield _shared("actor", "actor.npz", "932 real", from_file)
+    yield _shared("blogcatalog", "blogcatalog.npz", "8,189 real", from_file)
+    yield _shared("uai2010", "uai2010.npz", "4,973 real", from_file)
     words = "8,710 random"
     yield _shared("corafull", cora, words, with_sparse_features, width=8710, per_node=61)
     yield Case("wordnet", "256 real", partial(evergraph.load, "wordnet"))
