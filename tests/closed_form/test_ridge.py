@@ -151,6 +151,10 @@ def held_out_errors(training: ClassStatistics, features: Tensor, labels: Tensor)
     return [error_of(balanced_ridge(training, value), features, labels) for value in LADDER]
 
 
+def mean_diagonal(statistics: ClassStatistics) -> float:
+    return float(balanced_moments(statistics)[0].diagonal().mean())
+
+
 def least_allowed(errors: list[float]) -> float:
     limit = (1 + TOLERANCE) * min(errors)
     return min(value for value, error in zip(LADDER, errors, strict=True) if error <= limit)
@@ -168,9 +172,11 @@ def test_the_regularisation_chosen_has_the_error_computed_node_by_node() -> None
         chosen.add(choose_regularisation(training, validation, LADDER))
         expected = least_allowed(held_out_errors(training, features[~seen], labels[~seen]))
         assert choose_regularisation(training, validation, LADDER) == expected
-        narrow = validation.narrowed(7)  # the choice is made on as many features
-        expected = choose_regularisation(training.narrowed(7), narrow, LADDER)
-        assert choose_regularisation(training, narrow, LADDER) == expected
+        # The choice is made on as many features, with λ a share of the diagonal of all.
+        narrow, first = validation.narrowed(7), training.narrowed(7)
+        ratio = mean_diagonal(training) / mean_diagonal(first)
+        expected = choose_regularisation(first, narrow, [ratio * value for value in LADDER])
+        assert ratio * choose_regularisation(training, narrow, LADDER) == pytest.approx(expected)
     assert len(chosen) > 1  # or a constant would do
 
 

@@ -288,15 +288,17 @@ def choose_regularisation(
     Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
     nodes: in closed form from their statistics, no node needed. Nearly: within ``TOLERANCE``, since
     shrunken scores lose squared error long before they lose an answer. Statistics of validation
-    nodes may be narrower: the choice is then made on the first features of both.
+    nodes may be narrower: the choice is then made on the first features of both, with λ a share of
+    what all features have on the diagonal.
     """
+    whole = BalancedProblem.of(training, balanced=balanced)
     problem = BalancedProblem.of(training.narrowed(validation.width), balanced=balanced)
     asked, centres = balanced_moments(validation, balanced=balanced)
     asked = asked.tril() + asked.tril(-1).t()
     # One decomposition serves the whole ladder: (A + λ I)⁻¹ M = U (Λ + λ)⁻¹ Uᵀ M.
     matrix = problem.matrix(torch.float64)
     values, vectors = torch.linalg.eigh(matrix)
-    turned, scale = vectors.t() @ problem.means, _scale(problem)
+    turned, scale = vectors.t() @ problem.means, _scale(whole)
     errors = []
     for regularisation in ladder:
         shrunk = values.clamp_min(0.0) + max(regularisation, 1e-9) * scale

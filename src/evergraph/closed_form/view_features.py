@@ -81,7 +81,6 @@ class ViewFeatures(Backbone):
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     widest: ClassVar[int | None] = WIDEST_HOP  # beyond, features are projected
     statistics_share: ClassVar[float] = 0.7  # of ``keep``; the rest is for class sums and probes
-    choice_width: ClassVar[int | None] = 512  # of features that λ is chosen on; None: of all
     seed: Tensor
     bare: Tensor
     related: Tensor

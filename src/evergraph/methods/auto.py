@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 # With few labels the strongest are chosen, see docs/decisions/0082.
 LADDER = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+# The regularisation is chosen on the first features alone: cheap at any width.
+CHOICE_WIDTH = 512
 # Scores of held-back nodes that are looked at together: nodes x classes x views.
 MOST_SCORES = 1 << 26
 LANDMARK_SHARE = 0.4  # of ``keep``
@@ -305,11 +307,10 @@ class Auto(WholeTaskLearner):
         logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
 
     def _strengths(self) -> list[float]:
-        """Return λ of every view: what errs least on the probes, maybe by their first features."""
+        """Return λ of every view: what errs least on the probes, by their first features."""
         if not len(self.probes_):
             return [0.01] * len(self.statistics_)
-        width = self.statistics_[0].width
-        narrow = min(self.backbone.choice_width or width, width)
+        narrow = min(CHOICE_WIDTH, self.statistics_[0].width)
         asked = count_views(
             [ClassStatistics(narrow, device=self.device) for _ in self.statistics_],
             self._with_codes(self.probes_.rows()),
