@@ -194,7 +194,7 @@ class LandmarkFeatures(ViewFeatures):
         views: see ``ViewFeatures``; ``s`` is how many neighbours a node has and how long its
             features are.
         width: how many landmarks there are at most, see ``Landmarks``.
-        code_width, storage, rows: see ``ViewFeatures``.
+        code_width, dropout, storage, rows: see ``ViewFeatures``.
     """
 
     name = "landmark-features"
@@ -207,11 +207,17 @@ class LandmarkFeatures(ViewFeatures):
         views: Sequence[str] = VIEWS,
         width: int = 1536,
         code_width: int = 64,
+        dropout: float = 0.5,
         storage: Storage = "float16",
         rows: RowType = "float32",
     ) -> None:
         super().__init__(
-            views=views, width=width, code_width=code_width, dropout=0.0, storage=storage, rows=rows
+            views=views,
+            width=width,
+            code_width=code_width,
+            dropout=dropout,
+            storage=storage,
+            rows=rows,
         )
         self._map: LandmarkMap | None = None
 
