@@ -438,7 +438,7 @@ def test_first_run_compares_threads(load, monkeypatch):
 
 def test_first_run_forces_threads_on_small_steps(load, monkeypatch):
     bench = load("first_run")
-    monkeypatch.setattr(bench.threads, "WORK_A_THREAD", bench.threads.WORK_A_THREAD)  # put back
+    monkeypatch.setattr(bench.device, "WORK_A_THREAD", bench.device.WORK_A_THREAD)  # put back
     before, used = torch.get_num_threads(), []
     loss = bench.Finetune.loss
 

@@ -46,8 +46,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "refresh": "none",
     },
     "auto": {
-        "keep": None, "probes": 100, "fusing": "fitted", "weights": "class-sizes", "ledger": False,
-        "refresh": "none",
+        "keep": None, "probes": 100, "fusing": "fitted", "weights": "class-sizes",
+        "objective": "balanced", "ledger": False, "refresh": "none",
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},
     "gem": {"margin": 0.5},

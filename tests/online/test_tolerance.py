@@ -29,6 +29,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
+from evergraph.closed_form.view_map import RandomMap
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
@@ -46,8 +47,9 @@ def sums_of(head: OnlineHead) -> list[tuple[ClassStatistics, float]]:
         matrix = head.scorer().expansion.matrix
         return [(head.statistics_, lipschitz(matrix))]
     assert isinstance(head, FusedHead)
-    parts = head.scorer().parts
-    matrices = [torch.cat([parts.matrices[p] for p in parts.needed(v)]) for v in head.parsed]
+    drawn = head.scorer().map
+    assert isinstance(drawn, RandomMap)
+    matrices = [torch.cat([drawn.matrices[p] for p in drawn.needed(v)]) for v in head.parsed]
     return [(s, lipschitz(m)) for s, m in zip(head.statistics_, matrices, strict=True)]
 
 
