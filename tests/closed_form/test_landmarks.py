@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures
-from evergraph.closed_form.landmarks import LandmarkMap, Landmarks
+from evergraph.closed_form.guesses import certain
+from evergraph.closed_form.landmarks import LandmarkMap, Landmarks, column_weights
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.shape import shape_of
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows, parse_views
 from evergraph.core.errors import ConfigurationError
+from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods.auto import Auto
 from evergraph.streams import GraphStream
@@ -155,7 +157,20 @@ def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(small_graph: Graph)
     assert isinstance(learner.backbone, LandmarkFeatures)
     train = learner.ledger_.part("train")
     assert set(learner.landmarks_.nodes_.tolist()) == set(train.ids.tolist())  # few: all of them
-    assert learner.statistics_[0].width == len(train)
+    assert learner.usage.statistics == 0  # everything is counted again when something comes
+    assert not len(learner.probes_)
+
+
+def test_all_at_once_is_what_task_by_task_is(small_graph: Graph) -> None:
+    """Landmarks, sums and heads are functions of what was learned, not of how it came."""
+    stream = GraphStream(small_graph, edges="all")
+    once = Auto(refresh="embeddings", generator=torch.Generator().manual_seed(0))
+    once.fit_task(stream.open(len(stream) - 1, cumulative=True))
+    nodes = torch.arange(small_graph.num_nodes)
+    graph = stream.union_graph(len(stream) - 1)
+    assert torch.allclose(
+        once.logits(graph, nodes), learned(stream).logits(graph, nodes), atol=1e-3
+    )
 
 
 def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
@@ -168,12 +183,53 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
     graph = other._shown(
         small_graph, torch.arange(small_graph.num_nodes), other.ledger_.part("train")
     )
-    other._recount(other.backbone.prepare(graph), torch.arange(small_graph.num_nodes))
+    other._learn_anew(other.backbone.prepare(graph), torch.arange(small_graph.num_nodes))
     mine, theirs = learner.state(), other.state()
     assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())
     for name in mine:
-        if name.startswith(("landmarks/", "statistics:", "probes/")):
-            assert torch.allclose(mine[name].double(), theirs[name].double(), atol=1e-6), name
+        if name.startswith(("landmarks/", "backbone")):
+            assert torch.allclose(mine[name].double(), theirs[name].double(), atol=1e-5), name
+
+
+def test_columns_that_tell_classes_apart_count_more() -> None:
+    """Of two columns one is noise: a node is nearer to its class once that counts less."""
+    noise = torch.randn(40, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(40) % 2
+    rows = ViewRows(torch.stack([labels - 0.5, noise], 1), None)
+    weights = column_weights(rows, labels, dims=2)
+    assert float(weights[0]) > 2 * float(weights[1])
+    near = []
+    for columns in (None, weights):
+        made = LandmarkMap.on([OWN], rows, [0], columns=columns)
+        kernel = made.kernel(OWN, made.seen_of(rows, [OWN]))
+        same = labels[:, None] == labels[None]
+        near.append(float(kernel[same].mean() - kernel[~same].mean()))
+    assert near[1] > 1.2 * near[0]
+
+
+def test_guesses_are_learned_from_where_they_help() -> None:
+    """With two labels of a class, guesses add what most nodes are like; the probes decide."""
+    graph = load("synthetic", nodes=400, classes=4, features=32)
+    stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
+    alone, guessing = (learned(stream, self_training=each) for each in (False, True))
+    assert guessing.error_ < alone.error_
+    assert len(guessing.landmarks_) > len(alone.landmarks_)
+    assert set(alone.landmarks_.nodes_.tolist()) < set(guessing.landmarks_.nodes_.tolist())
+
+
+def test_guesses_that_do_not_help_are_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = load("synthetic", nodes=400, classes=4, features=32)
+    stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
+
+    def wrong(chances: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        places, labels = certain(chances, counts)
+        return places, (labels + 1) % 4
+
+    alone = learned(stream, self_training=False)
+    monkeypatch.setattr("evergraph.methods.auto.certain", wrong)
+    misled = learned(stream)
+    assert misled.error_ == pytest.approx(alone.error_)
+    assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
 
 
 def test_without_the_graph_landmarks_are_refused() -> None:

@@ -541,7 +541,7 @@ def test_probes_do_not_depend_on_the_order_of_classes(small_graph: Graph) -> Non
 def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph: Graph) -> None:
     stream = GraphStream(small_graph, edges="all")
     for refresh, is_new in (("embeddings", True), ("none", False)):
-        learner = learned(stream, refresh=refresh)
+        learner = learned(stream, refresh=refresh, backbone=ViewFeatures(width=48))
         probes, seen = learner.probes_, learner.backbone.prepare(final_graph(stream))
         expected = seen.hops[probes.nodes_]
         same = torch.isclose(probes.hops_.float(), expected, atol=1e-3).all(1)

@@ -58,6 +58,28 @@ def fused_weights(
     return weights
 
 
+def mixture_loss(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    allowed: Tensor | None = None,
+    balanced: bool = True,
+) -> float:
+    """Return what ``fused_weights`` minimises, at some weights: how badly a mixture explains nodes.
+
+    >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
+    >>> round(mixture_loss(right, torch.tensor([0, 1]), torch.tensor([10.])), 4)  # log(1 + e^-10)
+    0.0
+    """
+    weights = weights.to(scores.device, torch.float64)
+    problem = _Problem(
+        scores.double(), labels.to(scores.device), allowed, torch.zeros_like(weights), balanced
+    )
+    problem.prior = 0.0
+    return float(problem.loss(weights))
+
+
 class _Problem:
     def __init__(
         self,

@@ -14,6 +14,7 @@ from evergraph.closed_form.fusing import Probes, draw_order
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import Parts, Product, ViewMap
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
+from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import backbones
@@ -45,6 +46,8 @@ class LandmarkMap(ViewMap):
         whitening: W of every view.  float32 [landmarks, m] each
         squares: of the lengths of Z's parts.  [landmarks] each
         units: of how many vectors of unit length a part is, where of several.
+        columns: how much each column of a hop counts, see ``column_weights``; all alike where
+            None.  float32 [d] | None
 
     >>> here = ViewRows(torch.eye(2), None)
     >>> one = LandmarkMap.on((View((0,)),), here, (0,))
@@ -58,6 +61,7 @@ class LandmarkMap(ViewMap):
     whitening: Mapping[View, Tensor]
     squares: Parts
     units: Mapping[int, int] = field(default_factory=lambda: {CODES: CODE_HOPS, RELATIONS: 3})
+    columns: Tensor | None = None
 
     @classmethod
     def on(
@@ -67,13 +71,16 @@ class LandmarkMap(ViewMap):
         hops: Sequence[int],
         *,
         units: Mapping[int, int] | None = None,
+        columns: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> LandmarkMap:
         """Return the map of some landmarks; hops: which ones ``rows`` have."""
         parts = rows.taken(torch.device(device)).parts(hops)
-        squares = {part: found.square().sum(1) for part, found in parts.items()}
+        columns = None if columns is None else columns.to(device)
+        weighed = {part: _weighed(part, found, columns) for part, found in parts.items()}
+        squares = {part: found.square().sum(1) for part, found in weighed.items()}
         counts = {CODES: CODE_HOPS, RELATIONS: 3, **(units or {})}
-        made = cls(tuple(views), parts, {}, squares, counts)
+        made = cls(tuple(views), weighed, {}, squares, counts, columns)
         projected = made.projected(parts)
         return replace(made, whitening={v: _whitening(made.kernel(v, projected)) for v in views})
 
@@ -99,12 +106,12 @@ class LandmarkMap(ViewMap):
 
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
         """Return inner products with every landmark, then the own one.  -> [n, landmarks + 1]"""
-        return {
-            part: torch.cat(
-                [product(rows, self.landmarks[part].t()), rows.square().sum(1, keepdim=True)], 1
-            )
-            for part, rows in parts.items()
-        }
+        found = {}
+        for part, rows in parts.items():
+            rows = _weighed(part, rows, self.columns)
+            own = rows.square().sum(1, keepdim=True)
+            found[part] = torch.cat([product(rows, self.landmarks[part].t()), own], 1)
+        return found
 
     def kernel(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
@@ -132,6 +139,45 @@ class LandmarkMap(ViewMap):
         """
         head = self.whitening[view] @ weights[:, : self.width].t()
         return tiled_product(self.kernel(view, projected), head)
+
+
+def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
+    """Return a hop's rows, of unit length again, with some columns counting more than others."""
+    if columns is None or part < 0:
+        return rows
+    rows = rows * columns
+    return rows.div_(rows.norm(dim=1, keepdim=True).clamp_min_(1e-12))
+
+
+def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
+    """Return how much each column of features should count.  -> float32 [dims], about 1
+
+    w = (b / mean b)^(1/4), with b the variance of a column's class means over its variance, every
+    class counting alike: what tells classes apart counts more. To the whole power (1, not 1/4)
+    wide features would be a few words.
+
+    rows: labelled nodes, of which the first hop that is kept counts; dims: how wide a hop is
+
+    >>> rows = ViewRows(torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]), None)
+    >>> column_weights(rows, torch.tensor([0, 0, 1, 1]), dims=2)  # the second tells nothing
+    tensor([1.1892, 0.0316])
+    """
+    labels = labels.to(rows.hops.device)
+    counts = torch.bincount(labels).float()
+    sums = rows.hops.new_zeros(len(counts), dims, dtype=torch.float32)
+    squares = torch.zeros_like(sums)
+    nodes = torch.arange(len(rows)) if rows.nodes is None else rows.nodes
+    for some in torch.arange(len(labels), device=labels.device).split(ROWS_AT_A_TIME):
+        found = rows.hops[nodes.to(rows.hops.device)[some], :dims].to(sums)
+        sums.index_add_(0, labels[some], found)
+        squares.index_add_(0, labels[some], found.square_())
+    met = counts > 0
+    means = sums[met] / counts[met, None]
+    centre = means.mean(0)
+    spread = (squares[met] / counts[met, None]).mean(0) - centre.square()
+    between = (means - centre).square().mean(0)
+    share = between / spread.clamp_min(1e-9 * float(spread.mean()) + 1e-30)
+    return (share / share.mean().clamp_min(1e-30)).clamp_min(1e-6).pow(0.25)
 
 
 def _whitening(kernel: Tensor) -> Tensor:
@@ -167,6 +213,14 @@ class Landmarks(Probes):
         """Consider all nodes that there are, as many as they allow for."""
         self._total = min(self.most, max(FEW, len(nodes) // SHARE))
         super().keep(rows, labels=labels, nodes=nodes)
+
+    def fill(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
+        """Take others in where there is room left, see ``certain``."""
+        first = draw_order(nodes).argsort()[: max(self._total - len(self), 0)]
+        assert rows.nodes is not None
+        self._extend(
+            rows.of(rows.nodes[first]).taken(torch.device("cpu")), labels[first], nodes[first]
+        )
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         counts, total = torch.bincount(labels), self._total
@@ -220,17 +274,23 @@ class LandmarkFeatures(ViewFeatures):
             rows=rows,
         )
         self._map: LandmarkMap | None = None
+        self.columns = torch.empty(0)
 
     @property
     def on_landmarks(self) -> bool:
         """It is."""
         return True
 
-    def stand_on(self, rows: ViewRows) -> LandmarkMap:
-        """Take nodes as landmarks; of views with codes each must have some."""
+    def stand_on(self, rows: ViewRows, columns: Tensor) -> LandmarkMap:
+        """Take nodes as landmarks; of views with codes each must have some.
+
+        columns: how much each column of a hop counts, see ``column_weights``; none: all alike
+        """
+        self.columns = columns
         self._map = LandmarkMap.on(
             self.parsed, rows, self._topologies[0].kept,
-            units={CODES: 3} if self.sees_relations else None, device=self.device,
+            units={CODES: 3} if self.sees_relations else None,
+            columns=columns if len(columns) else None, device=self.device,
         )  # fmt: skip
         return self._map
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch.nn.functional import pad
 
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights
-from evergraph.closed_form.landmarks import Landmarks
-from evergraph.closed_form.ledger import Entries, LearnedNodes, check_held
+from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights, mixture_loss
+from evergraph.closed_form.guesses import PLENTY, certain
+from evergraph.closed_form.landmarks import Landmarks, column_weights
+from evergraph.closed_form.ledger import PARTS, Entries, LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
@@ -27,7 +29,7 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import WEIGHTS, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
-from evergraph.methods.refresh import is_first_graph
+from evergraph.methods.refresh import NEEDS_ALL_EDGES, is_first_graph
 from evergraph.nn import Backbone, backbones
 from evergraph.streams import Task
 from evergraph.training import Trainer
@@ -83,6 +85,8 @@ class Auto(WholeTaskLearner):
         ledger: whether to keep which nodes were learned, see ``analytic``.
         refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
             learned nodes are counted again as they are in it now.
+        self_training: with landmarks, where few nodes are labelled, whether to learn from the
+            surest guesses too (see ``certain``), if that explains the probes better.
         backbone: ``LandmarkFeatures`` with refresh, else ``ViewFeatures``, unless given, with the
             views and their width.
         trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
@@ -102,6 +106,7 @@ class Auto(WholeTaskLearner):
         objective: str = "balanced",
         ledger: bool = False,
         refresh: str = "none",
+        self_training: bool = True,
         backbone: Backbone | None = None,
         trainer: Trainer | None = None,
         generator: torch.Generator,
@@ -127,12 +132,14 @@ class Auto(WholeTaskLearner):
         self.weights: Weights = weights
         self.objective = objective
         self.refresh = refresh
+        self.self_training = self_training
         self.ledger = ledger or refresh == "embeddings"
         self.landmarks_ = Landmarks(self.backbone.width)
         self.statistics_ = self._no_statistics()
         self.probes_ = Probes(probes)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
+        self.error_ = math.inf  # on the probes, as ``mixture_loss`` has it
         self._solved = True
 
     @classmethod
@@ -166,20 +173,26 @@ class Auto(WholeTaskLearner):
         self.label_space_ = task.label_space
         seen = self.backbone.prepare(self._showing(task))
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
-        again = self.refresh == "embeddings" and not is_first_graph(task)
-        if again and not self.backbone.on_landmarks:
+        if self.backbone.on_landmarks:
+            self._check_there(task.ids)
+        elif self.refresh == "embeddings" and not is_first_graph(task):
             self._recount(seen, task.ids)
         sizes = self._sizes(task)
-        for part in ("train", "validation"):
+        for part in PARTS:
             nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
             entries = Entries(task.ids[nodes], labels, sizes[labels].reciprocal())
             if self.ledger:
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
             if not self.backbone.on_landmarks:
                 self._take_in(part, entries, self._rows(seen, nodes))
-        if self.backbone.on_landmarks:  # which are chosen among all nodes before any is counted
-            self._recount(seen, task.ids)
         self._solved = False
+        if self.backbone.on_landmarks:  # which are chosen among all nodes before any is counted
+            self._learn_anew(seen, task.ids)
+
+    def _check_there(self, ids: Tensor) -> None:
+        """Raise unless a graph holds every node learned so far, to be counted on new landmarks."""
+        if not all(bool(torch.isin(self.ledger_.part(p).ids, ids).all()) for p in PARTS):
+            raise ConfigurationError(NEEDS_ALL_EDGES)
 
     def _showing(self, task: Task) -> Graph:
         """Return the task's graph with its training labels, whoever made the task."""
@@ -207,28 +220,62 @@ class Auto(WholeTaskLearner):
         return seen.of(nodes)
 
     def _take_in(self, part: str, entries: Entries, rows: ViewRows) -> None:
-        """Count training nodes in, maybe as landmarks; consider validation nodes as probes."""
+        """Count training nodes in; consider validation nodes as probes."""
         if part == "train":
-            if self.backbone.on_landmarks:
-                self._choose_landmarks(entries, rows)
             self._count(entries, rows)
         else:
             rows = self._with_codes(rows)
             self._limit_probes(rows.dims)
             self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
 
-    def _choose_landmarks(self, entries: Entries, rows: ViewRows) -> None:
+    def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
+        """Choose landmarks, count and solve; sums are of no use to anybody afterwards."""
+        self._recount(seen, ids)
+        if self.self_training:
+            self._self_train(seen, ids)
+        self.solve()
+        self.statistics_ = []
+        self.probes_.clear()
+
+    def _self_train(self, seen: ViewRows, ids: Tensor) -> None:
+        """Learn from guesses too, if the held-back nodes are then better explained."""
+        known = torch.cat([self.ledger_.part(part).ids for part in PARTS])
+        others = (~torch.isin(ids, known)).nonzero().flatten()
+        if not len(self.probes_) or len(others) < PLENTY * len(self.ledger_.part("train")):
+            return
+        self.solve()
+        before = self.error_
+        self._recount(seen, ids, self._guesses(seen, ids, others))
+        self.solve()
+        if self.error_ >= before:
+            self._recount(seen, ids)
+
+    def _guesses(self, seen: ViewRows, ids: Tensor, others: Tensor) -> Entries:
+        """Return other nodes with the classes they are surely of, weighing as these do."""
+        train, classes = self.ledger_.part("train"), self._check_learned().num_classes
+        scores = self.backbone.eval()(seen, others.to(seen.hops.device))
+        scores = scores.masked_fill(~self._met().to(scores.device), -torch.inf)
+        counts = torch.bincount(train.labels, minlength=classes)
+        places, labels = certain(scores.softmax(1), counts)
+        weights = torch.zeros(classes).index_add_(0, train.labels, train.weights) / counts
+        return Entries(ids[others[places]], labels, weights[labels])
+
+    def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: Entries) -> None:
         """Take landmarks among all learned nodes, before any of them is counted."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        rows = self._with_codes(rows)
+        entries = self.ledger_.part("train")
+        seen = self._with_codes(seen)
         if self.keep is not None:
-            dims = 2 * (rows.dims + self.backbone.code_dims * self.backbone.coded)
+            dims = 2 * (seen.dims + self.backbone.code_dims * self.backbone.coded)
             most = max(int(LANDMARK_SHARE * parse_size(self.keep)) // dims, 1)
             self.landmarks_.most = min(self.backbone.width, most)
+        rows = seen.of(torch.searchsorted(ids, entries.ids))
         self.landmarks_.clear()
         self.landmarks_.keep(rows, labels=entries.labels, nodes=entries.ids)
-        self.backbone.stand_on(self.landmarks_.rows())
-        self.statistics_ = self._no_statistics()
+        others = seen.of(torch.searchsorted(ids, guesses.ids))
+        self.landmarks_.fill(others, labels=guesses.labels, nodes=guesses.ids)
+        columns = column_weights(rows, entries.labels, dims=self._dims)
+        self.backbone.stand_on(self.landmarks_.rows(), columns)
 
     def _limit_probes(self, hop_dims: int) -> None:
         """Keep to the bytes that there are."""
@@ -262,15 +309,22 @@ class Auto(WholeTaskLearner):
         codes = rows.hops.new_zeros(1, self.backbone.code_dims)
         return replace(rows, codes=codes.expand(len(rows.hops), -1))
 
-    def _recount(self, seen: ViewRows, ids: Tensor) -> None:
-        """Count all learned nodes anew as they are in a graph that holds them."""
+    def _recount(self, seen: ViewRows, ids: Tensor, guesses: Entries | None = None) -> None:
+        """Count all learned nodes anew as they are in a graph that holds them, and guesses."""
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved for nobody
             torch.cuda.empty_cache()
+        guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
+        if self.backbone.on_landmarks:
+            self._choose_landmarks(seen, ids, guesses)
         self.statistics_ = self._no_statistics()
         self.probes_.clear()
-        for part in ("train", "validation"):
-            entries = self.ledger_.part(part)
+        for part, entries in (
+            ("train", self.ledger_.part("train")),
+            ("train", guesses),
+            ("validation", self.ledger_.part("validation")),
+        ):
             self._take_in(part, entries, self._rows(seen, torch.searchsorted(ids, entries.ids)))
+        self._solved = False
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if anything has changed."""
@@ -287,8 +341,8 @@ class Auto(WholeTaskLearner):
         bare = [place for place, view in enumerate(self.backbone.parsed) if not view.codes]
         head = self.backbone.head
         assert head is not None
-        coded = self._mixture(scores, [*range(len(heads))])
-        plain = self._mixture(scores, bare) if bare else coded.new_zeros(0)
+        coded, self.error_ = self._mixture(scores, [*range(len(heads))])
+        plain = self._mixture(scores, bare)[0] if bare else coded.new_zeros(0)
         heads = [pad(head, (0, 0, 0, self.backbone.width - len(head))) for head in heads]
         head.weight.data = _side_by_side(heads, coded)
         if bare:
@@ -340,22 +394,26 @@ class Auto(WholeTaskLearner):
         nothing = torch.empty(0, heads[0].shape[1], len(heads), device=self.device)
         return torch.cat(said) if said else nothing
 
-    def _mixture(self, scores: Tensor, views: list[int]) -> Tensor:
+    def _mixture(self, scores: Tensor, views: list[int]) -> tuple[Tensor, float]:
+        """Return the weights of some views, and how badly their mixture explains the probes."""
         space, probes = self._check_learned(), self.probes_
         few = self._few(scores.shape[1] * len(views))
-        few = few[:0] if self.fusing == "equal" else few
-        labels = probes.labels_[few]
+        asked, labels = scores[few][:, :, views], probes.labels_[few]
         allowed = space.allowed(space.task_of(labels))
         met = self._met()
         if not bool(met.all()):
             allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
-        fitted = fused_weights(
-            scores[few][:, :, views], labels, allowed=allowed, balanced=self._balanced
-        )
-        return (
-            fitted
-            if self.fusing != "shares"
-            else SHARPNESS * fitted / fitted.sum().clamp_min(1e-12)
+        told = slice(0) if self.fusing == "equal" else slice(None)
+        weights = fused_weights(
+            asked[told], labels[told], balanced=self._balanced,
+            allowed=None if allowed is None else allowed[told],
+        )  # fmt: skip
+        if self.fusing == "shares":
+            weights = SHARPNESS * weights / weights.sum().clamp_min(1e-12)
+        if not len(labels):
+            return weights, math.inf
+        return weights, mixture_loss(
+            asked, labels, weights, allowed=allowed, balanced=self._balanced
         )
 
     def _met(self) -> Tensor:
@@ -387,24 +445,25 @@ class Auto(WholeTaskLearner):
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
         check_held(ids, known_as)
         before = self._seen(graph, known_as)
-        learned = torch.cat([self.ledger_.part(part).ids for part in ("train", "validation")])
+        learned = torch.cat([self.ledger_.part(part).ids for part in PARTS])
         self.ledger_.strike(ids)
         after = self._seen(graph, known_as)
         if bool(torch.isin(learned, known_as).all()):
-            self._recount(after[0], known_as)
+            again = self._learn_anew if self.backbone.on_landmarks else self._recount
+            again(after[0], known_as)
         elif self.backbone.on_landmarks:
             raise ConfigurationError(
                 "graph must hold all learned nodes, to count them again on other landmarks"
             )
         else:
             self._replace(before, after)
-        self._solved = False
+            self._solved = False
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
         """Return what views see of a graph, and the learned nodes in it with their places."""
         seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
         found = {}
-        for part in ("train", "validation"):
+        for part in PARTS:
             entries = self.ledger_.part(part)
             entries = entries.take(torch.isin(entries.ids, ids))
             found[part] = entries, torch.searchsorted(ids, entries.ids)
@@ -472,7 +531,7 @@ class Auto(WholeTaskLearner):
         """With refresh everything is counted again."""
         if self.refresh == "none":
             return None
-        known = sum(len(self.ledger_.part(part)) for part in ("train", "validation"))
+        known = sum(len(self.ledger_.part(part)) for part in PARTS)
         return known, known
 
     @property
@@ -490,9 +549,10 @@ class Auto(WholeTaskLearner):
         """Return all that later tasks depend on, as named CPU tensors."""
         self.solve()
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
-        if self.backbone.on_landmarks:
-            kept["landmarks"] = self.landmarks_.state()
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
+        if isinstance(self.backbone, LandmarkFeatures):
+            kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
+        # On landmarks there are no sums.
+        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
         named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
         return super().state() | named | {"sharpness": self.sharpness_}
@@ -501,10 +561,11 @@ class Auto(WholeTaskLearner):
         """Take back what ``state`` returned, at the point where it was taken."""
         super().restore(state, label_space)
         if isinstance(self.backbone, LandmarkFeatures):
-            self.landmarks_.restore(part_of(state, "landmarks/"))
-            self.backbone.stand_on(self.landmarks_.rows())
-            self.statistics_ = self._no_statistics()
-        for view, statistics in zip(self.backbone.views, self.statistics_, strict=True):
+            known = part_of(state, "landmarks/")
+            self.landmarks_.restore(known)
+            self.backbone.stand_on(self.landmarks_.rows(), known["columns"])
+            self.statistics_ = []
+        for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
             statistics.restore(part_of(state, f"statistics:{view}/"))
         self.probes_.restore(part_of(state, "probes/"))
         self.ledger_.restore(part_of(state, "ledger/"))
