@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.topology import EmbeddingCache
 from evergraph.topology.mixhop import ViewHops
@@ -73,3 +74,13 @@ def test_only_hops_that_are_kept_are_there(keep: tuple[int, ...]) -> None:
     every = ViewHops(keep=(0, 1, 2, 3, 4)).encode(graph).split(3, dim=1)
     found = ViewHops(keep=keep).encode(graph)
     torch.testing.assert_close(found, torch.cat([every[hop] for hop in keep], dim=1))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_hops_in_float16_are_the_rounded_ones(small_graph: Graph, sparse: bool) -> None:
+    """Made one after the other they are the same as made at once and rounded."""
+    features = small_graph.features.to_sparse_csr() if sparse else small_graph.features
+    graph = small_graph.with_features(features)
+    hops = ViewHops(keep=(0, 1, 3))
+    whole = EmbeddingCache(hops)(graph)
+    assert EmbeddingCache(hops, storage="float16")(graph).equal(whole.half())

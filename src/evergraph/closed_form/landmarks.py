@@ -12,7 +12,13 @@ from torch import Tensor
 
 from evergraph.closed_form.fusing import Probes, draw_order
 from evergraph.closed_form.view_features import ViewFeatures
-from evergraph.closed_form.view_map import Parts, Product, ViewMap
+from evergraph.closed_form.view_map import (
+    BLOCK_VALUES,
+    GPU_BLOCK_VALUES,
+    Parts,
+    Product,
+    ViewMap,
+)
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels.row_ranges import tiled_product
@@ -98,6 +104,12 @@ class LandmarkMap(ViewMap):
     def device(self) -> torch.device:
         """Where landmarks are."""
         return next(iter(self.landmarks.values())).device
+
+    @property
+    def at_a_time(self) -> int:
+        """How many rows have features of a size that pays, and are not too wide themselves."""
+        values = 4 * (BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES)
+        return min(super().at_a_time, max(values // sum(self.sizes.values()), 1))
 
     def narrowed(self, width: int) -> Self:
         """Return the first features of every view: those on the first landmarks alone."""

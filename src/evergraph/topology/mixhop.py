@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph, Smoother, walk
+from evergraph.graphs import Graph, Smoother, smoother, walk
 from evergraph.graphs.csr import densify
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
@@ -76,6 +77,17 @@ class MixHop(Stepwise, TopologyEncoder):
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         steps = [graph.features, *walk(adjacency, graph.features, hops=self.hops)]
         return torch.cat([densify(steps[hop]) for hop in self.kept], dim=1)
+
+    def hop_by_hop(self, graph: Graph) -> Iterator[Tensor]:
+        """Yield the hops kept one after the other, of which only the last is held.
+
+        graph: what ``inputs`` returned.  -> float32 [nodes, d] each
+        """
+        adjacency = smoother(graph, self_loops=self.self_loops, held=self.rows)
+        steps = chain([graph.features], walk(adjacency, graph.features, hops=self.hops))
+        for hop, step in enumerate(steps):
+            if hop in self.kept:
+                yield densify(step)
 
     @property
     def assembled(self) -> Sequence[int]:
