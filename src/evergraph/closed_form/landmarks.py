@@ -33,6 +33,7 @@ VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y
 """What a node is, what is around it near and far, and labels nearby; the best pair comes first."""
 # Added to K's diagonal, as a share of its trace: landmarks that are nearly alike count as one.
 JITTER = 1e-7
+PANEL = 256
 # How many landmarks there are: see docs/decisions/0082-landmarks.md.
 FEW, SHARE = 1024, 32
 
@@ -142,7 +143,15 @@ class LandmarkMap(ViewMap):
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return φ_v.  -> [n, m]"""
-        return tiled_product(self.kernel(view, projected), self.whitening[view])
+        kernel, whitening = self.kernel(view, projected), self.whitening[view]
+        # W has zeros below its diagonal: a panel of columns needs no landmark beyond its last.
+        panels = (
+            tiled_product(kernel[:, : start + PANEL], part[: start + PANEL])
+            for start, part in zip(
+                range(0, whitening.shape[1], PANEL), whitening.split(PANEL, 1), strict=True
+            )
+        )
+        return torch.cat([*panels], dim=1)
 
     def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
         """Return φ_v Vᵀ without φ_v: W is multiplied with the head.
