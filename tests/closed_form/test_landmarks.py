@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows, parse_views
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
+from evergraph.experiments.build import resolved
+from evergraph.experiments.config import RunConfig
 from evergraph.graphs import Graph
 from evergraph.methods.auto import Auto
 from evergraph.streams import GraphStream
@@ -159,6 +162,21 @@ def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(small_graph: Graph)
     assert set(learner.landmarks_.nodes_.tolist()) == set(train.ids.tolist())  # few: all of them
     assert learner.usage.statistics == 0  # everything is counted again when something comes
     assert not len(learner.probes_)
+
+
+@pytest.mark.parametrize(
+    ("values", "refresh"),
+    [
+        ({"stream": {"edges": "all"}}, "embeddings"),
+        ({"stream": {"edges": "within"}}, "none"),
+        ({"stream": {"edges": "all"}, "method": {"name": "auto", "refresh": "none"}}, "none"),
+        ({"stream": {"edges": "all"}, "backbone": "view-features"}, "none"),
+        ({"stream": {"edges": "all", "by": "online", "batch": 10}}, "none"),
+    ],
+)
+def test_a_run_refreshes_where_the_graph_is_at_hand(values: dict[str, Any], refresh: str) -> None:
+    config = resolved(RunConfig.of({"method": "auto", **values}))
+    assert config.method.parameters["refresh"] == refresh
 
 
 def test_all_at_once_is_what_task_by_task_is(small_graph: Graph) -> None:

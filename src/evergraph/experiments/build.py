@@ -128,7 +128,7 @@ def build_learner(
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default spelled out, and as its protocol asks."""
     load_plugins(config.plugins)
-    config = pooled(config)
+    config = _suited(pooled(config))
     backbone = backbone_of(config)
     recipe = _spelled_recipe(backbones.resolve(backbone.name).recipe)
     training = recipe | config.training.model_dump(exclude_none=True)
@@ -141,6 +141,17 @@ def resolved(config: RunConfig) -> RunConfig:
             "training": config.training.model_copy(update=training),
         }
     )
+
+
+def _suited(config: RunConfig) -> RunConfig:
+    """Return a configuration whose method makes use of what its stream leaves at hand."""
+    method, stream = config.method, config.stream
+    # In small batches whatever is done again with each is done too often.
+    if config.backbone is not None or stream.batch is not None:
+        return config
+    more = methods.resolve(method.name).suited_to(edges=stream.edges)
+    suited = Component.model_validate({"name": method.name, **more, **method.parameters})
+    return config.model_copy(update={"method": suited})
 
 
 def pooled(config: RunConfig) -> RunConfig:

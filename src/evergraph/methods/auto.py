@@ -149,6 +149,11 @@ class Auto(WholeTaskLearner):
         return LandmarkFeatures.name if on_landmarks else cls.default_backbone
 
     @classmethod
+    def suited_to(cls, *, edges: str) -> dict[str, Any]:
+        """Refresh where tasks come with the graph of everything so far: it is at hand."""
+        return {"refresh": "embeddings"} if edges == "all" else {}
+
+    @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
         """Raise unless it has views."""
         if not isinstance(backbone, ViewFeatures):

@@ -71,6 +71,11 @@ class BackboneLearner(Learner):
         return cls.default_backbone
 
     @classmethod
+    def suited_to(cls, *, edges: str) -> dict[str, Any]:
+        """Return the parameters that suit a stream, where they are not those by default."""
+        return {}
+
+    @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
         """Raise if the method means nothing on this backbone."""
 
