@@ -48,7 +48,7 @@ test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the whee
 	echo "make check passed, the wheel works"; exit $$tested
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each; new examples for properties
-	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m slow
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "slow or hypothesis"
 
 mutants: $(STAMP)  ## how many small faults the tests of graphs, memory, methods, online and server notice
 	$(BIN)/python scripts/mutants.py

@@ -23,11 +23,11 @@ from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 
-# The gate draws the same examples every time: what passed here passes there. New ones are drawn
-# with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a deadline: how long one
-# takes is a matter of what else the machine does.
-settings.register_profile("gate", derandomize=True, deadline=None)
-settings.register_profile("explore", print_blob=True, deadline=None)
+# The gate draws the same few examples every time: what passed here passes there. New ones, and many
+# of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
+# deadline: how long one takes is a matter of what else the machine does.
+settings.register_profile("gate", derandomize=True, deadline=None, max_examples=12)
+settings.register_profile("explore", print_blob=True, deadline=None, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -1,4 +1,4 @@
-"""Everything registered gives the same bits whether row pointers are of 32 bits or of 64.
+"""Everything that reads graphs gives the same bits whether row pointers are of 32 bits or of 64.
 
 Small graphs are forced to have long pointers by saying that 31 bits count to three. What is
 registered later is tested as well.
@@ -17,10 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.closed_form import ViewFeatures
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.cluster.ray_engine import pack, unpack
-from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
     NodeTypes,
@@ -43,18 +41,11 @@ from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.subgraph_memory import ego_networks
-from evergraph.methods import methods
-from evergraph.nn import RandomFeatures, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
-from evergraph.training import Trainer
 
 NODES = 48
-SMALL: dict[str, Callable[[], Any]] = {
-    "analytic": partial(RandomFeatures, width=32),
-    "auto": partial(ViewFeatures, width=32),
-}
 Work = Callable[[Graph], Any]
 
 
@@ -120,30 +111,34 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return compare
 
 
-KINDS = pytest.mark.parametrize("kind", ["plain", "directed", "weighted", "sparse"])
-
-
-@KINDS
-@pytest.mark.parametrize("name", topologies.names())
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "plain") for name in topologies.names()),
+        *(("sgc", kind) for kind in ("directed", "weighted", "sparse")),
+    ],
+)
 def test_topologies(name: str, kind: str, check: Any) -> None:
     check(topologies.make(name).encode, kind)
 
 
-@pytest.mark.parametrize("encoder", [RelationHops(width=16), RelationCodes(width=16)])
-def test_topologies_of_relations(encoder: Any, check: Any) -> None:
-    check(encoder.encode, "related")
-
-
-@KINDS
-@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "self_loops"),
+    [("plain", True), ("directed", False), ("weighted", True), ("sparse", False)],
+)
 def test_products(self_loops: bool, kind: str, check: Any) -> None:
     check(partial(products, "torch", self_loops), kind)
 
 
-@pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize(
-    "kind", ["plain", "directed", pytest.param("weighted", marks=pytest.mark.slow)]
-)  # compiling the kernel once more takes ten seconds
+    ("kind", "self_loops"),
+    [
+        ("plain", True),
+        ("directed", False),
+        # compiling the kernel once more takes ten seconds
+        pytest.param("weighted", True, marks=pytest.mark.slow),
+    ],
+)
 def test_compiled_products(self_loops: bool, kind: str, check: Any) -> None:
     pytest.importorskip("numba")
     check(partial(products, "numba", self_loops), kind)
@@ -167,35 +162,26 @@ REACH: dict[str, Work] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["plain", "directed"])
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("work", REACH)
-def test_reach(
-    work: str, compiled: bool, kind: str, check: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reach(work: str, compiled: bool, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
         pytest.importorskip("numba")
         monkeypatch.setattr(scaled_rows, "NUMBA_PAYS_FROM", 0)
         monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
-    check(REACH[work], kind)
+    check(REACH[work], "directed")
 
 
-@pytest.mark.parametrize("name", samplers.names())
-def test_samplers(name: str, check: Any) -> None:
-    nodes = torch.arange(0, NODES, 2)
-
-    def work(graph: Graph) -> Tensor:
-        embeddings = torch.randn(len(nodes), 4, generator=torch.Generator().manual_seed(2))
-        given = Candidates(graph, nodes, graph.labels[nodes], embeddings, hops=2)
-        draw = torch.Generator().manual_seed(0)
-        return samplers.make(name).select(given, {0: 3, 2: 2, 4: 4}, generator=draw)
-
-    check(work)
-
-
-@pytest.mark.parametrize("kind", ["plain", "directed", "weighted", "sparse", "related"])
-@pytest.mark.parametrize("edges", ["within", "all"])
-@pytest.mark.parametrize("by", ["class", "time"])
+@pytest.mark.parametrize(
+    ("by", "edges", "kind"),
+    [
+        ("class", "within", "plain"),
+        ("time", "all", "directed"),
+        ("class", "all", "weighted"),
+        ("time", "within", "sparse"),
+        ("class", "all", "related"),
+    ],
+)
 def test_streams(by: Any, edges: Any, kind: str, check: Any) -> None:
     def work(graph: Graph) -> list[Any]:
         stream = GraphStream(graph, by=by, tasks=3 if by == "time" else None, edges=edges)
@@ -203,23 +189,6 @@ def test_streams(by: Any, edges: Any, kind: str, check: Any) -> None:
         return graphs + [exam.graph for exam in stream.exams(1, "global")]
 
     check(work, kind)
-
-
-@pytest.mark.parametrize("name", methods.names())
-def test_methods(name: str, check: Any) -> None:
-    def work(graph: Graph) -> Tensor:
-        stream = GraphStream(graph, classes_per_task=3)
-        made = SMALL.get(name, partial(backbones.make, methods.resolve(name).default_backbone))
-        draw = seeded(0, "learner")
-        trainer = Trainer(epochs=2)
-        learner = methods.make(name, trainer=trainer, generator=draw, backbone=made())
-        for index in range(len(stream)):
-            learner.fit_task(stream.open(index, cumulative=learner.cumulative))
-        exam = stream.exams(1, "global")[0]
-        with torch.no_grad():
-            return learner.logits(exam.graph, exam.nodes)
-
-    check(work)
 
 
 def transposed(graph: Graph) -> list[Tensor]:
@@ -259,10 +228,37 @@ WORK: dict[str, Work] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["plain", "weighted", "sparse"])
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize(
+    ("work", "kind"),
+    [
+        *((work, "plain") for work in WORK),
+        *(
+            (work, kind)
+            for work in ("subgraph", "union", "data")
+            for kind in ("weighted", "sparse")
+        ),
+    ],
+)
 def test_work_on_a_graph(work: str, kind: str, check: Any) -> None:
     check(WORK[work], kind)
+
+
+@pytest.mark.parametrize("encoder", [RelationHops(width=16), RelationCodes(width=16)])
+def test_topologies_of_relations(encoder: Any, check: Any) -> None:
+    check(encoder.encode, "related")
+
+
+@pytest.mark.parametrize("name", samplers.names())
+def test_samplers(name: str, check: Any) -> None:
+    nodes = torch.arange(0, NODES, 2)
+
+    def work(graph: Graph) -> Tensor:
+        embeddings = torch.randn(len(nodes), 4, generator=torch.Generator().manual_seed(2))
+        given = Candidates(graph, nodes, graph.labels[nodes], embeddings, hops=2)
+        draw = torch.Generator().manual_seed(0)
+        return samplers.make(name).select(given, {0: 3, 2: 2, 4: 4}, generator=draw)
+
+    check(work)
 
 
 def test_folders(check: Any, tmp_path: Path) -> None:

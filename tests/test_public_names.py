@@ -79,10 +79,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = eg.TEN
 
 
-def test_a_name_is_imported_on_first_use() -> None:
+def test_a_name_is_imported_on_first_use_and_entry_points_for_what_nothing_has() -> None:
     code = (
         "import sys, evergraph as eg; assert 'torch' not in sys.modules; dir(eg)\n"
         "assert 'torch' not in sys.modules; eg.RunConfig; eg.errors.DataError\n"
-        "assert 'torch' not in sys.modules; eg.methods.Analytic; assert 'torch' in sys.modules"
+        "assert 'torch' not in sys.modules; eg.methods.Analytic; assert 'torch' in sys.modules\n"
+        "from evergraph.core import plugins; from evergraph.methods import methods\n"
+        "methods.make('finetune', generator=eg.seeded(0)); assert not plugins._installed_loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

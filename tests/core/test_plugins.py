@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import logging
 import subprocess
 import sys
@@ -211,16 +209,3 @@ def test_a_broken_package_is_left_out_and_the_others_are_not(
     ]
     assert methods.summaries()["mine"] == "Sound."
     del sys.modules["sound_parts"]
-
-
-def test_importing_evergraph_looks_for_no_entry_points(tmp_path: Path) -> None:
-    importlib.invalidate_caches()
-    code = (
-        "import json, sys, evergraph, evergraph.methods, evergraph.core.plugins as plugins\n"
-        "evergraph.methods.methods.make('finetune', generator=evergraph.seeded(0))\n"
-        "print(json.dumps(plugins._installed_loaded))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert json.loads(done.stdout) is False

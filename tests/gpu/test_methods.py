@@ -63,25 +63,22 @@ def agreement(first: torch.Tensor, second: torch.Tensor) -> float:
     return float((first == second).float().mean())
 
 
-@pytest.mark.parametrize("edges", ["within", "all"])
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_what_a_cpu_learns(name: str, edges: Any, small_graph: Graph, on_gpu: Graph) -> None:
+def test_learns_what_a_cpu_learns(name: str, small_graph: Graph, on_gpu: Graph) -> None:
     found = []
     for graph, device in ((small_graph, "cpu"), (on_gpu, "cuda")):
-        stream = GraphStream(graph, setting="task-il", edges=edges)
+        stream = GraphStream(graph, setting="task-il", edges="all")
         learner = fitted(make(name, device), stream, range(len(stream)))
         found.append(answers(learner, stream))
     assert agreement(*found) > 0.9
 
 
-@pytest.mark.parametrize("edges", ["within", "all"])
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_the_newest_task_in_class_il(name: str, edges: Any, on_gpu: Graph) -> None:
+def test_learns_the_newest_task_in_class_il(name: str, on_gpu: Graph) -> None:
     # A GPU draws other weights than a CPU, and what is left of old classes hangs on them.
-    stream = GraphStream(on_gpu, edges=edges)
-    reports = list(learn_stream(make(name, "cuda", batch_size=64), stream))
+    reports = list(learn_stream(make(name, "cuda", batch_size=64), GraphStream(on_gpu)))
     assert [len(r.rows["local"]["balanced"]) for r in reports] == [1, 2, 3]
-    assert reports[-1].rows["global" if edges == "all" else "local"]["balanced"][-1] > 0.8
+    assert reports[-1].rows["local"]["balanced"][-1] > 0.8
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -97,12 +94,9 @@ def test_a_saved_learner_is_the_same_here_and_much_the_same_on_a_cpu(
     assert agreement(answers(there, stream), answers(learner, stream)) > 0.95
 
 
-@pytest.mark.parametrize("by", ["time", "blurred"])
 @pytest.mark.parametrize("name", methods.names())
-def test_learns_classes_that_come_back(name: str, by: Any, small_graph: Graph) -> None:
-    times = torch.randint(3, (small_graph.num_nodes,), generator=seeded(0, "time"))
-    graph = Graph(**(vars(small_graph) | {"time": times})).to("cuda")
-    stream = GraphStream(graph, by=by, tasks=3)
+def test_learns_classes_that_come_back(name: str, on_gpu: Graph) -> None:
+    stream = GraphStream(on_gpu, by="blurred", tasks=3)
     options = {"memory": SubgraphMemory()} if name == "er-gnn" else {}
     reports = list(learn_stream(make(name, "cuda", epochs=16, **options), stream))
     rows = reports[-1].rows["global"]["plain"]

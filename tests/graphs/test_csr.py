@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.mapped import is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, csr, homophily
+from evergraph.graphs import Graph, csr
 from evergraph.graphs.csr import first_of_each_row
 
 
@@ -22,12 +22,6 @@ def test_the_smallest_keys_of_each_row_by_hand() -> None:
     assert sorted(first_of_each_row(owners, keys, 9).tolist()) == [0, 1, 2, 3, 4, 5]
 
 
-def test_no_entries_leave_none() -> None:
-    nothing = torch.empty(0, dtype=torch.int64)
-    assert first_of_each_row(nothing, torch.empty(0), 3).tolist() == []
-
-
-@settings(max_examples=40, deadline=None)
 @given(
     entries=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=20),
     count=st.integers(1, 4),
@@ -95,13 +89,3 @@ def test_what_does_not_fit_lies_in_files_and_is_the_same() -> None:
     assert on_disk.features.equal(in_memory.features)
     again = on_disk.subgraph(torch.arange(10), resources=Tight())  # of a graph in files
     assert again.indices.equal(in_memory.subgraph(torch.arange(10)).indices)
-
-
-@given(graphs(), st.integers(1, 5))
-def test_homophily_in_blocks(graph: Graph, block: int) -> None:
-    ends = graph.labels[graph.edge_rows()], graph.labels[graph.indices]
-    known = (ends[0] >= 0) & (ends[1] >= 0)
-    expected = float((ends[0] == ends[1])[known].float().mean()) if known.any() else 0.0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
-        assert homophily(graph) == pytest.approx(expected)

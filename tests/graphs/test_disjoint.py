@@ -33,15 +33,6 @@ def test_a_union_by_hand() -> None:
     assert union.time is None
 
 
-def test_a_single_graph_comes_back_as_it_is() -> None:
-    union = disjoint_union([PATH])
-    arrays = ("indptr", "indices", "features", "labels")
-    for ours, theirs in ((getattr(union, a), getattr(PATH, a)) for a in arrays):
-        assert ours is not None
-        assert theirs is not None
-        assert ours.equal(theirs)
-
-
 @pytest.mark.parametrize("sparse", [(True, True, True), (True, False, True), (False, True, False)])
 def test_features_are_as_sparse_as_the_first_graphs(sparse: tuple[bool, ...]) -> None:
     graphs = [

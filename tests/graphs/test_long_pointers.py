@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import scipy
 import torch
 
 from evergraph.graphs import Graph, csr, normalised
@@ -64,11 +62,3 @@ def test_a_matrix_has_one_type_for_both_of_its_arrays(monkeypatch: pytest.Monkey
     monkeypatch.setattr(csr, "MOST_INT32", 5)
     mixed = csr_tensor(PATH.indptr, PATH.indices, values, shape)
     assert mixed.crow_indices().dtype == mixed.col_indices().dtype == torch.int64
-
-
-def test_scipy_shortens_pointers_rather_than_lengthen_indices() -> None:
-    """So a matrix with pointers of 64 bits is no larger there while its entries are few."""
-    parts = (np.ones(6), PATH.indices.numpy(), PATH.indptr.long().numpy())
-    matrix = scipy.sparse.csr_matrix(parts, shape=(4, 4))
-    assert matrix.indptr.dtype == matrix.indices.dtype == np.int32
-    assert np.shares_memory(matrix.indices, PATH.indices.numpy())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -90,7 +90,6 @@ def test_the_graph_comes_back_unchanged() -> None:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("self_loops", [True, False])
-@settings(max_examples=20, deadline=None)
 @given(pairs=pairs)
 def test_every_scheme_equals_its_dense_formula(
     undirected: bool, self_loops: bool, pairs: Pairs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -51,7 +51,6 @@ def test_a_product_by_hand() -> None:
     assert propagate(matrix, features, add=features).tolist() == [[5, 50], [6, 60], [3, 30]]
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds, scale=st.floats(-2, 2), add_scale=st.floats(-2, 2), sparse=st.booleans())
 def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(
     seed: int, scale: float, add_scale: float, sparse: bool
@@ -71,7 +70,6 @@ def test_propagate_equals_the_dense_formula_and_leaves_inputs_alone(
     assert matrix.to_dense().equal(A)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds, hops=st.integers(0, 4), sparse=st.booleans())
 def test_a_walk_yields_every_power(seed: int, hops: int, sparse: bool) -> None:
     matrix, X = random_matrix(seed), random_features(seed)
@@ -139,7 +137,6 @@ def test_inner_products_at_the_entries_by_hand() -> None:
     assert sample_product(corners, left, right).tolist() == [11, 17]  # the matrix's values: unread
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds, dims=st.integers(0, 40))
 def test_inner_products_at_the_entries_equal_those_of_the_dense_product(
     seed: int, dims: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch_geometric.data import Data
 
 from evergraph.core.errors import DataError
@@ -13,7 +13,6 @@ from graphs_to_draw import Pairs, edge_index
 from six_nodes import NODES, graph_of, matrix_of, pairs
 
 
-@settings(max_examples=20, deadline=None)
 @given(pairs=pairs)
 def test_a_graph_comes_back_from_pyg_as_it_went(pairs: Pairs) -> None:
     graph = graph_of(pairs, time=torch.arange(NODES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -118,7 +118,6 @@ def test_what_cannot_be_is_said(numbers: list[int], names: tuple[str, ...], sent
         Relations.of(EDGES, torch.tensor(numbers), names, nodes=3)
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=12),
     kept=st.lists(st.integers(0, 5), unique=True, min_size=1),

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
-from evergraph.core.mapped import map_array
-from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother, walk
-from evergraph.graphs.kernels import row_ranges, scaled_rows
+from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother
 from evergraph.graphs.normalisation import graph_scalings
 from evergraph.topology import SGC, topologies
 from graphs_to_draw import graph_of, path_pairs
@@ -79,7 +75,6 @@ def test_a_path_by_hand(kernel: str, scheme: str, self_loops: bool) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(max_examples=25, deadline=None)
 @given(seed=seeds, width=st.integers(1, 300), scheme=schemes, self_loops=st.booleans())
 def test_every_width_equals_the_matrix_written_out(
     kernel: str, seed: int, width: int, scheme: str, self_loops: bool
@@ -98,7 +93,6 @@ def test_every_width_equals_the_matrix_written_out(
     assert add.equal(kept[1])
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds, width=st.integers(1, 300), data=st.data())
 def test_blocks_of_columns_and_rows_give_the_same_bits(
     seed: int, width: int, data: st.DataObject
@@ -124,7 +118,6 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(
     assert out.equal(whole)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds, width=st.integers(1, 140), threads=st.integers(1, 4))
 def test_threads_do_not_change_the_bits(seed: int, width: int, threads: int) -> None:
     needs("numba")
@@ -138,18 +131,6 @@ def test_threads_do_not_change_the_bits(seed: int, width: int, threads: int) -> 
         assert smoother(graph, kernel="numba").product(features).equal(alone)
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_range_of_a_range_is_a_range_of_the_whole(kernel: str) -> None:
-    needs(kernel)
-    graph = random_graph(3)
-    operator, features = smoother(graph, kernel=kernel), random_features(3, 90, 5)  # type: ignore[arg-type]
-    inner = operator.rows(slice(20, 80)).rows(slice(10, None))
-    assert (inner.shape, inner.first, inner.kernel) == ((50, 90), 30, kernel)
-    assert inner.indices is operator.indices
-    torch.testing.assert_close(inner.product(features), operator.product(features)[30:80])
-    torch.testing.assert_close(inner.matrix.to_dense(), normalised(graph).to_dense()[30:80])
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -217,43 +198,10 @@ def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatc
         smoother(PATH, kernel="triton")
 
 
-def mapped(graph: Graph, folder: Path) -> Graph:
-    np.save(folder / "indices.npy", graph.indices.numpy())
-    return replace(graph, indices=map_array(folder / "indices.npy"))
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_pages_of_a_mapped_adjacency_go_once_they_are_read(
-    kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs(kernel)
-    graph, features = random_graph(7), random_features(7, 90, 9)
-    expected = smoother(graph, kernel=kernel).product(features, add=features)  # type: ignore[arg-type]
-    gone: list[Tensor] = []
-    monkeypatch.setattr(scaled_rows, "page_out", gone.append)
-    monkeypatch.setattr(row_ranges, "MAPPED_ENTRIES", 10)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    operator = smoother(mapped(graph, tmp_path), kernel=kernel)  # type: ignore[arg-type]
-    found = operator.product(features, add=features)
-    torch.testing.assert_close(found, expected)
-    assert torch.cat(gone).equal(graph.indices)  # all of it, once, in its order
-    assert len(gone) > row_ranges.RANGES_PER_THREAD  # more ranges than one thread would make
-
-
 def test_the_matrix_is_made_once() -> None:
     operator = smoother(PATH)
     assert operator.matrix is operator.matrix
     assert operator.matrix.to_dense().equal(normalised(PATH).to_dense())
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_walk_goes_on_a_smoother(kernel: str) -> None:
-    needs(kernel)
-    graph, features = random_graph(9), random_features(9, 90, 20)
-    dense = normalised(graph).to_dense()
-    steps = list(walk(smoother(graph, kernel=kernel), features, hops=3))  # type: ignore[arg-type]
-    for power, step in enumerate(steps, start=1):
-        torch.testing.assert_close(step, torch.linalg.matrix_power(dense, power) @ features)
 
 
 def test_sparse_features_stay_sparse_on_a_smoother() -> None:

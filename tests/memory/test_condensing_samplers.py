@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
@@ -95,7 +95,6 @@ def test_the_mean_is_matched_and_with_features_the_spread_too() -> None:
     assert spread[64] > 3.0
 
 
-@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_gradients_are_those_of_cross_entropy(seed: int) -> None:
     draw = generator(seed)
@@ -156,7 +155,3 @@ def test_a_memory_stores_the_vectors_as_the_nodes_they_started_from(name: str) -
 def test_wrong_options_are_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="unknown start 'herd'"):
         samplers.make(name, start="herd")
-    with pytest.raises(ConfigurationError, match="steps must be an integer of at least 0"):
-        samplers.make(name, steps=-1)
-    with pytest.raises(ConfigurationError, match="lr must be a number"):
-        samplers.make(name, lr=-0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -64,7 +64,6 @@ def test_isolated_nodes_keep_edges_among_themselves() -> None:
     assert kept.graph.num_edges == 2
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), hops=st.integers(0, 3), undirected=st.booleans())
 def test_complete_ego_networks_hold_what_is_within_reach(
     seed: int, hops: int, undirected: bool
@@ -79,7 +78,6 @@ def test_complete_ego_networks_hold_what_is_within_reach(
     assert [names(kept.graph)[centre] for centre in kept.centres] == centres.tolist()
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), hops=st.integers(1, 3), neighbours=st.integers(1, 4))
 def test_sparsified_ones_choose_edges_of_the_graph_within_the_budget(
     seed: int, hops: int, neighbours: int

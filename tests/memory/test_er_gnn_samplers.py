@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates
 from evergraph.memory.samplers import EmbeddingCoverageSampler, InfluenceSampler
@@ -78,10 +76,3 @@ def test_without_residuals_it_is_leverage_and_the_outlier_comes_first() -> None:
     assert sampler.select(
         candidates_of(places, [0] * 4), {0: 1}, generator=torch.Generator()
     ).tolist() == [3]
-
-
-def test_wrong_options_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="radius must be"):
-        EmbeddingCoverageSampler(radius=-1.0)
-    with pytest.raises(ConfigurationError, match="damping must be"):
-        InfluenceSampler(damping=0.0)

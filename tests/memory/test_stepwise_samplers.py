@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -61,7 +61,6 @@ def test_equals_are_taken_once_each(name: str) -> None:
     assert sorted(sampler.order(torch.ones(4, 3), 4).tolist()) == [0, 1, 2, 3]
 
 
-@settings(max_examples=40, deadline=None)
 @given(places=points)
 def test_herding_takes_at_every_step_what_a_search_would(places: list[tuple[int, int]]) -> None:
     rows = torch.tensor(places, dtype=torch.float64)
@@ -73,7 +72,6 @@ def test_herding_takes_at_every_step_what_a_search_would(places: list[tuple[int,
         taken.append(row)
 
 
-@settings(max_examples=40, deadline=None)
 @given(places=points)
 def test_k_centre_takes_at_every_step_the_farthest(places: list[tuple[int, int]]) -> None:
     rows = torch.tensor(places, dtype=torch.float64)

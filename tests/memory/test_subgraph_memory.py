@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -152,7 +152,6 @@ def test_a_stored_node_that_goes_does_not_stay_as_a_neighbour() -> None:
     assert (names(memory), memory.graph_ and memory.graph_.num_edges) == ([1, 5], 0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     ranks=st.lists(st.integers(0, 10_000), min_size=12, max_size=12, unique=True),
     budget=st.integers(1, 12),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.closed_form import ClassStatistics
@@ -47,7 +47,6 @@ def test_two_maps_of_one_number_by_hand() -> None:
     assert again.merged(1.0).equal(sums.merged(1.0))
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 1000))
 def test_merged_is_the_ridge_solution_of_all_tasks_at_once(sizes: list[int], seed: int) -> None:
     generator = seeded(seed, "pairs")

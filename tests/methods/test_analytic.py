@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -23,7 +21,6 @@ from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
 
-Array = npt.NDArray[np.float64]
 seeds = st.integers(0, 10_000)
 every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
 
@@ -155,7 +152,6 @@ def test_all_tasks_one_by_one_give_the_head_of_one_pass_over_everything(
 
 
 @every_weights
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_two_learners_merged_are_one_that_learned_both(
     weights: Any, seed: int, part: list[bool]
@@ -173,7 +169,6 @@ def test_two_learners_merged_are_one_that_learned_both(
 
 
 @every_weights
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, share=st.floats(0.0, 0.7))
 def test_forgetting_is_never_having_learned(weights: Any, seed: int, share: float) -> None:
     task = task_of(seed)
@@ -227,6 +222,8 @@ def test_merging_and_forgetting_without_what_they_need_is_refused() -> None:
     learner, fresh, stranger = learner_of(), learner_of(), learner_of(seed=1)
     with pytest.raises(ConfigurationError, match="fit_task first"):
         learner.merge(fresh)
+    with pytest.raises(ConfigurationError, match="has learned no task yet: call fit_task first"):
+        learner_of(ledger=True).forget(torch.tensor([0]), task.graph)
     learner.fit_task(task)
     stranger.fit_task(task)
     with pytest.raises(ConfigurationError, match="fit_task first"):
@@ -373,16 +370,6 @@ def test_whatever_is_asked_is_answered_by_the_head_of_all_tasks(
     assert answer.equal(ways[asked](expected))
 
 
-def test_a_learner_saved_before_it_was_asked_answers_bit_for_bit(small_graph: Graph) -> None:
-    stream = GraphStream(small_graph)
-    learner, restored = learned(stream), learner_of(seed=9)
-    state = {name: tensor.clone() for name, tensor in learner.state().items()}
-    restored.restore(state, stream.label_space(2))
-    graph, nodes = stream.union_graph(2), torch.arange(360)
-    assert restored.logits(graph, nodes).equal(learner.logits(graph, nodes))
-    assert all(tensor.equal(state[name]) for name, tensor in restored.state().items())
-
-
 def test_validation_nodes_are_expanded_no_wider_than_the_choice_needs(
     small_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,10 +413,8 @@ def test_novelty_is_what_the_best_score_lacks() -> None:
     ("options", "message"),
     [
         ({"backbone": PDGNN()}, "use backbone 'random-features', not 'pdgnn'"),
-        ({"regularisation": -1.0}, "regularisation must be a number of at least 0.0, not -1.0"),
         ({"weights": "none"}, "unknown weights 'none'"),
         ({"refresh": "all"}, "unknown refresh 'all'"),
-        ({"rank": 0}, "rank must be an integer of at least 1, not 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import torch
 
 from evergraph.core.seeding import seeded
@@ -87,11 +86,3 @@ def test_without_validation_nodes_there_is_no_choice(small_graph: Graph) -> None
     assert len(learner.tried_) == 1
     assert isinstance(learner.backbone, Tuned)
     assert learner.backbone.kind == "gcn"
-
-
-@pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_residual_networks_learn_an_easy_graph(setting: Any, small_graph: Graph) -> None:
-    stream = GraphStream(small_graph, setting=setting)
-    trainer = Trainer(**vars(Tuned.recipe) | {"epochs": 40, "lr": 0.01}, device="cpu")
-    learner = fitted(joint(trainer=trainer, backbone=Tuned(hidden=64)), stream, 0, 1, 2)
-    assert max(learner.tried_) > 0.9

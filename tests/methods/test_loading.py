@@ -16,13 +16,13 @@ from evergraph.core.seeding import seeded
 from evergraph.training.saving import description
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def learner(small_graph: eg.Graph) -> eg.TEM:
     """TEM after two of three tasks, classes in an order of their own, with parts of its own."""
     learner = eg.TEM(
         memory=eg.EmbeddingMemory(budget=7, sampler=eg.DegreeSampler()),
         backbone=eg.PDGNN(topology=eg.PPR(alpha=0.3), hidden=(16,)),
-        trainer=eg.Trainer(epochs=40, lr=0.02, device="cpu", momentum="fresh"),
+        trainer=eg.Trainer(epochs=20, lr=0.02, device="cpu", momentum="fresh"),
         generator=seeded(0, "learner"),
     )
     stream = eg.GraphStream(small_graph, order=[5, 0, 3, 1, 4, 2])
@@ -115,11 +115,13 @@ def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(
         assert eg.load_learner(tmp_path / "gpu").device.type == "cpu"
 
 
-def test_what_cannot_be_saved_is_refused(tmp_path: Path, learner: eg.TEM) -> None:
+def test_what_cannot_be_saved_is_refused(
+    tmp_path: Path, learner: eg.TEM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     untaught = eg.Finetune(generator=torch.Generator())
     with pytest.raises(ConfigurationError, match="fit_task first"):
         untaught.save(tmp_path / "m")
-    learner.replay_weight = torch.ones(1)  # type: ignore[assignment]
+    monkeypatch.setattr(learner, "replay_weight", torch.ones(1))
     with pytest.raises(ConfigurationError, match=r"replay_weight of TEM cannot be saved.*Tensor"):
         learner.save(tmp_path / "m")
     assert [*tmp_path.iterdir()] == []

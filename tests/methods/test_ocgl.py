@@ -90,32 +90,6 @@ def test_a_head_is_solved_for_when_somebody_asks(monkeypatch: pytest.MonkeyPatch
     assert len(asked) == 1
 
 
-def test_without_the_shared_covariance_it_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Classes 0.1 apart along both axes, and spread 0.5 along one: means alone are as good as blind.
-    generator = seeded(0, "stretched")
-    labels = torch.arange(400) % 2
-    features = torch.randn(400, 2, generator=generator) * torch.tensor([0.5, 0.02])
-    features += labels[:, None] * 0.1
-    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=features, labels=labels)
-    stream = GraphStream(graph)
-
-    def accuracy() -> float:
-        learner = learner_of(hops=1, scaling="none")
-        learner.fit_task(stream.open(0))
-        exam = stream.exams(0, "local")[0]
-        return float((learner.predict(exam.graph, exam.nodes) == exam.labels).float().mean())
-
-    assert accuracy() > 0.9
-    covariance = slda.within_covariance
-
-    def none(statistics: Any) -> tuple[Tensor, Tensor]:
-        matrix, means = covariance(statistics)
-        return torch.eye(len(matrix)).double(), means
-
-    monkeypatch.setattr(slda, "within_covariance", none)
-    assert accuracy() < 0.85
-
-
 def test_other_backbones_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="'untrained-gcn', not 'linear'"):
         OCGL(backbone=LinearHead(), generator=seeded(0))

@@ -6,9 +6,12 @@ import inspect
 from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
 from evergraph.methods import methods
+from evergraph.streams import GraphStream
 
 Make = Any
 LEAST = [
@@ -86,6 +89,14 @@ def test_decay_may_be_everything_and_no_more(make: Make) -> None:
         ConfigurationError, match=r"decay must be a number from 0.0 to 1.0, not 1.1"
     ):
         make("ewc", decay=1.1)
+
+
+def test_a_graph_without_features_is_refused(make: Make) -> None:
+    bare = Graph.from_edges(
+        torch.tensor([[0], [1]]), features=torch.zeros(8, 0), labels=torch.arange(8) // 4
+    )
+    with pytest.raises(ConfigurationError, match="the graph has no features to learn from"):
+        make("finetune").fit_task(GraphStream(bare).open(0))
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

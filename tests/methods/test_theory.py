@@ -45,7 +45,6 @@ def ego_embedding(graph: Graph, node: int, hops: int) -> Tensor:
     return state[(ego == node).nonzero()[0, 0]]
 
 
-@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000), hops=st.integers(0, 3))
 def test_an_ego_subnetwork_gives_the_embedding_that_stands_for_it(seed: int, hops: int) -> None:
     graph = random_graph(seed)

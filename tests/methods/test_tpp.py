@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
@@ -74,7 +74,6 @@ def test_the_profile_of_a_weighted_pair_by_hand() -> None:
     assert profile(pair, torch.tensor([0, 1]), steps=1).tolist() == pytest.approx([1.0])
 
 
-@settings(max_examples=40, deadline=None)
 @given(graphs(), st.integers(0, 3), st.integers(1, 4))
 def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(
     graph: Graph, steps: int, tasks: int
@@ -88,7 +87,6 @@ def test_likeness_is_the_product_of_profiles_and_its_mean_that_of_a_common_one(
     torch.testing.assert_close(found.mean(0), profiles @ common, atol=1e-5, rtol=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_nearest_is_the_smallest_distance_and_the_smallest_angle(seed: int) -> None:
     points, profiles = (
@@ -143,8 +141,13 @@ def test_pooling_says_once_that_it_is_no_class_il(
         learned(make, two_pairs)
         assert not caplog.records
         learned(make, two_pairs, "tpp-per-test-set")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "tpp-per-test-set pools the test nodes" in caplog.text
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "tpp-per-test-set pools the test nodes of each task: do not compare its class-il "
+            "accuracy with that of methods that classify node by node",
+        )
+    ]
 
 
 def test_a_head_never_changes_later(make: Any, two_pairs: Graph) -> None:
@@ -199,19 +202,8 @@ def test_what_is_kept_is_counted(make: Any, two_pairs: Graph) -> None:
     assert usage.bytes == 4 * usage.floats + 8 * 4  # and four class numbers
 
 
-def test_a_restored_learner_answers_the_same(make: Any, two_pairs: Graph) -> None:
-    learner, stream = learned(make, two_pairs)
-    again = make("tpp", backbone=PDGNN(hidden=(3,), dropout=0.0))
-    again.restore(learner.state(), stream.label_space(1))
-    exam = stream.exams(1, "global")[0]
-    ours, theirs = (x.logits(exam.graph, exam.nodes) for x in (learner, again))
-    assert ours.equal(theirs)
-
-
 def test_what_makes_no_sense_is_refused(make: Any) -> None:
     with pytest.raises(ConfigurationError, match="'pdgnn' or 'sgc', not 'gcn'"):
         make("tpp", backbone=GCN())
-    with pytest.raises(ConfigurationError, match="steps must be an integer of at least 0"):
-        make("tpp", steps=-1)
     with pytest.raises(UnknownNameError, match="distance"):
         make("tpp", distance="far")

@@ -165,7 +165,6 @@ def attended(
     return torch.softmax(scores.masked_fill(adjacency == 0, -torch.inf), dim=1) @ values
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, undirected=st.booleans(), heads=st.sampled_from([1, 2, 4]))
 def test_every_head_attends_by_a_softmax_over_its_own_part(
     seed: int, undirected: bool, heads: int
@@ -186,7 +185,6 @@ def test_every_head_attends_by_a_softmax_over_its_own_part(
           atol=1e-4, rtol=1e-4)  # fmt: skip
 
 
-@settings(max_examples=10, deadline=None)
 @given(seed=seeds)
 def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
     graph = sparse_graph(seed, undirected=True)
@@ -198,7 +196,6 @@ def test_the_last_layer_attends_by_the_hidden_states(seed: int) -> None:
     close(layer(SparseOperator.of(matrix), H), expected + layer.linear.bias)
 
 
-@settings(max_examples=10, deadline=None)
 @given(seed=seeds)
 def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
     graph = sparse_graph(seed, undirected=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -44,7 +44,6 @@ def test_signs_outlast_the_root() -> None:
     close(found, torch.tensor([[[2 / 6, -4 / 6], [-1.0, 0.0]]]))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     edges=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8),
     seed=st.integers(0, 999),

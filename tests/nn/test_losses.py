@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -97,7 +97,6 @@ def test_term_weights_by_hand() -> None:
     assert term_weights(torch.empty(0), torch.empty(0, dtype=torch.int64)).shape == (0,)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds, rows=st.integers(1, 12))
 def test_with_equal_weights_the_loss_is_cross_entropy(seed: int, rows: int) -> None:
     logits, targets = examples(seed, rows)
@@ -105,7 +104,6 @@ def test_with_equal_weights_the_loss_is_cross_entropy(seed: int, rows: int) -> N
     torch.testing.assert_close(loss, cross_entropy(logits, targets))
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds, rows=st.integers(1, 12))
 def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
     seed: int, rows: int
@@ -115,7 +113,6 @@ def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
     torch.testing.assert_close(loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds, rows=st.integers(1, 12))
 def test_in_task_il_the_loss_is_a_sum_of_torchs_one_a_task(seed: int, rows: int) -> None:
     logits, targets = examples(seed, rows)
@@ -135,7 +132,6 @@ positive = st.floats(0.1, 10)
 rows_of_terms = st.lists(st.tuples(positive, st.floats(-5, 5), st.integers(0, 3)), min_size=1)
 
 
-@settings(max_examples=30, deadline=None)
 @given(rows=rows_of_terms)
 def test_the_mean_with_term_weights_is_the_sum_of_weighted_means(
     rows: list[tuple[float, float, int]],
@@ -151,7 +147,6 @@ def test_the_mean_with_term_weights_is_the_sum_of_weighted_means(
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds, batches=st.integers(1, 4), size=st.integers(1, 5))
 def test_mini_batches_of_equal_size_average_to_the_whole_loss(
     setting: str, seed: int, batches: int, size: int
@@ -188,7 +183,6 @@ def test_smoothing_spreads_a_share_over_the_classes_allowed_by_hand() -> None:
     assert loss.item() == pytest.approx(-0.8 * right - 0.2 * (right + wrong) / 2)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds, rows=st.integers(1, 9))
 def test_smoothing_is_torchs_where_every_class_is_allowed(seed: int, rows: int) -> None:
     logits, targets = examples(seed, rows)

@@ -107,21 +107,6 @@ def test_weights_start_uniform_within_one_over_the_root_of_the_fan_in() -> None:
         assert abs(float(value.square().mean()) - bound**2 / 3) < 4 * sigma
 
 
-def test_first_weights_come_from_the_generator_given() -> None:
-    first, again, other = (head_of(seed=seed).hidden[0].weight for seed in (0, 0, 7))
-    assert first.equal(again)
-    assert not first.equal(other)
-
-
-def test_torchs_global_generator_is_never_used() -> None:
-    before = torch.get_rng_state()
-    head = head_of(dropout=0.5)
-    head.grow(4, generator=generator(2))
-    head.train()(torch.ones(3, 3), generator=generator(3)).sum().backward()
-    head.eval()(torch.ones(3, 3))
-    assert torch.get_rng_state().equal(before)
-
-
 def unit_head(dropout: float) -> MLP:
     """One hidden unit that hands its input on."""
     head = head_of(1, 1, hidden=(1,), bias=False, dropout=dropout)
@@ -137,12 +122,6 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     sigma = (dropout * (1 - dropout) / count) ** 0.5
     assert abs(float((outputs == 0).double().mean()) - dropout) < 4 * sigma
     assert abs(float(outputs.double().mean()) - 1.0) < 4 * sigma / (1 - dropout)
-
-
-def test_dropout_follows_its_generator() -> None:
-    head, ones = unit_head(0.5).train(), torch.ones(64, 1)
-    assert head(ones, generator=generator(1)).equal(head(ones, generator=generator(1)))
-    assert not head(ones, generator=generator(1)).equal(head(ones, generator=generator(2)))
 
 
 def test_dropout_is_for_training_only() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn import PrototypeNetwork
-from evergraph.nn.prototype_head import (
+from evergraph.nn.prototype_network import (
     NOTHING,
     PrototypeHead,
     Thresholds,
@@ -55,7 +55,6 @@ def test_there_are_no_more_than_there_may_be_and_zeros_are_none() -> None:
     assert unmatched(vectors[:2], NONE, 0.5, most=2).tolist() == []
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 9999), st.floats(-0.5, 0.95), st.integers(0, 5))
 def test_prototypes_lie_apart_and_leave_nothing_unmatched(
     seed: int, threshold: float, known: int

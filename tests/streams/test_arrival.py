@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, DataError
@@ -38,7 +40,6 @@ def test_nodes_are_shared_out_by_hand() -> None:
     assert [nodes.tolist() for nodes in shares] == [[1], [0, 2], [], [4]]
 
 
-@settings(max_examples=25, deadline=None)
 @given(nodes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=20))
 def test_every_class_is_new_exactly_once_and_never_before_its_nodes(
     nodes: list[tuple[int, int]],
@@ -59,46 +60,36 @@ def flat(tasks: list[tuple[int, ...]]) -> list[int]:
     return [label for task in tasks for label in task]
 
 
-def test_label_order_is_the_default() -> None:
-    assert order_classes(equal(6), per_task=2) == [(0, 1), (2, 3), (4, 5)]
-    assert order_classes(equal(6), per_task=3, order="label") == [(0, 1, 2), (3, 4, 5)]
+FIVE, MIXED = [5] * 6, [9, 1, 2, 0, 3, 9]
+ORDERED: list[tuple[list[int], dict[str, Any], list[tuple[int, ...]]]] = [
+    (FIVE, {"per_task": 2}, [(0, 1), (2, 3), (4, 5)]),
+    (FIVE, {"per_task": 3, "order": "label"}, [(0, 1, 2), (3, 4, 5)]),
+    (FIVE[:5], {"per_task": 2}, [(0, 1), (2, 3)]),  # a single class left over is dropped
+    (FIVE[:4], {"per_task": 3}, [(0, 1, 2)]),
+    (FIVE[:5], {"per_task": 3}, [(0, 1, 2), (3, 4)]),  # two or more make a smaller task
+    (FIVE[:3], {"per_task": 10}, [(0, 1, 2)]),
+    (FIVE[:3], {"per_task": 1}, [(0,), (1,), (2,)]),  # nothing is left over
+    (FIVE[:1], {"per_task": 1}, [(0,)]),
+    (MIXED, {"per_task": 2}, [(0, 4)]),  # at least 3 nodes unless told; 5 is left over
+    (MIXED, {"per_task": 2, "min_size": 2}, [(0, 2), (4, 5)]),
+    (MIXED, {"per_task": 1, "min_size": 3}, [(0,), (4,), (5,)]),
+    (MIXED, {"per_task": 1, "min_size": 4}, [(0,), (5,)]),
+    (FIVE[:4], {"per_task": 2, "order": [3, 1, 0, 2]}, [(3, 1), (0, 2)]),
+    (FIVE, {"per_task": 2, "order": (5, 2)}, [(5, 2)]),  # classes may be left out
+    ([4, 9, 2, 4, 30, 9], {"per_task": 2, "order": "size"}, [(4, 1), (5, 0)]),  # 3 is left over
+    ([4, 9, 2, 4, 30, 9], {"per_task": 1, "order": "size", "min_size": 9}, [(4,), (1,), (5,)]),
+]
 
 
-def test_a_single_class_left_over_is_dropped() -> None:
-    assert order_classes(equal(5), per_task=2) == [(0, 1), (2, 3)]
-    assert order_classes(equal(4), per_task=3) == [(0, 1, 2)]
+@pytest.mark.parametrize(("sizes", "options", "expected"), ORDERED)
+def test_classes_become_tasks(
+    sizes: list[int], options: dict[str, Any], expected: list[tuple[int, ...]]
+) -> None:
+    given = torch.tensor(sizes)
+    assert order_classes(given, **options) == expected
+    assert given.tolist() == sizes
 
 
-def test_two_or_more_left_over_make_a_smaller_task() -> None:
-    assert order_classes(equal(5), per_task=3) == [(0, 1, 2), (3, 4)]
-    assert order_classes(equal(3), per_task=10) == [(0, 1, 2)]
-
-
-def test_one_class_a_task_drops_nothing() -> None:
-    assert order_classes(equal(3), per_task=1) == [(0,), (1,), (2,)]
-    assert order_classes(equal(1), per_task=1) == [(0,)]
-
-
-def test_classes_below_the_smallest_size_are_dropped() -> None:
-    sizes = torch.tensor([9, 1, 2, 0, 3, 9])
-    assert order_classes(sizes, per_task=2) == [(0, 4)]  # at least 3 unless told; 5 is left over
-    assert order_classes(sizes, per_task=2, min_size=2) == [(0, 2), (4, 5)]
-    assert order_classes(sizes, per_task=1, min_size=3) == [(0,), (4,), (5,)]
-    assert order_classes(sizes, per_task=1, min_size=4) == [(0,), (5,)]
-
-
-def test_a_given_order_is_kept_and_may_leave_classes_out() -> None:
-    assert order_classes(equal(4), per_task=2, order=[3, 1, 0, 2]) == [(3, 1), (0, 2)]
-    assert order_classes(equal(6), per_task=2, order=(5, 2)) == [(5, 2)]
-
-
-def test_by_size_the_largest_come_first_and_equal_ones_by_label() -> None:
-    sizes = torch.tensor([4, 9, 2, 4, 30, 9])
-    assert order_classes(sizes, per_task=2, order="size") == [(4, 1), (5, 0)]  # 3 is left over
-    assert order_classes(sizes, per_task=1, order="size", min_size=9) == [(4,), (1,), (5,)]
-
-
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000), per_task=st.integers(1, 4))
 def test_shuffled_is_a_permutation_that_the_seed_decides(seed: int, per_task: int) -> None:
     tasks = order_classes(equal(12), per_task=per_task, order="shuffled", seed=seed)
@@ -145,9 +136,3 @@ def test_too_few_classes_for_a_task_are_refused(sizes: list[int], found: int) ->
     message = f"no task can be made: {count} at least 3 nodes, and a task needs 2"
     with pytest.raises(DataError, match=message):
         order_classes(torch.tensor(sizes), per_task=2)
-
-
-def test_the_sizes_come_back_unchanged() -> None:
-    sizes = torch.tensor([5, 1, 5])
-    order_classes(sizes, per_task=2)
-    assert sizes.tolist() == [5, 1, 5]

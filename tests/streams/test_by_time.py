@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
@@ -50,7 +50,6 @@ def test_groups_are_of_nearly_equal_size(
     assert group_times(counts, tasks).tolist() == expected
 
 
-@settings(max_examples=50, deadline=None)
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=30), tasks=st.integers(1, 12))
 def test_groups_are_consecutive_and_as_many_as_asked_where_there_are_times(
     counts: list[int], tasks: int

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -91,7 +91,6 @@ def test_classes_are_those_of_the_tasks_that_have_begun() -> None:
     assert allowed[0].tolist() == [False, False, True, True]
 
 
-@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 50), edges=st.sampled_from(["within", "all"]), hops=st.integers(0, 3))
 def test_a_batch_comes_with_all_that_its_embeddings_need(seed: int, edges: Any, hops: int) -> None:
     stream = GraphStream(whole_graph(seed), by="online", batch=4, edges=edges)
@@ -122,7 +121,6 @@ def test_a_batch_comes_with_no_more_than_that() -> None:
     assert whole.graph.num_nodes == 60
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 50), hops=st.integers(0, 4), few=st.integers(1, 5))
 def test_nodes_around_are_those_covered_in_the_subgraph(seed: int, hops: int, few: int) -> None:
     graph = whole_graph(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -49,7 +49,6 @@ def test_other_shares_are_taken_at_their_word() -> None:
     assert counts(uneven, labels, 0) == [5, 5, 10]
 
 
-@settings(max_examples=25, deadline=None)
 @given(sizes=st.lists(st.integers(3, 30), min_size=1, max_size=4), seed=st.integers(0, 10_000))
 def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes: list[int], seed: int) -> None:
     labels = labels_of(*sizes, 5)  # the last class is not asked for
@@ -63,7 +62,6 @@ def test_parts_are_ascending_disjoint_and_cover_the_classes(sizes: list[int], se
     assert all(min(counts(split, labels, label)) >= 1 for label in classes)
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), order=st.permutations(range(4)))
 def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed: int, order: list[int]) -> None:
     labels = labels_of(8, 9, 10, 11)

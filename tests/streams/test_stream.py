@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -125,7 +125,6 @@ def test_labels_are_right_and_numbered_in_order_of_arrival(edges: str) -> None:
             assert original(stream, labels) == [LABEL[node] for node in ids(task.graph, nodes)]
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     order=st.permutations(range(CLASSES)),
     per_task=st.integers(1, 4),
@@ -192,13 +191,6 @@ def test_what_is_tested_on_shows_labels_of_training_nodes_where_asked(
         (exam,) = stream.exams(index, "global")
         expected = {} if known == "nowhere" else trained_upto(stream, index)
         assert shown(stream, exam.graph) == expected
-
-
-@pytest.mark.parametrize("testing", ["local", "global"])
-def test_a_preview_shows_no_label_of_what_comes(testing: str) -> None:
-    stream = stream_of(known_labels="everywhere")
-    (exam,) = stream.preview(0, testing)
-    assert shown(stream, exam.graph) == ({} if testing == "local" else trained_upto(stream, 0))
 
 
 @BOTH_EDGES

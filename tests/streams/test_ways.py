@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -181,7 +181,6 @@ def test_sizes_of_classes_add_up_to_what_was_met(way: dict[str, Any]) -> None:
     assert met == dict.fromkeys(range(3), 30)
 
 
-@settings(max_examples=15, deadline=None)
 @given(per_task=st.integers(1, 3), seed=st.integers(0, 50))
 def test_blurred_streams_have_as_many_tasks_as_by_class_unless_told(
     per_task: int, seed: int
@@ -293,7 +292,6 @@ def test_little_blur_mixes_neighbouring_classes_and_much_blur_mixes_all() -> Non
         assert int((counts - 625).abs().max()) < 100  # four standard deviations
 
 
-@settings(max_examples=20, deadline=None)
 @given(cut=st.integers(3, 40), seed=st.integers(0, 100), blur=st.floats(0, 3))
 def test_a_nodes_time_depends_on_seed_and_node_alone(cut: int, seed: int, blur: float) -> None:
     labels = torch.arange(40) % 3
@@ -306,7 +304,6 @@ def test_a_nodes_time_depends_on_seed_and_node_alone(cut: int, seed: int, blur: 
     assert not other.equal(whole)
 
 
-@settings(max_examples=20, deadline=None)
 @given(tasks=st.integers(1, 12), blur=st.floats(0, 5), seed=st.integers(0, 100))
 def test_batches_are_equal_and_every_node_arrives_once(tasks: int, blur: float, seed: int) -> None:
     labels = torch.arange(36) % 3
@@ -348,7 +345,6 @@ def test_a_drift_puts_classes_together_by_hand() -> None:
     assert times.floor()[:8].tolist() == [1, 0, 0, 0, 1, 0, 0, 0]
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 100), blur=st.floats(0, 3), together=st.integers(1, 4))
 def test_on_a_circle_times_are_the_same_but_for_whole_rounds(
     seed: int, blur: float, together: int

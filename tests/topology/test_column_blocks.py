@@ -10,35 +10,18 @@ import pytest
 import torch
 
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import Columns, LocalEngine
+from evergraph.core.engine import Columns
 from evergraph.core.errors import ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.topology import SGC, MixHop, Reservoir, TopologyEncoder, column_blocks, topologies
 from evergraph.topology.column_blocks import columns_of, encode_columns, encode_within
-
-SEPARABLE = [name for name in topologies.names() if topologies.make(name).separable]
-
-
-class Several(LocalEngine):
-    """One process that says it is several."""
-
-    workers = 3
+from graph_in_folder import written
+from several import Several
 
 
-def written(graph: Graph, folder: Path) -> Graph:
-    """Return a graph as it is opened from its folder."""
-    writer = GraphFolderWriter(folder)
-    for name in ("indptr", "indices", "features", "labels"):
-        array = getattr(graph, name)
-        writer.create(name, tuple(array.shape), array.dtype).copy_(array)
-    writer.finish(undirected=graph.undirected)
-    return open_graph_folder(folder)
-
-
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", ["sgc", "mixhop"])
 def test_columns_over_ray_are_those_of_one_process(
     name: str, ray_engine: RayEngine, small_graph: Graph
 ) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
@@ -22,15 +21,10 @@ from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.embedding_folder import Nodes, embed
 from graphs_to_draw import graph_of, path_pairs, random_graph
+from several import Several
 
 HOPS = ("sgc", "s2gc", "appnp", "ppr", "mixhop", "identity")
 MANY = Resources(memory=10**12)  # the same however busy the machine is
-
-
-class Several(LocalEngine):
-    """One process that says it is three, so that columns go in three blocks."""
-
-    workers = 3
 
 
 THREE = Resources(memory=10**12, engine=Several())
@@ -86,7 +80,6 @@ half = st.builds(
 encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=st.booleans())
 
 
-@settings(deadline=None, max_examples=12)  # a disk takes its time
 @given(graphs, encoders, st.sampled_from(["all", "labelled"]))
 def test_a_folder_holds_the_bits_of_the_whole(
     graph: Graph, topology: TopologyEncoder, nodes: Nodes

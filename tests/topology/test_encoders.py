@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -109,7 +109,6 @@ def test_every_registered_topology_has_a_hand_computed_case() -> None:
 
 
 @pytest.mark.parametrize("name", topologies.names())
-@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_permutation_equivariance(name: str, seed: int) -> None:
     graph = random_graph(seed, classes=3)
@@ -121,7 +120,6 @@ def test_permutation_equivariance(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", topologies.names())
-@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
 def test_an_embedding_depends_on_its_ego_subnetwork_only(name: str, seed: int, hops: int) -> None:
     graph = random_graph(seed, nodes=14, edges=12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -56,7 +56,6 @@ def test_along_arrows_only_those_change_that_features_flow_to(
 
 
 @every_topology
-@settings(max_examples=30, deadline=None)
 @given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3))
 def test_grown_embeddings_are_those_computed_from_scratch(
     name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int
@@ -75,7 +74,6 @@ def test_grown_embeddings_are_those_computed_from_scratch(
 
 
 @every_topology
-@settings(max_examples=15, deadline=None)
 @given(pairs=pairs, nodes=arrivals, undirected=st.booleans())
 def test_some_nodes_are_encoded_from_what_lies_around_them(
     name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ViewFeatures
-from evergraph.core.engine import LocalEngine
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.resources import Resources
 from evergraph.experiments.build import build_learner
@@ -23,6 +22,7 @@ from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, t
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.mixhop import ViewHops
 from graphs_to_draw import graph_of, path_pairs, random_graph
+from several import Several
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
 SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
@@ -59,7 +59,6 @@ def reservoir_bound(topology: Reservoir, graph: Graph, rows: RowType) -> Tensor:
 
 @pytest.mark.parametrize("rows", HALVES)
 @pytest.mark.parametrize("name", SUMMING)
-@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
 def test_embeddings_change_by_their_last_digits(
     name: str, rows: RowType, seed: int, hops: int
@@ -100,12 +99,6 @@ def test_what_sums_no_rows_is_not_asked_how(name: str) -> None:
 def test_other_numbers_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="'float8'"):
         SGC(rows="float8")  # type: ignore[arg-type]
-
-
-class Several(LocalEngine):
-    """One process that says it is several."""
-
-    workers = 3
 
 
 @pytest.mark.parametrize("name", SUMMING)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -44,7 +44,6 @@ def test_all_but_exact_rings_are_recursions() -> None:
 
 
 @every_case
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), hops=st.sampled_from([2, 0, 1, 3]), undirected=st.booleans())
 def test_steps_lead_to_the_embeddings(
     name: str, parameters: dict[str, Any], seed: int, hops: int, undirected: bool
@@ -133,7 +132,6 @@ def test_blocks_multiply_every_row() -> None:
     assert block_product(rows[:0], matrix).shape == (0, 4)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     chosen=st.lists(st.integers(0, 299), min_size=1, max_size=150),
     width=st.sampled_from([1, 3, 16, 33, 130]),
@@ -149,7 +147,6 @@ def test_bits_of_a_row_do_not_depend_on_other_rows(chosen: list[int], width: int
 
 
 @every_case
-@settings(max_examples=15, deadline=None)
 @given(chosen=st.lists(st.integers(0, 199), min_size=1, max_size=100))
 def test_bits_of_a_step_do_not_depend_on_other_rows(
     name: str, parameters: dict[str, Any], chosen: list[int]

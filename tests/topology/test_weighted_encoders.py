@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
-from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
-from evergraph.graphs.graph_folder import GraphFolderWriter, open_graph_folder
 from evergraph.topology import SGC, column_blocks, topologies
 from evergraph.topology.cached import grown_embeddings
 from evergraph.topology.column_blocks import encode_within
+from graph_in_folder import written
 from graphs_to_draw import edge_index, path_pairs
+from several import Several
 
 every_topology = pytest.mark.parametrize("name", topologies.names())
 seeds = st.integers(0, 10_000)
@@ -70,7 +70,6 @@ def test_two_hops_on_a_path_by_hand() -> None:
 
 
 @every_topology
-@settings(max_examples=10, deadline=None)
 @given(seed=seeds, undirected=st.booleans())
 def test_weights_of_one_change_no_bit(name: str, seed: int, undirected: bool) -> None:
     graph = weighted_graph(seed, undirected=undirected)
@@ -85,48 +84,6 @@ def test_weights_count(name: str) -> None:
     assert not torch.allclose(encoder.encode(PATH), encoder.encode(plain))
 
 
-@every_topology
-@settings(max_examples=10, deadline=None)
-@given(seed=seeds)
-def test_permutation_equivariance(name: str, seed: int) -> None:
-    graph = weighted_graph(seed)
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
-    found, encoder = graph.subgraph(order), topologies.make(name)
-    torch.testing.assert_close(
-        encoder.encode(found), encoder.encode(graph)[order], atol=1e-5, rtol=1e-4
-    )
-
-
-@every_topology
-@settings(max_examples=10, deadline=None)
-@given(seed=seeds, absent=st.sets(st.integers(0, 19)))
-def test_a_weight_of_zero_is_no_edge(name: str, seed: int, absent: set[int]) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    pairs = torch.combinations(torch.arange(7))[:20].T  # none twice
-    there = torch.tensor([edge not in absent for edge in range(20)])
-    weights = torch.rand(20, generator=generator) + 0.1
-    parts = {"features": torch.randn(7, 3, generator=generator), "labels": torch.zeros(7).long()}
-    zeros = Graph.from_edges(pairs, **parts, undirected=True, weights=weights * there)
-    without = Graph.from_edges(pairs[:, there], **parts, undirected=True, weights=weights[there])
-    encoder = topologies.make(name)
-    assert encoder.encode(zeros).equal(encoder.encode(without))
-
-
-def in_folder(graph: Graph, folder: Path) -> Graph:
-    writer = GraphFolderWriter(folder)
-    for name in ("indptr", "indices", "features", "labels", "weights"):
-        array = getattr(graph, name)
-        writer.create(name, tuple(array.shape), array.dtype).copy_(array)
-    writer.finish(undirected=graph.undirected)
-    return open_graph_folder(folder, verify=True)
-
-
-class Several(LocalEngine):
-    """One process that says it is several."""
-
-    workers = 2
-
-
 def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,12 +92,11 @@ def test_blocks_of_a_graph_in_files_give_what_the_whole_gives(
     graph = weighted_graph(1)
     for name in (name for name in topologies.names() if topologies.make(name).separable):
         topology, expected = topologies.make(name), topologies.make(name).encode(graph)
-        mapped = in_folder(graph, tmp_path / name)
+        mapped = written(graph, tmp_path / name)
         found = encode_within(topology, mapped, resources=Resources(engine=Several()), shared=True)
         torch.testing.assert_close(found, expected)
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, undirected=st.booleans())
 def test_class_codes_are_their_formula(seed: int, undirected: bool) -> None:
     graph = weighted_graph(seed, undirected=undirected)
@@ -164,7 +120,6 @@ def test_class_codes_on_a_path_by_hand() -> None:
 
 
 @every_topology
-@settings(max_examples=10, deadline=None)
 @given(seed=seeds, new=st.sets(st.integers(0, 11), max_size=6))
 def test_a_graph_that_grows_is_encoded_where_weights_changed(
     name: str, seed: int, new: set[int]

@@ -19,28 +19,18 @@ def drawn(count: int, size: int, seed: int = 0) -> list[torch.Tensor]:
     return list(batches(count, size, generator=generator, device=CPU))  # type: ignore[arg-type]
 
 
-def test_every_row_once_in_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_comes_once_in_pools_of_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(vars(sys.modules[MODULE]), "POOL", 40)
     monkeypatch.setitem(vars(sys.modules[MODULE]), "BLOCK", 8)
     rows = torch.cat(drawn(100, 7))
     assert rows.sort().values.equal(torch.arange(100))
     assert not rows.equal(torch.arange(100))
-
-
-def test_a_pool_holds_whole_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(sys.modules[MODULE]), "POOL", 40)
-    monkeypatch.setitem(vars(sys.modules[MODULE]), "BLOCK", 8)
+    assert torch.cat(drawn(100, 7)).equal(rows)  # the seed alone decides
+    assert not torch.cat(drawn(100, 7, seed=1)).equal(rows)
     rows = torch.cat(drawn(80, 8))  # 10 blocks of 8, 2 pools of 5 blocks
     for pool in (rows[:40], rows[40:]):
         assert len((pool // 8).unique()) == 5
     assert (rows[:40] // 8).unique_consecutive().numel() != 5  # mixed within a pool
-
-
-def test_pools_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(sys.modules[MODULE]), "POOL", 40)
-    monkeypatch.setitem(vars(sys.modules[MODULE]), "BLOCK", 8)
-    assert torch.cat(drawn(100, 7)).equal(torch.cat(drawn(100, 7)))
-    assert not torch.cat(drawn(100, 7)).equal(torch.cat(drawn(100, 7, seed=1)))
 
 
 def test_few_rows_are_shuffled_at_once() -> None:

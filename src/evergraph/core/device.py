@@ -118,16 +118,8 @@ def worthwhile_threads(work: int | None) -> Iterator[None]:
 
     work: multiplications in a piece; None for what cannot be told, which keeps all threads.
     """
-    before = torch.get_num_threads()
-    wanted = before if work is None else threads_for(work, before)
-    if wanted == before:
+    with exactly_threads(None if work is None else threads_for(work, torch.get_num_threads())):
         yield
-        return
-    torch.set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def sums_by(threads: int | None) -> AbstractContextManager[None]:

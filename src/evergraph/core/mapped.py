@@ -19,7 +19,6 @@ from torch import Tensor
 from evergraph.core.errors import DataError, ResourceError
 
 _PAGE_OUT = 21  # MADV_PAGEOUT of Linux: pages leave memory, contents stay
-_PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of Linux
 # Bytes of a mapped array that reading may bring into memory before they are let go again.
 RESIDENT = 1 << 28
 MANY = 1 << 16  # rows taken at once, after which even a small array's pages go
@@ -191,19 +190,6 @@ def page_out(array: Tensor) -> None:
     if stop > start:
         advise = ctypes.CDLL(None).madvise
         advise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGE_OUT)
-
-
-def free_before(path: Path, stop: int) -> None:
-    """Give the disk back what lies before a byte of a file; it reads as zeros from then on.
-
-    Where the system or the file system cannot, the room stays taken until the file is removed.
-    """
-    if sys.platform != "linux" or not stop:
-        return
-    punch = getattr(ctypes.CDLL(None), "fallocate", None)
-    if punch is not None:
-        with path.open("r+b") as file:
-            punch(file.fileno(), _PUNCH_HOLE, ctypes.c_longlong(0), ctypes.c_longlong(stop))
 
 
 def give_memory_back() -> None:

@@ -12,7 +12,7 @@ from evergraph.core.label_space import LabelSpace
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.nn import Backbone
-from evergraph.nn.padding import padded
+from evergraph.nn.linear import padded
 from evergraph.streams import Task
 from evergraph.training import Batch, Trainer
 from evergraph.training.learner import part_of

@@ -13,8 +13,8 @@ from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.methods.base import methods
 from evergraph.methods.consolidation import ConsolidatingLearner, Values, added
 from evergraph.nn import Backbone
+from evergraph.nn.linear import padded
 from evergraph.nn.losses import masked_losses
-from evergraph.nn.padding import padded
 from evergraph.training import Trainer
 from evergraph.training.batches import EVERYTHING
 

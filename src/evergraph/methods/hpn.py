@@ -13,8 +13,7 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.nn import Backbone
-from evergraph.nn.prototype_head import PrototypeHead, Thresholds
-from evergraph.nn.prototype_network import PrototypeNetwork
+from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, Thresholds
 from evergraph.streams import Task
 from evergraph.training import Batch, Trainer
 

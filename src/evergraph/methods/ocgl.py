@@ -11,7 +11,7 @@ from evergraph.methods.analytic import Weights
 from evergraph.methods.base import methods
 from evergraph.methods.slda import SLDA
 from evergraph.nn import Backbone
-from evergraph.nn.untrained_gcn import UntrainedGCN
+from evergraph.nn.linear_head import UntrainedGCN
 from evergraph.training import Trainer
 
 

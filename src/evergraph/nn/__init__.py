@@ -5,17 +5,15 @@ from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN
 from evergraph.nn.gin import GIN
-from evergraph.nn.linear_head import LinearHead
+from evergraph.nn.linear_head import LinearHead, UntrainedGCN
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.modulated import Modulated
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.pdgnn import PDGNN, SimpleConvolution
 from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.residual import Residual, Tuned
 from evergraph.nn.sage import GraphSAGE
-from evergraph.nn.sgc import SimpleConvolution
-from evergraph.nn.untrained_gcn import UntrainedGCN
 
 __all__ = [
     "GAT",

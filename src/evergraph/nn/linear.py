@@ -1,4 +1,4 @@
-"""A linear map whose first weights come from a generator that was handed over."""
+"""Linear maps that grow, and whose first weights come from a generator that was handed over."""
 
 from __future__ import annotations
 
@@ -118,3 +118,14 @@ class _Tiled(torch.autograd.Function):
 def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
     bound = inputs**-0.5
     return torch.empty(*shape).uniform_(-bound, bound, generator=generator)
+
+
+def padded(values: Tensor, like: Tensor) -> Tensor:
+    """Return values on the device and at the size of ``like``, zero where it is new.
+
+    >>> padded(torch.tensor([1.]), torch.empty(2))
+    tensor([1., 0.])
+    """
+    result = torch.zeros_like(like, requires_grad=False)
+    result[tuple(slice(size) for size in values.shape)] = values.to(like.device)
+    return result

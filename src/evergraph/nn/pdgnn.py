@@ -1,4 +1,4 @@
-"""PDGNN: a parameter-free f_topo and a trainable f_out."""
+"""PDGNN, a parameter-free f_topo and a trainable f_out; and SGC, which is one of them."""
 
 from __future__ import annotations
 
@@ -138,3 +138,33 @@ class PDGNN(Backbone):
     def embed_seconds(self) -> float:
         """Seconds spent in f_topo."""
         return self.embeddings.seconds
+
+
+@backbones.register
+class SimpleConvolution(PDGNN):
+    """Â^L X through a small MLP, embeddings as they come (Wu et al. 2019, as CGLB uses it).
+
+    Args:
+        hops: L.
+        hidden: width of the hidden layer; 0 for the linear model of the SGC paper.
+        bias, dropout: see ``MLP``.
+    """
+
+    name = "sgc"
+    recipe = Recipe(epochs=200, lr=0.005, weight_decay=5e-4, batch_size=None)
+
+    def __init__(
+        self, *, hops: int = 2, hidden: int = 256, bias: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__(
+            topology=SGC(hops=hops),
+            hidden=(hidden,) if hidden else (),
+            bias=bias,
+            dropout=dropout,
+            scaling="none",
+        )
+
+    def _parameter_value(self, name: str) -> Any:
+        if name == "hidden":  # layers of f_out elsewhere, one width here
+            return self.hidden[0] if self.hidden else 0
+        return super()._parameter_value(name)

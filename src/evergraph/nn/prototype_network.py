@@ -3,17 +3,326 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import check_head
 from evergraph.nn.pdgnn import PDGNN
-from evergraph.nn.prototype_head import PrototypeHead
 from evergraph.topology import MixHop
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Return vectors of length 1; gradients pass, zeros stay.  [..., d] -> [..., d]"""
+    return normalize(vectors, dim=-1, eps=1e-6)
+
+
+def nearest(vectors: Tensor, prototypes: Tensor) -> Tensor:
+    """Return which prototype has the largest cosine with each vector.  -> int64 [n]
+
+    vectors: of length 1 or 0.  [n, d]; prototypes: of length 1, at least one.  [p, d]
+
+    >>> nearest(torch.tensor([[.6, .8], [1., 0.]]), torch.eye(2))
+    tensor([1, 0])
+    """
+    return (vectors @ prototypes.t()).argmax(1)
+
+
+def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: int) -> Tensor:
+    """Return which vectors become new prototypes, in order.  -> int64 [new]
+
+    A vector that has no prototype, old or new, with a cosine of at least ``threshold`` becomes one
+    itself. So no two of those established at one go, nor one of them and an old one, are as close
+    as ``threshold``: however many vectors come, there is room for so many on the sphere and no
+    more (a spherical code). Zeros match nothing and are left out.
+
+    vectors: [n, d]; prototypes: [p, d]; most: how many new ones at most
+
+    >>> line = torch.tensor([[1., 0.], [.8, .6], [0., 1.], [0., 0.]])
+    >>> unmatched(line, torch.empty(0, 2), .7, most=9)
+    tensor([0, 2])
+    >>> unmatched(line, torch.tensor([[1., 0.]]), .9, most=9)
+    tensor([1, 2])
+    """
+    left = vectors.any(1)
+    if len(prototypes):
+        left &= (vectors @ prototypes.t()).amax(1) < threshold
+    rows, found = left.nonzero().flatten(), list[Tensor]()
+    while len(rows) and len(found) < most:
+        found.append(rows[:1])
+        rows = rows[1:][vectors[rows[1:]] @ vectors[rows[0]] < threshold]
+    return torch.cat(found) if found else rows[:0]
+
+
+def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
+    """Return every vector's nearest prototype; zeros, and all where there is none, stay.
+
+    A gradient with respect to the prototype goes to the vector that it stands for, so that what
+    makes vectors is trained, and prototypes are not.  [n, d], [p, d] -> [n, d]
+
+    >>> stand_in(torch.tensor([[.6, .8], [0., 0.]]), torch.eye(2))
+    tensor([[0., 1.],
+            [0., 0.]])
+    """
+    if not len(prototypes):
+        return vectors
+    with torch.no_grad():
+        shift = prototypes[nearest(vectors, prototypes)] - vectors
+        shift *= vectors.any(1)[:, None]
+    return vectors + shift
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The cosine from which on a prototype matches, level by level.
+
+    Attributes:
+        atomic, node, cls: t_A, t_N, t_C of the paper.
+    """
+
+    atomic: float
+    node: float
+    cls: float
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes on one level.
+
+    Attributes:
+        extracted: what was found of them, of length 1, or 0 where there is nothing.  [n, d]
+        standing: the prototypes that stand for it.  [n, d]
+    """
+
+    extracted: Tensor
+    standing: Tensor
+
+    @property
+    def distance(self) -> Tensor:
+        """How far what was extracted is from its prototypes, the mean of 1 - cosine.  []
+
+        >>> found, prototype = torch.tensor([[.6, .8]]), torch.tensor([[1., 0.]])
+        >>> Level(found, prototype).distance
+        tensor(0.4000)
+        """
+        return (1 - (self.extracted * self.standing.detach()).sum(1)).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Nodes on all levels.
+
+    Attributes:
+        atomic: all of a node's atomic embeddings one after another.  [n atoms, d_A]
+        node, cls: [n, d_N], [n, d_C]
+    """
+
+    atomic: Level
+    node: Level
+    cls: Level
+
+    @property
+    def states(self) -> Tensor:
+        """The prototypes of all levels side by side.  [n, atoms d_A + d_N + d_C]"""
+        made = self.atomic.standing.reshape(len(self.node.standing), -1)
+        return torch.cat([made, self.node.standing, self.cls.standing], dim=1)
+
+    @property
+    def distance(self) -> Tensor:
+        """The distances on the levels, added up.  []"""
+        return self.atomic.distance + self.node.distance + self.cls.distance
+
+
+def level_of(extracted: Tensor, prototypes: Tensor) -> Level:
+    """Return nodes on a level, prototypes in their places.  [n, d], [p, d] -> ..."""
+    return Level(extracted, stand_in(extracted, prototypes))
+
+
+NOTHING = -1  # in place of an atomic prototype, where there is no neighbour to have one
+
+
+class PrototypeHead(nn.Module):
+    """f_out of ``PrototypeNetwork``: from attributes, own and neighbours', to class scores.
+
+    Args:
+        dims: how many attributes a node has.
+        hops: how many rings of neighbours follow a node's own attributes in an embedding.
+        extractors: of each of the two kinds.
+        widths: d_A, d_N, d_C, of an embedding on each level.
+        dropout: share of what enters the last layer dropped in training.
+
+    Attributes:
+        atoms: atomic prototypes.  float32 [a, d_A]
+        nodes: node-level prototypes, each by the atomic ones that it is made of.  int64 [p, atoms]
+        classes: class-level prototypes, each by the node-level one it is made of.  int64 [c]
+        counts: how many training nodes of each class had which node-level prototype.
+            float32 [classes, p]
+    """
+
+    atoms: Tensor
+    nodes: Tensor
+    classes: Tensor
+    counts: Tensor
+
+    def __init__(
+        self,
+        dims: int,
+        *,
+        hops: int,
+        extractors: int,
+        widths: tuple[int, int, int],
+        dropout: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        atomic, node, cls = widths
+        self.dims, self.atomic, self.dropout = dims, atomic, dropout
+        total = extractors * (1 + hops)
+        self.own = Linear(dims, extractors * atomic, bias=False, generator=generator)
+        self.structure = Linear(dims, extractors * atomic, bias=False, generator=generator)
+        self.to_node = Linear(total * atomic, node, generator=generator)
+        self.to_class = Linear(node, cls, generator=generator)
+        self.out = Linear(total * atomic + node + cls, 0, generator=generator)
+        self.register_buffer("atoms", torch.empty(0, atomic))
+        self.register_buffer("nodes", torch.empty(0, total, dtype=torch.int64))
+        self.register_buffer("classes", torch.empty(0, dtype=torch.int64))
+        self.register_buffer("counts", torch.empty(0, 0))
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        self.out.grow(classes, generator=generator)
+        new = self.counts.new_zeros(classes - len(self.counts), self.counts.shape[1])
+        self.counts = torch.cat([self.counts, new])
+
+    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return class scores.  [n, (hops + 1) dims] -> [n, classes]"""
+        return self.scores(self.levels(self.extracted(embeddings)).states, generator=generator)
+
+    def scores(self, states: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return class scores of prototypes side by side.  [n, width] -> [n, classes]"""
+        if self.training and self.dropout:
+            assert generator is not None, "dropout draws from the generator it is given"
+            states = states * dropout_mask(states.shape, self.dropout, generator=generator)
+        scores: Tensor = self.out(states)
+        return scores
+
+    def hidden_states(self, embeddings: Tensor) -> Tensor:
+        """Return the prototypes that stand for nodes, all levels.  -> [n, width]"""
+        return self.levels(self.extracted(embeddings)).states
+
+    def extracted(self, embeddings: Tensor) -> Tensor:
+        """Return what the extractors find.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""
+        own, *rings = embeddings.split(self.dims, dim=1)
+        found = torch.cat([self.own(own), *(self.structure(ring) for ring in rings)], dim=1)
+        return unit(found.unflatten(1, (-1, self.atomic)))
+
+    def levels(self, atomic: Tensor) -> Levels:
+        """Return nodes on every level, given the lowest.  [n, atoms, d_A] -> ..."""
+        nodes, classes = self.prototypes()
+        lowest = level_of(atomic.flatten(0, 1), self.atoms)
+        middle = level_of(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
+        return Levels(lowest, middle, level_of(unit(self.to_class(middle.standing)), classes))
+
+    def divergence(self) -> Tensor:
+        """Return the mean squared cosine of two extractors of a kind, both kinds added up.  []
+
+        0 where all are at right angles, 1 where all extract the same.
+        """
+        return sum(
+            (alike(linear.weight.unflatten(0, (-1, self.atomic))) for linear in self.extractors),
+            start=torch.zeros((), device=self.out.weight.device),
+        )
+
+    @property
+    def extractors(self) -> tuple[Linear, Linear]:
+        """The extractors of both kinds, each kind as one map."""
+        return self.own, self.structure
+
+    @torch.no_grad()
+    def prototypes(self) -> tuple[Tensor, Tensor]:
+        """Return the node-level and class-level prototypes as they are now.  [p, d_N], [c, d_C]
+
+        What is kept of them is what they are made of, so that they move with the maps between the
+        levels and never go stale.
+        """
+        nodes = unit(self.to_node(self.composed(self.nodes).flatten(1)))
+        return nodes, unit(self.to_class(nodes[self.classes]))
+
+    def composed(self, parts: Tensor) -> Tensor:
+        """Return atomic prototypes by number.  int64 [n, atoms] -> [n, atoms, d_A]"""
+        if not len(self.atoms):
+            return self.atoms.new_zeros(*parts.shape, self.atomic)
+        return self.atoms[parts.clamp_min(0)] * (parts != NOTHING)[..., None]
+
+    @torch.no_grad()
+    def establish(self, embeddings: Tensor, thresholds: Thresholds, *, capacity: int) -> Tensor:
+        """Add prototypes where nodes match none; return each node's on the node level.
+
+        capacity: how many a level has at most.  [n, (hops + 1) dims] -> int64 [n]
+        """
+        atomic = self.extracted(embeddings).flatten(0, 1)
+        new = unmatched(atomic, self.atoms, thresholds.atomic, most=capacity - len(self.atoms))
+        self.atoms = torch.cat([self.atoms, atomic[new]])
+        parts = self._parts(atomic).view(len(embeddings), -1)
+        node = unit(self.to_node(self.composed(parts).flatten(1)))
+        known, _ = self.prototypes()
+        new = unmatched(node, known, thresholds.node, most=capacity - len(known))
+        self._add_nodes(parts[new])
+        nodes, known = self.prototypes()
+        chosen = nearest(node, nodes)
+        cls = unit(self.to_class(nodes[chosen]))
+        new = unmatched(cls, known, thresholds.cls, most=capacity - len(known))
+        self.classes = torch.cat([self.classes, chosen[new]])
+        return chosen
+
+    def _parts(self, atomic: Tensor) -> Tensor:
+        """Return which atomic prototype stands for each embedding.  [m, d_A] -> int64 [m]"""
+        if not len(self.atoms):
+            return torch.full((len(atomic),), NOTHING, device=atomic.device)
+        return nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
+
+    def _add_nodes(self, parts: Tensor) -> None:
+        self.nodes = torch.cat([self.nodes, parts])
+        new = self.counts.new_zeros(len(self.counts), len(parts))
+        self.counts = torch.cat([self.counts, new], dim=1)
+
+    def forget(self, *, nodes: int, classes: int) -> None:
+        """Keep so many of the first prototypes above the atoms."""
+        self.nodes, self.classes = self.nodes[:nodes], self.classes[:classes]
+        self.counts = self.counts[:, :nodes].clone()
+
+    def count(self, labels: Tensor, chosen: Tensor) -> None:
+        """Take down which node-level prototype nodes of a class have.  2 x int64 [n]"""
+        ones = torch.ones(len(chosen), device=chosen.device)
+        self.counts.index_put_((labels, chosen), ones, accumulate=True)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        """Take as many prototypes as there are."""
+        for name, buffer in [*self.named_buffers(recurse=False)]:
+            kept = state_dict.get(prefix + name, buffer)
+            setattr(self, name, torch.empty_like(kept, device=buffer.device))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def alike(extractors: Tensor) -> Tensor:
+    """Return the mean squared cosine of any two extractors, 0 of a single one.  [e, d, D] -> []
+
+    >>> alike(torch.tensor([[[1., 0.]], [[1., 1.]]]))  # cos 45°, squared
+    tensor(0.5000)
+    """
+    flat = unit(extractors.flatten(1))
+    squares = (flat @ flat.t()).square()
+    count = len(flat)
+    return (squares.sum() - squares.trace()) / max(count * (count - 1), 1)
+
 
 LEVELS = 3
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -67,13 +67,12 @@ def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
 
 @pytest.mark.parametrize("held", HALVES)
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, width=st.integers(1, 200), self_loops=st.booleans(), weighted=st.booleans())
 def test_only_what_is_gathered_is_rounded(
     kernel: Kernel, held: RowType, seed: int, width: int, self_loops: bool, weighted: bool
 ) -> None:
-    # With weights all is compiled once more: of one kind is enough.
-    graph = drawn(seed, weighted=weighted and held == "float16")
+    # With weights all is compiled once more: weights are multiplied as of whole rows.
+    graph = drawn(seed, weighted=weighted and kernel == "torch")
     features, add = features_of(graph, seed, width), features_of(graph, seed + 1, width)
     operator = smoother(graph, self_loops=self_loops, kernel=kernel, held=held)
     rows = (features * operator.right[:, None]).to(ROW_TYPES[held]).float()
@@ -84,7 +83,6 @@ def test_only_what_is_gathered_is_rounded(
 
 
 @pytest.mark.parametrize("held", HALVES)
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, width=st.integers(1, 200), data=st.data())
 def test_blocks_of_columns_and_rows_give_the_same_bits(
     held: RowType, seed: int, width: int, data: st.DataObject

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.graphs import Graph, smoother
@@ -90,7 +90,6 @@ def test_a_hub_gets_a_range_of_its_own() -> None:
     assert row_ranges(torch.tensor([0]), count=3) == []
 
 
-@settings(max_examples=50, deadline=None)
 @given(degrees=st.lists(st.integers(0, 30), min_size=1, max_size=60), count=st.integers(1, 20))
 def test_ranges_cover_all_rows_and_none_is_much_larger(degrees: list[int], count: int) -> None:
     indptr = torch.tensor([0, *degrees]).cumsum(0)

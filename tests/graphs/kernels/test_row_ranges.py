@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.device import exactly_threads
@@ -24,7 +24,6 @@ def _small_tiles() -> object:
 sizes = st.integers(1, 40)
 
 
-@settings(max_examples=40, deadline=None)
 @given(n=sizes, k=sizes, m=sizes, added=st.booleans(), seed=st.integers(0, 99))
 def test_a_tiled_product_is_the_product_with_any_number_of_threads(
     n: int, k: int, m: int, added: bool, seed: int
@@ -54,7 +53,6 @@ def test_a_long_sum_is_made_by_one_thread_wherever_it_is_made() -> None:
     assert torch.equal(*found)
 
 
-@settings(max_examples=20, deadline=None)
 @given(n=st.integers(10, 40), inputs=sizes, outputs=sizes, bias=st.booleans())
 def test_gradients_of_a_tiled_map_are_right(n: int, inputs: int, outputs: int, bias: bool) -> None:
     draw = torch.Generator().manual_seed(n)

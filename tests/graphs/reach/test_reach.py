@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -106,7 +106,6 @@ def test_a_graph_without_edges_is_reached_node_by_node() -> None:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("hops", range(4))
-@settings(max_examples=15, deadline=None)
 @given(pairs=pairs, nodes=node_lists)
 def test_reach_equals_boolean_matrix_powers(
     undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
@@ -125,7 +124,6 @@ def test_reach_equals_boolean_matrix_powers(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-@settings(max_examples=25, deadline=None)
 @given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_blocks_are_cut_by_cost_and_change_nothing(
     undirected: bool, pairs: Pairs, hops: int, limit: int
@@ -159,7 +157,6 @@ def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> 
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-@settings(max_examples=25, deadline=None)
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_spreading_block_by_block_changes_nothing(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int, limit: int
@@ -176,7 +173,6 @@ def test_spreading_block_by_block_changes_nothing(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-@settings(max_examples=25, deadline=None)
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
 def test_a_search_finds_what_products_do(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int
