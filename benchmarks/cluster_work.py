@@ -30,7 +30,7 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.ray_pool import RayPool
+from evergraph.experiments.bench.pool import RayPool
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from evergraph.experiments.spread import spread
+from evergraph.evaluation.yardstick import spread
 from evergraph.reports.units import ALL, percent, size
 from evergraph.studies.book_rows import BookPlan, BookRow
 

@@ -22,8 +22,8 @@ from time import monotonic
 
 from book_page import book_page
 
-from evergraph.cli.bench_progress import BenchProgress
 from evergraph.cli.output import print_table, say
+from evergraph.cli.progress import BenchProgress
 from evergraph.core.checks import check_directory
 from evergraph.core.errors import (
     EXIT_CODE,

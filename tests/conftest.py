@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import settings
@@ -17,6 +17,9 @@ from evergraph.cli.app import main
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.datasets import datasets, load
+from evergraph.experiments.bench import benchmark
+from evergraph.experiments.bench.pool import Event
+from evergraph.experiments.bench.worker import Work, learn, read_progress
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -101,6 +104,20 @@ def call(
         return out, err
 
     return run
+
+
+@pytest.fixture
+def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let benchmarks learn in this process: starting others takes seconds."""
+
+    def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
+        for unit in work:
+            ending = learn(unit)
+            kind: Literal["done", "failed"] = "failed" if ending.failure else "done"
+            far = read_progress(unit.folder, unit.seed)
+            on_event(Event(kind, unit, far, ending.failure, ending.notes))
+
+    monkeypatch.setattr(benchmark, "run_work", run_here)
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evergraph.cli.bench_progress import BenchProgress, Line
-from evergraph.experiments.bench import benchmark
+from evergraph.cli.progress import BenchProgress, Line
 from evergraph.experiments.bench.benchmark import Bench, BenchEvent
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.bench.worker import Failure, Progress
+from waiting import until
 
 SMALL = """
 datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise = 0.5 }]
@@ -32,13 +32,7 @@ common = { training = { epochs = 60 } }
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 
 
-@pytest.fixture
-def evergraph(call: Any) -> Any:
-    """Run ``evergraph ...``."""
-    return call
-
-
-def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergraph: Any) -> None:
+def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: Any) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
     bench = subprocess.Popen(
@@ -62,9 +56,9 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergra
     assert "Traceback" not in said
     assert not psutil.wait_procs(workers, timeout=5)[1]
 
-    refused = evergraph(*asked, expect=2)
+    refused = call(*asked, expect=2)
     assert "out holds results already: use --resume" in refused[1]
-    out, err = evergraph(*asked, "--resume", "--json")
+    out, err = call(*asked, "--resume", "--json")
     told = json.loads(out)
     assert (told["folder"], len(told["rows"])) == ("out", 2)
     assert {row["state"] for row in told["rows"]} == {"done"}
@@ -74,10 +68,10 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergra
     assert "joint on synthetic, task-il, seed 1: AA 100.0" in err
     assert "4 of 4 done" in err
 
-    text, _ = evergraph(*asked, "--resume")  # nothing is left
+    text, _ = call(*asked, "--resume")  # nothing is left
     assert text.count("synthetic") == 2
     assert "results in out" in text
-    report, _ = evergraph("report", "out")
+    report, _ = call("report", "out")
     assert report.count("synthetic") == 4  # accuracies, and what is kept
 
 
@@ -101,10 +95,10 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, evergra
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_2(
-    options: list[str], message: str, tmp_path: Path, evergraph: Any
+    options: list[str], message: str, tmp_path: Path, call: Any
 ) -> None:
     (tmp_path / "double.toml").write_text('datasets = ["wordnet"]\nmethods = ["tem", "tem"]\n')
-    out, err = evergraph("bench", *options, "--out", "out", expect=2)
+    out, err = call("bench", *options, "--out", "out", expect=2)
     assert out == ""
     assert err.startswith("error: ")
     assert err.count("\n") == 1
@@ -112,19 +106,8 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
     assert not (tmp_path / "out").exists()
 
 
-def test_failures_and_searches_are_told_and_the_exit_code_is_1(
-    tmp_path: Path, evergraph: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evergraph.experiments.bench.pool import Event
-    from evergraph.experiments.bench.worker import learn
-
-    def run_here(work: Any, *, workers: int, on_event: Any) -> None:
-        for unit in work:
-            ending = learn(unit)
-            kind: Any = "done" if ending.failure is None else "failed"
-            on_event(Event(kind, unit, failure=ending.failure, notes=ending.notes))
-
-    monkeypatch.setattr(benchmark, "run_work", run_here)  # a worker takes seconds to start
+@pytest.mark.usefixtures("learned_here")
+def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, call: Any) -> None:
     (tmp_path / "broken.npz").write_bytes(b"PK")
     (tmp_path / "mine.toml").write_text(
         """
@@ -135,17 +118,17 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(
         grid.training.lr = [0.1, 0.2]
         """
     )
-    out, err = evergraph("bench", "mine.toml", expect=1)
+    out, err = call("bench", "mine.toml", expect=1)
     assert "lr=0.2" in out
     assert out.count("chosen") == 2  # the column's name, and one of the two
     assert "the search stopped at lr=0.1: broken.npz: is not a whole .npz file" in out
     assert "note: class 6 is left over alone and is dropped" in err
     assert err.endswith("1 of 2 runs failed: --resume --out runs/bench-mine tries them again\n")
-    told, _ = evergraph("bench", "mine.toml", "--resume", "--json", expect=1)
+    told, _ = call("bench", "mine.toml", "--resume", "--json", expect=1)
     first, second = json.loads(told)["rows"]
     assert first["chosen"].keys() == {"training.lr"}
     assert (second["state"], second["type"]) == ("failed", "DataError")
-    evergraph("bench", "mine.toml", expect=1)  # without --resume, in a new folder
+    call("bench", "mine.toml", expect=1)  # without --resume, in a new folder
     assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
 
 
@@ -216,10 +199,8 @@ def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
          "--device", "cpu", "--workers", "1", "--set", "training.epochs=100000"],
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (workers := _learning(bench.pid)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(3)  # torch is loaded by now, or nearly
+    until(lambda: list((tmp_path / "out").rglob("seed-*")), seconds=60)  # it learns
+    workers = _learning(bench.pid)
     bench.kill()
     bench.wait()
     assert workers

@@ -57,19 +57,6 @@ def test_no_argument_teaches(tmp_path: Path, evergraph: Evergraph) -> None:
         assert command in text
 
 
-@pytest.mark.parametrize("command", ["run", "bench"])
-def test_help_does_not_load_torch(command: str) -> None:
-    code = (
-        "import sys\n"
-        f"sys.argv = ['evergraph', '{command}', '--help']\n"
-        "from evergraph.cli.app import app\n"
-        "try:\n    app()\n"
-        "except SystemExit:\n    pass\n"
-        "sys.exit('torch' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
 def test_json_is_exactly_one_object_and_a_run_alone_lands_below_runs(
     tmp_path: Path, evergraph: Evergraph
 ) -> None:
@@ -123,18 +110,12 @@ def test_several_methods_learn_side_by_side(tmp_path: Path, evergraph: Evergraph
         "run", *SMALL, "--method", "finetune,tem", "--out", "both", "--resume", "--json", "--report"
     )
     found = json.loads(again.stdout)  # one object still
-    assert (tmp_path / "both" / "report.html").exists()
-    assert list(found["runs"]) == ["finetune", "tem"]
-    kept = json.loads((tmp_path / "both" / "tem" / "result.json").read_text())
-    assert found["runs"]["tem"]["accuracy_matrix"] == kept["accuracy_matrix"]
-
-
-def test_a_run_can_end_with_its_report(tmp_path: Path, evergraph: Evergraph) -> None:
-    done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "both", "--report")
-    assert done.stdout.splitlines()[-1].startswith("open both/report.html in a browser")
     page = (tmp_path / "both" / "report.html").read_text()
     assert "finetune" in page
     assert "tem" in page
+    assert list(found["runs"]) == ["finetune", "tem"]
+    kept = json.loads((tmp_path / "both" / "tem" / "result.json").read_text())
+    assert found["runs"]["tem"]["accuracy_matrix"] == kept["accuracy_matrix"]
 
 
 def test_a_preset_may_say_something_of_one_method(tmp_path: Path, evergraph: Evergraph) -> None:
@@ -254,8 +235,8 @@ def test_info_agrees_with_the_paper(
 
 
 def test_report_compares_runs_and_draws_them(tmp_path: Path, evergraph: Evergraph) -> None:
-    for method in ("finetune", "tem"):
-        evergraph("run", *SMALL, "--method", method, "--out", f"runs/{method}")
+    done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "runs", "--report")
+    assert done.stdout.splitlines()[-1].startswith("open runs/report.html in a browser")
     text = evergraph("report", "runs").stdout
     assert re.search(r"finetune .* class-il", text)
     assert re.search(r"tem .* class-il", text)
@@ -270,8 +251,6 @@ def test_report_compares_runs_and_draws_them(tmp_path: Path, evergraph: Evergrap
 NAN = np.full((60, 5), np.nan, dtype=np.float32)
 BAD_FILES = {
     "nan": ({"x": NAN}, "features hold NaN or infinity"),
-    "rows": ({"x": np.zeros((59, 5), np.float32)}, "59"),
-    "labels": ({"y": np.full(60, -7, dtype=np.int16)}, "-7"),
     "edge": ({"edge_index": np.array([[0], [60]], dtype=np.int32)}, "joins 0 and 60"),
 }
 
@@ -304,30 +283,20 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
     ("options", "message"),
     [
         (["--method", "temm"], "unknown method 'temm': did you mean 'tem'? choose one of"),
-        (["--topology", "gcn2"], "unknown topology 'gcn2'"),
-        (["--sampler", "best"], "unknown sampler 'best'"),
         (["--dataset", "cora"], "corafull"),
         (["--setting", "class"], "unknown setting 'class'"),
-        (["--edges", "some"], "unknown edges 'some'"),
-        (["--by", "day"], "unknown by 'day'"),
         (["--by", "time"], "by = 'time' needs the time of every node"),
-        (["--preset", "nips"], "unknown preset 'nips'"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--dataset", "absent.npz"], "no such file or folder: absent.npz"),
         (["--dataset", "cut.npz"], "cut.npz"),
         (["--budget", "lots"], "budget must be"),
-        (["--budget", "-1"], "budget must be an integer of at least 0"),
         (
             ["--seeds", "a"],
             "a number of repeats, or integers between commas, not 'a'",
         ),
         (["--seeds", "0"], "at least 1, not 0: seed 0 alone is written '0,'"),
-        (["--seeds", "0,0"], "seeds must differ, not have 0 twice"),
-        (["--hops", "-1"], "hops must be an integer of at least 0, not -1"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),
-        (["--set", "topology.gamma=1"], "has no parameter 'gamma'"),
-        (["--set", "topology.hosp=1"], "has no parameter 'hosp': did you mean 'hops'? it takes "),
         (["--set", "epohcs=1"], "unknown key 'epohcs': did you mean 'training.epochs'? the conf"),
         (["--set", "method.wieghting=plain"], "did you mean 'weighting'? it takes "),
         (["wordnet"], "run takes no argument 'wordnet': did you mean --dataset wordnet? "),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.cli.commands import _load
+from evergraph.cli.app import _load
 from evergraph.cli.serve_command import option_names, options_in
 
 if sys.version_info >= (3, 11):

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from evergraph.cli.app import app
-from evergraph.cli.commands import COMMANDS
+from evergraph.cli.app import COMMANDS, app
 
 
 def parameters() -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.cli.standard_input import lines_from, seconds_of
+from evergraph.cli.inputs import lines_from, seconds_of
 from evergraph.core.errors import ConfigurationError
 
 LINES = "".join(
@@ -57,7 +57,7 @@ def test_all_is_written_in_blocks(piped: Any, call: Any, monkeypatch: pytest.Mon
     pq = pytest.importorskip("pyarrow.parquet")
     lines = [{"node": i, "features": [i % 2, 1], "label": i % 2} for i in range(7)]
     piped("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("evergraph.cli.predict_command.AT_ONCE", 3)
+    monkeypatch.setattr("evergraph.cli.asking_commands.AT_ONCE", 3)
     call("predict", "learner", "--all", "--out", "all.parquet")
     table = pq.read_table("all.parquet")
     assert pq.ParquetFile("all.parquet").num_row_groups == 3

@@ -12,23 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+from evergraph.experiments import plan
 
 SIZES = ("--set", "dataset.nodes=400", "--set", "dataset.classes=4")
 GRAPH = ("synthetic", *SIZES, "--method", "slda", "--device", "cpu")
 
 
-def test_a_plan_shows_its_copies_and_the_estimate(call: Any) -> None:
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let copies cost what they are said to: a process each takes seconds (``test_plan``)."""
+    monkeypatch.setattr(
+        plan, "cost_of", lambda _, graph, share: plan.Cost(share, share, share, 1e6, 0)
+    )
+
+
+@pytest.mark.usefixtures("costs")
+def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call: Any) -> None:
     out, err = call("plan", *GRAPH, "--seconds", "0", "--seeds", "3")
     assert "learning a copy of 100 nodes" in err
     assert "400 (estimated)" in out
     assert "3 seeds, one after another" in out
-
-
-def test_a_plan_for_programs_is_one_object(call: Any) -> None:
-    plan = json.loads(call("plan", *GRAPH, "--seconds", "0", "--json")[0])
-    assert plan["nodes"] == 400
-    assert len(plan["copies"]) == 2
-    assert plan["seed"]["memory"] > 0
+    told = json.loads(call("plan", *GRAPH, "--seconds", "0", "--json")[0])
+    assert (told["nodes"], len(told["copies"])) == (400, 2)
+    assert told["seed"]["memory"] == 1e6
 
 
 def test_wrong_options_are_one_sentence(call: Any) -> None:
@@ -40,6 +48,7 @@ def test_wrong_options_are_one_sentence(call: Any) -> None:
         assert sentence in call("plan", *arguments, expect=2)[1], arguments
 
 
+@pytest.mark.usefixtures("costs")
 def test_a_plan_takes_a_file(call: Any, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     np.savez(
@@ -52,17 +61,28 @@ def test_a_plan_takes_a_file(call: Any, tmp_path: Path) -> None:
     assert "200 (estimated)" in out
 
 
+HELD = """\
+import multiprocessing
+import time
+from pathlib import Path
+
+if multiprocessing.parent_process() is not None:  # a copy is being learned
+    Path("held").touch()
+    time.sleep(600)
+"""
+
+
 def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH]
-    plan = subprocess.Popen(
+    (tmp_path / "held.py").write_text(HELD)
+    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH, "--plugin", "held.py"]
+    running = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert plan.stderr is not None
-    while "learning a copy" not in plan.stderr.readline():
-        pass
-    time.sleep(0.3)
-    os.killpg(plan.pid, signal.SIGINT)  # as a terminal does: to the process and its children
-    said = plan.communicate(timeout=60)[1]
-    assert plan.returncode == 130
+    while not (tmp_path / "held").exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the process and its children
+    said = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
     assert "interrupted: a plan keeps nothing" in said
     assert "Traceback" not in said

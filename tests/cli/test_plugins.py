@@ -16,7 +16,7 @@ from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.ray_pool import RayPool
+from evergraph.experiments.bench.pool import RayPool
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
 from evergraph.memory import samplers
@@ -175,6 +175,7 @@ def test_a_benchmarks_workers_import_its_plugins(call: Call, files: Path) -> Non
     assert [row["state"] for row in json.loads(kept)["rows"]] == ["done", "done"]
 
 
+@pytest.mark.usefixtures("learned_here")
 def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
     options = ["--plugin", "village.py", "--datasets", "village", "--seeds", "1", "--workers", "1"]
     told = json.loads(call("bench", "mine.toml", *options, "--json", "--out", "out")[0])

@@ -22,12 +22,6 @@ methods = ["finetune"]
 """
 
 
-def test_protocols_are_listed(call: Any) -> None:
-    listed = json.loads(call("list", "protocols", "--json")[0])["protocols"]
-    assert list(listed) == ["cglb", "delome", "llm4gcl", "ocgl", "paper", "puma", "tpp"]
-    assert "global" in listed["llm4gcl"]
-
-
 def test_the_papers_number_stands_first_and_is_named(call: Any, tmp_path: Path) -> None:
     out, err = call("run", *TINY, "--method", "finetune", "--protocol", "llm4gcl", "--out", "out")
     first = next(line for line in out.splitlines() if "local" in line or "global" in line)

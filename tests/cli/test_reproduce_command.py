@@ -30,9 +30,8 @@ def test_studies_are_printed_and_kept(call: Any, graph: str, tmp_path: Path) -> 
     assert (tmp_path / "out" / "table4" / "table4-rings.tex").exists()
 
 
-def test_a_study_that_learns_runs_in_workers_and_is_not_run_again(
-    call: Any, graph: str, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("learned_here")
+def test_a_study_that_learns_is_not_run_again(call: Any, graph: str, tmp_path: Path) -> None:
     command = ("reproduce", "strategies", "--quick", "--datasets", graph, "--out", "out",
                "--workers", "1", "--device", "cpu")  # fmt: skip
     out, err = call(*command)

@@ -38,19 +38,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
         yield server
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learn in this process: starting others takes seconds."""
-
-    def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[..., None]) -> None:
-        for unit in work:
-            failure = learn(unit).failure
-            on_event(Event("failed" if failure else "done", unit, failure=failure))
-
-    monkeypatch.setattr(benchmark, "run_work", run_here)
-
-
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("learned_here")
 def test_fetched_checked_learned_and_set_beside_the_paper(
     call: Any, server: FaultyServer, tmp_path: Path
 ) -> None:
@@ -78,7 +66,7 @@ def test_fetched_checked_learned_and_set_beside_the_paper(
     assert len(server.requests) == requests  # nothing is fetched twice
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("learned_here")
 def test_what_cannot_be_had_or_fails_is_a_row_and_exit_code_1(
     call: Any, server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +115,7 @@ def test_what_is_wrong_is_one_sentence_before_any_work(
     assert server.requests == []
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("learned_here")
 def test_files_carried_by_hand(call: Any, server: FaultyServer, tmp_path: Path) -> None:
     miniatures.written(tmp_path / "stick")
     call("reproduce", "paper", "--from", "stick", "--quick", "--methods", "tem", "--out", "out",

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
-from evergraph.cli.commands import COMMANDS
+from evergraph.cli.app import COMMANDS
 from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.catalogue import catalogue
@@ -30,91 +29,88 @@ TINY = [
 ]  # fmt: skip
 
 
-def imported(code: str, folder: Path) -> set[str]:
-    """Return which packages a fresh process has imported when it has run some code."""
-    tail = "\nimport sys; print('\\n' + ' '.join({name.partition('.')[0] for name in sys.modules}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code + tail], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return set(done.stdout.splitlines()[-1].split())
-
-
-def called(*arguments: str) -> str:
-    return (
-        f"import sys; sys.argv = ['evergraph', *{list(arguments)}]\n"
-        "from evergraph.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("code", "absent"),
-    [
-        ("import evergraph", HEAVY | {"pydantic", "rich", "typer"}),
-        (called("--help"), HEAVY | {"pydantic", "rich", "markdown_it", "pygments"}),
-        (called(), HEAVY | {"markdown_it", "pygments"}),
-        (called("list", "methods"), HEAVY | {"markdown_it"}),
-        (called("list", "datasets", "--json"), HEAVY | {"rich", "markdown_it"}),
-        (called("list", "presets"), HEAVY | {"markdown_it"}),
-        (called("info", "synthetic"), EXTRAS | {"numba", "psutil"}),
-        (called(*TINY), EXTRAS | {"numba"}),
-    ],
-    ids=["import", "help", "lesson", "list", "list json", "list presets", "info", "run"],
-)
-def test_nothing_is_imported_that_is_not_used(code: str, absent: set[str], tmp_path: Path) -> None:
-    assert imported(code, tmp_path) & absent == set()
-
-
-def test_info_does_not_load_scipys_solvers(tmp_path: Path) -> None:
-    code = called("info", "synthetic") + "\nassert 'scipy.optimize' not in sys.modules"
-    assert "torch" in imported(code, tmp_path)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_says_of_a_command_what_the_command_says(command: str, call: Call) -> None:
-    text = " ".join(call("--help")[0].split())
-    line = declared_summary(f"cli/{command}_command.py", f"{command}_command")
-    assert line
-    assert f"{command} {line}" in text
-    own = " ".join(call(command, "--help")[0].split())
-    assert line in own
-
-
-def test_a_mistyped_command_is_met_with_the_nearest(call: Call) -> None:
-    said = call("reprot", expect=2)[1]
-    assert said.startswith("error: unknown command 'reprot': did you mean 'report'? choose one of ")
-    assert said.count("\n") == 1
-
-
 LISTED = {
     "methods": methods,
     "samplers": samplers,
     "backbones": backbones,
     "topologies": topologies,
 }
+# In one fresh process, one after another: what each may not have imported, nor any before it.
+STEPS: list[tuple[list[str], set[str]]] = [
+    (["--help"], HEAVY | {"pydantic", "rich", "markdown_it", "pygments"}),
+    (["run", "--help"], HEAVY | {"markdown_it", "pygments"}),
+    (["bench", "--help"], HEAVY | {"markdown_it", "pygments"}),
+    ([], HEAVY | {"markdown_it", "pygments"}),
+    *((["list", kind, "--json"], HEAVY | {"markdown_it"}) for kind in (*LISTED, "datasets")),
+    (["list", "methods"], HEAVY | {"markdown_it"}),
+    (["list", "presets"], HEAVY | {"markdown_it"}),
+    (["info", "synthetic"], EXTRAS | {"numba", "psutil", "scipy.optimize"}),
+    (TINY, EXTRAS | {"numba"}),
+]
+SCRIPT = """
+import contextlib, io, json, sys
+import evergraph
+found = [["", sorted(sys.modules)]]
+for words in json.loads(sys.argv[1]):
+    from evergraph.cli.app import main
+    sys.argv = ["evergraph", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            main()
+        except SystemExit as stop:
+            assert not stop.code
+    found.append([out.getvalue(), sorted(sys.modules)])
+print(json.dumps(found))
+"""
 
 
-@pytest.mark.parametrize("kind", sorted(LISTED))
-def test_a_fresh_process_lists_what_the_resolver_knows(kind: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, set[str]]]:
+    """What a fresh process prints, and has imported by then, at the import and at each step."""
+    steps = json.dumps([words for words, _ in STEPS])
     done = subprocess.run(
-        [sys.executable, "-m", "evergraph.cli.app", "list", kind, "--json"],
-        cwd=tmp_path, check=True, capture_output=True, text=True,
+        [sys.executable, "-c", SCRIPT, steps],
+        cwd=tmp_path_factory.mktemp("fresh"), check=True, capture_output=True, text=True,
     )  # fmt: skip
-    assert json.loads(done.stdout) == {kind: LISTED[kind].summaries()}
+    return [(out, set(names)) for out, names in json.loads(done.stdout)]
 
 
-def test_a_fresh_process_lists_datasets_with_the_facts_of_the_catalogue(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "evergraph.cli.app", "list", "datasets", "--json"],
-        cwd=tmp_path, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    listed = json.loads(done.stdout)["datasets"]
-    assert list(listed) == datasets.names()
-    for name, facts in listed.items():
+def test_nothing_is_imported_that_is_not_used(fresh: list[tuple[str, set[str]]]) -> None:
+    assert fresh[0][1] & (HEAVY | {"pydantic", "rich", "typer"}) == set()
+    for (words, absent), (_, names) in zip(STEPS, fresh[1:], strict=True):
+        assert names & absent == set(), words
+    assert "torch" in fresh[-1][1]
+
+
+def test_a_fresh_process_lists_what_the_resolvers_know(fresh: list[tuple[str, set[str]]]) -> None:
+    told = {
+        words[1]: json.loads(out)[words[1]]
+        for (words, _), (out, _) in zip(STEPS, fresh[1:], strict=True)
+        if words[-1:] == ["--json"] and words[0] == "list"
+    }
+    for kind, resolver in LISTED.items():
+        assert told[kind] == resolver.summaries()
+    assert list(told["datasets"]) == datasets.names()
+    for name, facts in told["datasets"].items():
         known = catalogue().get(name)
         assert facts == (
             {"title": first_line(datasets.resolve(name))} if known is None else asdict(known)
         )
+
+
+def test_help_says_of_a_command_what_the_command_says(call: Call) -> None:
+    text = " ".join(call("--help")[0].split())
+    for command, file in COMMANDS.items():
+        line = declared_summary(f"cli/{file}.py", f"{command}_command")
+        assert line
+        assert f"{command} {line}" in text
+        assert line in " ".join(call(command, "--help")[0].split())
+
+
+def test_a_mistyped_command_is_met_with_the_nearest(call: Call) -> None:
+    said = call("reprot", expect=2)[1]
+    assert said.startswith("error: unknown command 'reprot': did you mean 'report'? choose one of ")
+    assert said.count("\n") == 1
 
 
 def test_a_part_registered_by_the_program_is_listed(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from evergraph.cli.commands import _load
+from evergraph.cli.app import _load
 from evergraph.cli.serve_command import options_in
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app

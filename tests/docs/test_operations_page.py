@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evergraph.cli.commands import COMMANDS, _load
+from evergraph.cli.app import COMMANDS, _load
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")

@@ -8,8 +8,7 @@ import pytest
 from protocols_page import protocols_table, published_numbers, published_table
 
 from evergraph.experiments.protocols import protocols, read_protocol
-from evergraph.reports.formats import markdown
-from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import Table, markdown
 from evergraph.studies.protocols import ORDER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text("utf-8")

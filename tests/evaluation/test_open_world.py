@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evergraph.core.label_space import LabelSpace
-from evergraph.evaluation.scoring import Scored, forward_transfer, rejection
+from evergraph.evaluation.evaluator import Scored, forward_transfer, rejection
 
 LEARNED = LabelSpace("class-il", (2, 0))  # two tasks, the second without a class of its own
 

@@ -11,32 +11,13 @@ import pytest
 
 from evergraph.evaluation.evaluator import Measures
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import SeedResult
-from evergraph.experiments.runner import Observer, run
-
-CLOCKS = ("seconds", "peak_rss_bytes")
-
-
-def small(**values: Any) -> RunConfig:
-    base: dict[str, Any] = {
-        "method": "tem",
-        "dataset": {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8},
-        "training": {"epochs": 3, "batch_size": 64},
-        "memory": {"budget": 10},
-        "measures": True,
-        "device": "cpu",
-    }
-    return RunConfig.of(base | values)
+from evergraph.experiments.runner import run
+from small_runs import StopError, comparable, small, stop_after
 
 
-class StopError(Exception):
-    """Stands for Ctrl-C."""
-
-
-def stop_after_two(seed: int, report: TaskReport) -> None:
-    if report.index == 1:
-        raise StopError
+def measured(**values: Any) -> RunConfig:
+    return small(**{"measures": True} | values)
 
 
 def seed_of(*measures: Measures) -> SeedResult:
@@ -57,7 +38,7 @@ def test_a_measure_is_the_mean_of_the_tasks_where_it_has_a_meaning() -> None:
 
 
 def test_a_result_tells_them_over_seeds() -> None:
-    result = run(small(seeds=[0, 1]))
+    result = run(measured(seeds=[0, 1]))
     told = result.to_dict()
     for testing in ("local", "global"):
         found = told["measures"][testing]
@@ -75,7 +56,7 @@ def test_a_result_tells_them_over_seeds() -> None:
 
 def test_classes_that_come_again_carry_over() -> None:
     stream = {"by": "blurred", "tasks": 4, "blur": 0.5}
-    seed = run(small(stream=stream, training={"epochs": 20, "batch_size": 64})).seeds[0]
+    seed = run(measured(stream=stream, training={"epochs": 20, "batch_size": 64})).seeds[0]
     for testing in ("local", "global"):
         found = [task[testing]["forward_transfer"] for task in seed.measures]
         assert found[-1] is None
@@ -86,34 +67,30 @@ def test_classes_that_come_again_carry_over() -> None:
 @pytest.mark.parametrize(("method", "edges"), [("tem", "all"), ("joint", "within")])
 def test_looking_ahead_changes_no_other_number(method: str, edges: str) -> None:
     looking, blind = (
-        run(small(method=method, stream={"edges": edges}, measures=on)).to_dict()
+        run(measured(method=method, stream={"edges": edges}, measures=on)).to_dict()
         for on in (True, False)
     )
     assert looking["measures"]["local"]["rejection_auroc"] is not None
     for way, measures in blind["measures"].items():
         assert measures["rejection_auroc"] is None
         assert measures["calibration_error"] == looking["measures"][way]["calibration_error"]
-    apart = (*CLOCKS, "config", "measures")
-    assert {k: v for k, v in looking.items() if k not in apart} == {
-        k: v for k, v in blind.items() if k not in apart
-    }
+    apart = ("config", "measures")
+    assert comparable(looking, *apart) == comparable(blind, *apart)
 
 
 def test_a_run_that_was_stopped_measures_the_same(tmp_path: Path) -> None:
-    whole = run(small(stream={"edges": "all"})).to_dict()
-    config = small(stream={"edges": "all"})
+    whole = run(measured(stream={"edges": "all"})).to_dict()
+    config = measured(stream={"edges": "all"})
     with pytest.raises(StopError):
-        run(config, out=tmp_path / "out", observer=Observer(on_task=stop_after_two))
+        run(config, out=tmp_path / "out", observer=stop_after(2))
     resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
-    assert {k: v for k, v in resumed.items() if k not in CLOCKS} == {
-        k: v for k, v in whole.items() if k not in CLOCKS
-    }
+    assert comparable(resumed) == comparable(whole)
 
 
 def test_progress_without_measures_is_still_read(tmp_path: Path) -> None:
-    config = small(measures=False)
+    config = measured(measures=False)
     with pytest.raises(StopError):
-        run(config, out=tmp_path / "out", observer=Observer(on_task=stop_after_two))
+        run(config, out=tmp_path / "out", observer=stop_after(2))
     path = tmp_path / "out" / "seed-0" / "progress.json"
     stored = json.loads(path.read_text())
     for report in stored["reports"]:

@@ -12,26 +12,21 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.worker import read_progress
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.experiments.presets import read_preset
-from evergraph.experiments.protocol import TaskReport, steps_apart
+from evergraph.experiments.protocol import steps_apart
 from evergraph.experiments.result import RunResult
-from evergraph.experiments.runner import Observer, run
+from evergraph.experiments.runner import run
 from evergraph.reports import collect
+from small_runs import StopError, small, stop_after
 
 
-def small(**values: Any) -> RunConfig:
+def online(**values: Any) -> RunConfig:
+    """200 nodes of four classes: two tasks, of which each comes in ten batches."""
     base: dict[str, Any] = {
         "dataset": {"name": "synthetic", "nodes": 200, "classes": 4, "features": 8},
         "stream": {"by": "online", "batch": 6, "edges": "all"},
         "training": {"epochs": 1, "batch_size": 64},
-        "memory": {"budget": 10},
-        "method": "tem",
-        "device": "cpu",
     }
-    return RunConfig.of(base | values)
-
-
-class StopError(Exception):
-    """Stands for Ctrl-C."""
+    return small(**base | values)
 
 
 def rows_of(result: RunResult) -> Any:
@@ -40,7 +35,7 @@ def rows_of(result: RunResult) -> Any:
 
 def test_a_test_comes_after_every_few_batches_and_after_the_last() -> None:
     # 60 training nodes a task in batches of 6: ten batches each
-    result = run(small(test_every=8))
+    result = run(online(test_every=8))
     assert result.dataset["tasks"], result.dataset["steps"] == (2, 20)
     assert result.seeds[0].tested_after == result.to_dict()["tested_after"] == [8, 16, 20]
     assert result.seeds[0].matrix("local", "balanced").shape == (3, 2)
@@ -54,14 +49,14 @@ def test_a_test_comes_after_every_few_batches_and_after_the_last() -> None:
 
 
 def test_testing_changes_nothing_that_is_learned() -> None:
-    often, seldom = run(small(test_every=5)), run(small(test_every=10))
+    often, seldom = run(online(test_every=5)), run(online(test_every=10))
     every_other = rows_of(often)[0]["local"]["plain"][1::2]
     assert every_other == rows_of(seldom)[0]["local"]["plain"]
 
 
 def test_tasks_too_may_be_tested_seldom() -> None:
-    every = run(small(stream={"classes_per_task": 1}))
-    seldom = run(small(stream={"classes_per_task": 1}, test_every=3))
+    every = run(online(stream={"classes_per_task": 1}))
+    seldom = run(online(stream={"classes_per_task": 1}, test_every=3))
     assert seldom.seeds[0].tested_after == [3, 4]
     all_rows = rows_of(every)[0]["global"]["balanced"]
     assert rows_of(seldom)[0]["global"]["balanced"] == [all_rows[2], all_rows[3]]
@@ -72,17 +67,13 @@ def test_about_twenty_tests_unless_it_is_said() -> None:
     assert [steps_apart(steps, 7, None) for steps in (20, 21, 1051)] == [1, 2, 53]
     assert steps_apart(1051, 7, 10) == 10
     with pytest.raises(ConfigurationError, match="test_every"):
-        small(test_every=0)
+        online(test_every=0)
 
 
 def test_a_stopped_run_goes_on_from_its_last_test(tmp_path: Path) -> None:
-    def stop(seed: int, report: TaskReport) -> None:
-        if report.index >= 11:
-            raise StopError
-
-    config = small(test_every=4)
+    config = online(test_every=4)
     with pytest.raises(StopError):
-        run(config, out=tmp_path / "stopped", observer=Observer(on_task=stop))
+        run(config, out=tmp_path / "stopped", observer=stop_after(3))
     states = [path.name for path in (tmp_path / "stopped" / "seed-0").glob("state-*")]
     assert states == ["state-0011.safetensors"]  # one learner, that of the last test
     progress = read_progress(tmp_path / "stopped", 0)
@@ -110,7 +101,7 @@ def test_presets_of_streams_and_condensed_memories_run(preset: str) -> None:
 
 
 def test_reports_tell_anytime_accuracy_of_every_result(tmp_path: Path) -> None:
-    result = run(small(test_every=8), out=tmp_path)
+    result = run(online(test_every=8), out=tmp_path)
     [told] = collect(tmp_path)
     assert told.tested_after == [8, 16, 20]
     assert (told.setting, told.step) == ("class-il, online, all edges", "batch")

@@ -14,9 +14,8 @@ from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.build import build_stream, resolved
+from evergraph.experiments.build import build_stream, departures, resolved
 from evergraph.experiments.config import RunConfig, StreamConfig, keys
-from evergraph.experiments.fitting import departures
 from evergraph.experiments.protocols import layered, protocols, read_protocol
 from evergraph.experiments.runner import run
 from evergraph.experiments.settings import configured

@@ -19,8 +19,7 @@ from evergraph.core.resources import Resources
 from evergraph.core.seeding import seeded
 from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import Event
-from evergraph.experiments.bench.ray_pool import RayPool
+from evergraph.experiments.bench.pool import Event, RayPool
 from evergraph.experiments.bench.worker import Work
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run

@@ -26,21 +26,7 @@ from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import versions
 from evergraph.experiments.runner import Observer, open_run, run
 from evergraph.experiments.store import ResultStore
-
-
-def small(**values: Any) -> RunConfig:
-    base: dict[str, Any] = {
-        "method": "tem",
-        "dataset": {"name": "synthetic", "nodes": 120, "classes": 6, "features": 4},
-        "training": {"epochs": 1, "batch_size": 64},
-        "memory": {"budget": 3},
-        "device": "cpu",
-    }
-    return RunConfig.of(base | values)
-
-
-def comparable(result: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in result.items() if k not in ("seconds", "peak_rss_bytes")}
+from small_runs import comparable, small
 
 
 @pytest.fixture(scope="module")
@@ -233,11 +219,10 @@ def test_a_benchmark_killed_while_it_claimed_its_folder_begins_again(tmp_path: P
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"reports": [{"rank": 1}], "result": null}'])
 def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None:
-    run(small(), out=tmp_path / "out")
-    path = tmp_path / "out" / "seed-0" / "progress.json"
-    path.write_text(content)
+    (tmp_path / "seed-0").mkdir()
+    (tmp_path / "seed-0" / "progress.json").write_text(content)
     with pytest.raises(ResultsError, match=r"progress\.json (cannot be read|is not progress)"):
-        run(small(), out=tmp_path / "out", resume=True)
+        ResultStore(tmp_path).seed(0).progress()
 
 
 def test_a_result_that_is_not_ours_is_said(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.build import resolved
+from evergraph.experiments.build import fitted_to, resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.fitting import fitted_to
 from evergraph.experiments.runner import Observer, run
 from evergraph.graphs import Graph, Targets
 

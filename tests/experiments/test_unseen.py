@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evergraph.experiments.build import resolved
+from evergraph.experiments.build import resolved, say_unseen
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.fitting import say_unseen
 from evergraph.graphs import Graph, NodeTypes, Relations
 
 EDGES = torch.tensor([[0, 1], [1, 2]])

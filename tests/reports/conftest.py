@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.spread import spread
+from evergraph.evaluation.yardstick import spread
 from evergraph.reports import collect, write_report
 from evergraph.reports.gallery import Gallery, gallery
 from evergraph.reports.runs import grouped

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.reports import collect
-from evergraph.reports.formats import csv_text
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
+from evergraph.reports.tables.record import csv_text
 from evergraph.reports.units import best_within, envelope, families
 
 RUNS = [(50.0, 0.6), (400.0, 0.9), (100.0, 0.55), (200.0, 0.9)]

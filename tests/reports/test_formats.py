@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from evergraph.reports import collect
-from evergraph.reports.formats import csv_text, html_table, latex, markdown
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import Table, csv_text, html_table, latex, markdown
 
 
 @pytest.fixture(scope="module")

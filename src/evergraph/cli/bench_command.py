@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.bench_progress import BenchProgress
-from evergraph.cli.options import (
-    ADDRESS,
-    ENGINE,
-    PLUGINS,
-    PROTOCOL,
-    bench_of,
-    default_folder,
-    parse_seeds,
-    parse_settings,
-)
+from evergraph.cli import options
+from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
 from evergraph.cli.output import print_json, print_table, say
-from evergraph.cli.progress import spinner
+from evergraph.cli.progress import BenchProgress, spinner
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
@@ -39,20 +30,16 @@ def bench_command(
     datasets: str | None = typer.Option(
         None, help="Names or paths between commas (default: those in the file)."
     ),
-    seeds: str | None = typer.Option(
-        None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: the file's)."
-    ),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: the file's)."),
-    engine: str = ENGINE,
-    address: str | None = ADDRESS,
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="For every run, such as training.epochs=50."
-    ),
-    protocol: str | None = PROTOCOL,
-    plugins: list[str] = PLUGINS,
-    out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
+    seeds: options.Seeds = None,
+    device: options.Device = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    settings: options.Settings = [],
+    protocol: options.Protocol = None,
+    plugins: options.Plugins = [],
+    out: options.ResultsFolder = None,
     resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Run methods x datasets x settings x seeds, as many at once as fit on the machine.
 
@@ -103,7 +90,7 @@ def _fitting(bench: Bench) -> int:
 def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[Pool, int]:
     """Start or join Ray, and return how many runs it carries at once."""
     from evergraph.cluster.ray_engine import RayEngine
-    from evergraph.experiments.bench.ray_pool import RayPool
+    from evergraph.experiments.bench.pool import RayPool
 
     here = _fitting(bench) if workers is None and address is None else workers
     with spinner("starting Ray" if address is None else f"joining {address}"):

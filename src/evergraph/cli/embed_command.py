@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.options import (
-    ADDRESS,
-    ENGINE,
-    PLUGINS,
-    WORKER_THREADS,
-    parse_settings,
-    resources_of,
-)
+from evergraph.cli import options
+from evergraph.cli.options import parse_settings, resources_of
 from evergraph.cli.output import print_json
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
@@ -37,16 +31,14 @@ def embed_command(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
     ),
-    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
-    memory_limit: str | None = typer.Option(
-        None, help="The most memory of a machine, such as 4GB (default: most of what is free)."
-    ),
-    engine: str = ENGINE,
-    address: str | None = ADDRESS,
-    worker_threads: int | None = WORKER_THREADS,
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
-    plugins: list[str] = PLUGINS,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    directed: options.Directed = False,
+    memory_limit: options.MemoryLimit = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    worker_threads: options.WorkerThreads = None,
+    overwrite: options.Overwrite = False,
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a graph's topology embeddings as a graph folder, whose features they are.
 

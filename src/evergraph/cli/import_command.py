@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.column_options import (
-    COLUMNS,
-    DATABASE,
-    DECIMAL,
-    DELIMITER,
-    GAPS,
-    UNKNOWN_EDGES,
-    parse_columns,
-    tables_of,
-)
-from evergraph.cli.options import PLUGINS, resources_of
+from evergraph.cli import inputs, options
+from evergraph.cli.inputs import parse_columns, tables_of
+from evergraph.cli.options import resources_of
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
@@ -40,7 +32,7 @@ def import_command(
     nodes: str | None = typer.Argument(
         None, help="The same with id, label, time if known, features (default: see --from)."
     ),
-    database: str | None = DATABASE,
+    database: inputs.Database = None,
     nodes_query: str | None = typer.Option(
         None, "--nodes", help="With --from, the query for nodes (default: none)."
     ),
@@ -48,18 +40,16 @@ def import_command(
         None, "--edges", help="With --from, the query for edges (default: none)."
     ),
     out: Path = typer.Option(..., help="The folder to create."),
-    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
-    memory_limit: str | None = typer.Option(
-        None, help="Such as 4GB (default: four fifths of what is free)."
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing graph."),
-    unknown_edges: str = UNKNOWN_EDGES,
-    delimiter: str = DELIMITER,
-    decimal: str = DECIMAL,
-    columns: list[str] = COLUMNS,
-    gaps: str = GAPS,
-    plugins: list[str] = PLUGINS,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    directed: options.Directed = False,
+    memory_limit: options.MemoryLimit = None,
+    overwrite: options.Overwrite = False,
+    unknown_edges: inputs.UnknownEdges = "refuse",
+    delimiter: inputs.Delimiter = ",",
+    decimal: inputs.Decimal = ".",
+    columns: inputs.ColumnKinds = [],
+    gaps: inputs.Gaps = "flag",
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
 ) -> None:
     """Convert tables into a graph folder that may be larger than memory.
 

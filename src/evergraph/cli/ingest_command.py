@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evergraph.cli.column_options import (
-    COLUMNS,
-    DATABASE,
-    DECIMAL,
-    DELIMITER,
-    GAPS,
-    STRICT,
-    UNKNOWN_EDGES,
-    parse_columns,
-    tables_of,
-)
-from evergraph.cli.id_file import read_ids
+from evergraph.cli import inputs, options
+from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of, tables_of
 from evergraph.cli.learner_target import opened
-from evergraph.cli.options import CA, PLUGINS
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import StageProgress, spinner
-from evergraph.cli.standard_input import arriving_lines, seconds_of
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.notices import say
@@ -59,7 +47,7 @@ STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 
 
 def ingest_command(
-    target: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
+    target: options.LearnerTarget,
     stream: str | None = typer.Argument(
         None, help="- takes in lines of JSON from standard input (default: none)."
     ),
@@ -69,19 +57,19 @@ def ingest_command(
     edges: str | None = typer.Option(
         None, help="The same of source, target, weight if any, op (default: none)."
     ),
-    database: str | None = DATABASE,
+    database: inputs.Database = None,
     sync: bool = typer.Option(
         False, "--sync", help="The tables are all there is: what is not in them goes."
     ),
     allow_emptying: bool = typer.Option(
         False, "--allow-emptying", help="With --sync: even where nothing known would be left."
     ),
-    unknown_edges: str = UNKNOWN_EDGES,
+    unknown_edges: inputs.UnknownEdges = "refuse",
     forget: str | None = typer.Option(
         None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
     ),
     batch: int = typer.Option(100, help="How many nodes, or lines, are taken in at once."),
-    every: str = typer.Option("2s", help="How long a line of a stream waits for others."),
+    every: str = typer.Option("2s", help="The longest a line of a stream waits for its batch."),
     key_prefix: str | None = typer.Option(
         None, help="Names a stream, whose lines count once (default: made of its first line)."
     ),
@@ -89,25 +77,19 @@ def ingest_command(
     skip_known: bool = typer.Option(
         False, "--skip-known", help="Pass over what a stream says again, as is done for tables."
     ),
-    token_file: Path | None = typer.Option(
-        None, help="With a token that may write (default: none)."
-    ),
-    ca: Path | None = CA,
-    delimiter: str = DELIMITER,
-    decimal: str = DECIMAL,
-    columns: list[str] = COLUMNS,
-    gaps: str = GAPS,
-    strict: bool = STRICT,
-    memory_limit: str | None = typer.Option(
-        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
-    ),
-    scratch: Path | None = typer.Option(
-        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
-    ),
-    plugins: list[str] = PLUGINS,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    token_file: options.TokenFile = None,
+    ca: options.CA = None,
+    delimiter: inputs.Delimiter = ",",
+    decimal: inputs.Decimal = ".",
+    columns: inputs.ColumnKinds = [],
+    gaps: inputs.Gaps = "flag",
+    strict: bool = typer.Option(False, "--strict", help="Refuse categories that come later."),
+    memory_limit: options.LearnerMemory = None,
+    scratch: options.Scratch = None,
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
 ) -> None:
-    """Take in what is new of tables: nodes, edges and labels, in the order of their rows.
+    """Add new nodes, edges and labels from tables, in the order of their rows.
 
     What the learner knows already is passed over, so a dump that has grown can be given again as
     a whole, and a command that was stopped goes on when it is given again. A column op says what
@@ -129,11 +111,11 @@ def ingest_command(
             raise ConfigurationError(
                 f"a stream is given as - and alone, without tables, not as {stream!r} with others"
             )
-        options = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
-        options["skip_known"] = skip_known
+        way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
+        way["skip_known"] = skip_known
         load_plugins(plugins)
         chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        _ingest_stream(target, options, token_file, chosen, as_json, within)
+        _ingest_stream(target, way, token_file, chosen, as_json, within)
         return
     try:
         load_plugins(plugins)
@@ -164,7 +146,7 @@ def ingest_command(
 
 def _ingest_stream(
     target: str,
-    options: dict[str, Any],
+    way: dict[str, Any],
     token_file: Path | None,
     chosen: Callable[[], Columns],
     as_json: bool,
@@ -172,16 +154,16 @@ def _ingest_stream(
 ) -> None:
     """Take in standard input, and say what it was.
 
-    options: of ``LineStream``; within: limit and scratch of a folder, authority of a service
+    way: of ``LineStream``; within: limit and scratch of a folder, authority of a service
     """
     with spinner("loading torch"):
         from evergraph.online.line_stream import LineStream
 
         columns = _columns(target, token_file, chosen, within["ca"])
-        options["columns"] = columns
+        way["columns"] = columns
     with opened(target, token_file=token_file, scope="write", **within) as learner:
         status = learner.status()
-        stream = LineStream(learner, **options, classes=status.get("metric") in (None, "accuracy"))
+        stream = LineStream(learner, **way, classes=status.get("metric") in (None, "accuracy"))
         try:
             stream.take_in(arriving_lines())
         except KeyboardInterrupt:

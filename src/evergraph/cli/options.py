@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,37 +26,78 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
 
-CA: Any = typer.Option(
-    None,
-    "--ca",
-    metavar="FILE",
-    help="PEM file of the authority that signed the certificate of an https service "
-    "(default: the system's authorities).",
-)
-
-
-ENGINE: Any = typer.Option("local", help="Where to compute: local (here) or ray.")
-ADDRESS: Any = typer.Option(
-    None, help="A Ray cluster to join: auto or host:port (default: start Ray here)."
-)
-WORKER_THREADS: Any = typer.Option(
-    None, min=1, help="Threads of each Ray worker (default: one, or its share of this machine)."
-)
-
-
-PLUGINS: Any = typer.Option(
-    [],
-    "--plugin",
-    metavar="FILE.py|MODULE",
-    help="What defines parts of your own; may be repeated (default: none).",
-)
-
-
-PROTOCOL: Any = typer.Option(
-    None,
-    help="Measure as a paper does: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: none; "
-    "evergraph list protocols).",
-)
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Address = Annotated[
+    str | None, typer.Option(help="A Ray cluster to join: auto or host:port (default: start one).")
+]
+CA = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="PEM file of the authority that signed the certificate of an https service "
+        "(default: the system's authorities).",
+    ),
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda (default: auto).")]
+Directed = Annotated[bool, typer.Option("--directed", help="Keep edges in one direction.")]
+Engine = Annotated[str, typer.Option(help="Where to compute: local (here) or ray.")]
+LearnerTarget = Annotated[str, typer.Argument(help="A learner's folder, or the URL of a service.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(help="The most memory to use, such as 4GB (default: most of what is free)."),
+]
+LearnerMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", help="The most memory to hold, such as 2GB (default: all that it takes)."
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing graph.")]
+Plugins = Annotated[
+    list[str],
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py|MODULE",
+        help="What defines parts of your own; may be repeated (default: none).",
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option(help="A preset's name, or a TOML file (default: none).")
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        help="Measure as a paper does: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: "
+        "none; evergraph list protocols).",
+    ),
+]
+ResultsFolder = Annotated[
+    Path | None, typer.Option("--out", help="Results folder (default: inside runs/).")
+]
+Scratch = Annotated[
+    Path | None,
+    typer.Option(help="Folder for what does not fit (default: the system's temporary one)."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        help="How many repeats, such as 3, or which seeds, such as 7,8 (default: 1, or the file's)."
+    ),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Anything else, such as stream.edges=all."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="File with a token of the service that may do this (default: none)."),
+]
+WorkerThreads = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Threads of each Ray worker (default: one, or its share of this machine)."
+    ),
+]
 
 
 def overrides(
@@ -196,11 +238,15 @@ def resources_of(
         raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
 
     def make() -> Resources:
-        from evergraph.cluster.engines import make_engine
         from evergraph.core.resources import Resources
 
+        able = Resources(memory=memory, scratch=scratch)
+        if engine == "local":
+            return able
+        from evergraph.cluster.engines import make_engine
+
         made = make_engine(engine, address=address, threads=threads, memory=memory)
-        return Resources(memory=memory, scratch=scratch, engine=made)
+        return replace(able, engine=made)
 
     return make
 

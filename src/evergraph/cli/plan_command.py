@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.options import PLUGINS, parse_seeds, parse_settings, several
+from evergraph.cli import options
+from evergraph.cli.options import parse_seeds, parse_settings, several
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.sizes import shown
@@ -19,19 +20,13 @@ if TYPE_CHECKING:
 def plan_command(
     dataset: str = typer.Argument("wordnet", help="A name, or a path, as for a run."),
     method: str | None = typer.Option(None, help="Any method, as for a run (default: auto)."),
-    seeds: str | None = typer.Option(
-        None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: 1)."
-    ),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Anything else, such as stream.edges=all."
-    ),
-    preset: str | None = typer.Option(
-        None, help="A preset's name, or a TOML file (default: none)."
-    ),
-    plugins: list[str] = PLUGINS,
+    seeds: options.Seeds = None,
+    device: options.Device = None,
+    settings: options.Settings = [],
+    preset: options.Preset = None,
+    plugins: options.Plugins = [],
     seconds: float = typer.Option(60.0, help="How long to spend on it; longer is more exact."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Estimate a run's time and memory by running it on small copies of its graph.
 

@@ -1,28 +1,39 @@
-"""That something is going on, and how far each stage of a long job is."""
+"""That something is going on: spinner, bars of stages and downloads, table of a benchmark."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     Progress,
     SpinnerColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from evergraph.experiments.bench.benchmark import Bench, BenchEvent
+    from evergraph.experiments.bench.jobs import Job
+    from evergraph.experiments.bench.worker import Progress as SeedProgress
 
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Show on stderr that something is going on, where anyone is looking."""
-    from rich.console import Console
-
     with Console(stderr=True).status(text):
         yield
 
@@ -82,3 +93,229 @@ class StageProgress:
                 f"{STAGES[stage]}: {done:,} of {total:,} {unit}, about {left:.0f} s left\n"
             )
             sys.stderr.flush()
+
+
+class DownloadProgress:
+    """A bar for each file that comes, with its speed and the time left; in a log, lines."""
+
+    def __init__(self) -> None:
+        from evergraph.datasets.fetching.fetch import LoggedProgress
+
+        console = Console(stderr=True)
+        self._in_log = None if console.is_terminal else LoggedProgress()
+        self._rows: dict[str, TaskID] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> DownloadProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def on_progress(self, name: str, done: int, total: int | None) -> None:
+        """Take in how much of a file has come."""
+        if self._in_log is not None:
+            self._in_log(name, done, total)
+            return
+        if name not in self._rows:
+            self._rows[name] = self._bar.add_task(name, total=total, completed=done)
+        self._bar.update(self._rows[name], completed=done, total=total)
+
+
+COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")  # local ones
+
+_FRAME = 7  # lines of a table that are not rows
+
+STATES = ("running", "searching", "failed", "waiting", "done")
+
+
+class BenchProgress:
+    """Follows a benchmark on stderr.
+
+    On a terminal a table changes as seeds and tasks end; in a log a line is written for every seed
+    that is done. ``notes`` collects what the runs logged, each sentence once.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.notes: dict[str, None] = {}
+        self._lines = {
+            _key(job): Line(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
+            for job in bench.jobs
+        }
+        self._total, self._ended, self._kept = bench.size, 0, 0
+        self._started = time.monotonic()
+        self._lock = Lock()  # the table is drawn by a thread of its own
+        self._console = Console(stderr=True)
+        self._live = Live(
+            get_renderable=self._table, console=self._console, transient=True, refresh_per_second=2
+        )
+
+    def __enter__(self) -> BenchProgress:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def on_event(self, event: BenchEvent) -> None:
+        """Take in what happened."""
+        line = self._lines[_key(event.job)]
+        with self._lock:
+            if event.kind == "failed" and event.trial is None and event.seed not in line.running:
+                self._total -= line.seeds - 1  # its search failed: none of its seeds will come
+            line.follow(event)
+            self._ended += event.kind in ("done", "failed", "kept")
+            self._kept += event.kind == "kept"
+            self.notes |= dict.fromkeys(event.notes)
+        self._say(event)
+
+    def _say(self, event: BenchEvent) -> None:
+        if event.kind == "failed" and self._console.is_terminal:
+            self._console.print(_sentence(event), markup=False)  # above the table, and it stays
+        elif event.kind in ("done", "failed") and not self._console.is_terminal:
+            sys.stderr.write(f"{_sentence(event)}; {self._account()}\n")
+            sys.stderr.flush()
+
+    def _account(self) -> str:
+        """Say how much is done and how long the rest will take."""
+        text = f"{self._ended} of {self._total} done"
+        done = self._ended + sum(line.under_way for line in self._lines.values())
+        worked, rest = done - self._kept, self._total - done
+        if worked <= 0 or rest <= 0:
+            return text
+        left = (time.monotonic() - self._started) * rest / worked
+        return f"{text}, about {span(left)} left"
+
+    def _table(self) -> Table:
+        with self._lock:
+            lines = [(key, line.state, line.cells()) for key, line in self._lines.items()]
+            account = self._account()
+        table = Table(caption=account, caption_justify="left", box=SIMPLE, pad_edge=False)
+        for column in COLUMNS:
+            table.add_column(column, no_wrap=True)
+        room = max(1, self._console.height - _FRAME)
+        if len(lines) > room:  # what is going on comes first
+            lines.sort(key=lambda line: STATES.index(line[1].split()[0]))
+        for key, _, cells in lines[:room]:
+            table.add_row(*key, *cells)
+        if len(lines) > room:
+            table.add_row(f"... and {len(lines) - room} more")
+        return table
+
+
+def _key(job: Job) -> tuple[str, str, str]:
+    return job.label, job.dataset, job.setting
+
+
+def _sentence(event: BenchEvent) -> str:
+    what = f"seed {event.seed}" if event.trial is None else f"{event.trial}, validation"
+    name = f"{event.job}, {what}"
+    if event.failure is not None:
+        return f"{name} failed: {event.failure.error}"
+    if event.progress is None:
+        return name
+    found = event.progress
+    return (
+        f"{name}: AA {100 * found.accuracy:.1f}, AF {100 * found.forgetting:.1f} local, "
+        f"{span(found.seconds)}"
+    )
+
+
+@dataclass
+class Line:
+    """What is known of one row of the benchmark.
+
+    Attributes:
+        seeds: how many are to be learned.
+        trials: how many combinations are to be tried first.
+        tried: how many of them have been.
+        running: seeds being learned.
+        done: seeds that are learned.
+        progress: how far each seed is.
+        failed: whether anything of it did.
+    """
+
+    seeds: int
+    trials: int
+    tried: int = 0
+    running: set[int] = field(default_factory=set)
+    done: set[int] = field(default_factory=set)
+    progress: dict[int, SeedProgress] = field(default_factory=dict)
+    failed: bool = False
+
+    @property
+    def state(self) -> str:
+        """How far the row is; the first word is one of ``STATES``."""
+        if self.failed:
+            return "failed"
+        if len(self.done) == self.seeds:
+            return "done"
+        if not self.running:
+            begun = 0 < self.tried < self.trials
+            return f"searching {self.tried} of {self.trials}" if begun else "waiting"
+        known = [self.progress[seed] for seed in self.running if seed in self.progress]
+        last = min(known, key=lambda progress: progress.done, default=None)
+        if last is None:
+            return "running task 1"
+        return f"running task {min(last.done + 1, last.tasks)} of {last.tasks}"
+
+    @property
+    def under_way(self) -> float:
+        """How much of the seeds being learned is done, in seeds."""
+        known = [self.progress[seed] for seed in self.running if seed in self.progress]
+        return sum(progress.done / progress.tasks for progress in known)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row from its seeds on."""
+        known = list(self.progress.values())
+        seconds = sum(progress.seconds for progress in known)
+        return (
+            f"{len(self.done)}/{self.seeds}",
+            self.state,
+            _percent(progress.accuracy for progress in known),
+            _percent(progress.forgetting for progress in known),
+            span(seconds) if known else "-",
+        )
+
+    def follow(self, event: BenchEvent) -> None:
+        """Take in what happened to a seed or to a trial."""
+        ended = event.kind in ("done", "failed", "kept")
+        self.failed |= event.kind == "failed"
+        if event.trial is not None:
+            self.tried += ended
+            return
+        if event.progress is not None:
+            self.progress[event.seed] = event.progress
+        if event.kind == "started":
+            self.running.add(event.seed)
+        if ended:
+            self.running.discard(event.seed)
+        if ended and event.kind != "failed":
+            self.done.add(event.seed)
+
+
+def _percent(values: Iterable[float]) -> str:
+    known = list(values)
+    return f"{100 * sum(known) / len(known):.1f}" if known else "-"
+
+
+def span(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> span(7.31), span(95), span(7300)
+    ('7.3 s', '2 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.bench_progress import BenchProgress
+from evergraph.cli import options
 from evergraph.cli.output import print_table, say
-from evergraph.cli.progress import spinner
+from evergraph.cli.progress import BenchProgress, DownloadProgress, spinner
 from evergraph.core.checks import check_directory
 from evergraph.core.errors import ConfigurationError, EvergraphError
 from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from evergraph.datasets.fetching import Fetch
     from evergraph.datasets.published import Published
     from evergraph.experiments.bench.benchmark import Bench, Row
@@ -60,7 +58,7 @@ def reproduce_command(
     ),
     quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
     workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
+    device: options.Device = None,
     out: Path = typer.Option(Path("runs/reproduce"), help="Results folder; what is there is kept."),
 ) -> None:
     """Make the paper's tables and figures again, with the paper's numbers beside ours.
@@ -296,50 +294,3 @@ def check_rooms(published: Sequence[Published], cache: Path, how: Fetch) -> None
     wanted = [name for name, room in rooms.items() if room]
     if wanted:
         check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)
-
-
-class DownloadProgress:
-    """A bar for each file that comes, with its speed and the time left; in a log, lines."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-
-        from evergraph.datasets.fetching.fetch import LoggedProgress
-
-        console = Console(stderr=True)
-        self._in_log = None if console.is_terminal else LoggedProgress()
-        self._rows: dict[str, TaskID] = {}
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> DownloadProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def on_progress(self, name: str, done: int, total: int | None) -> None:
-        """Take in how much of a file has come."""
-        if self._in_log is not None:
-            self._in_log(name, done, total)
-            return
-        if name not in self._rows:
-            self._rows[name] = self._bar.add_task(name, total=total, completed=done)
-        self._bar.update(self._rows[name], completed=done, total=total)

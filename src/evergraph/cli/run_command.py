@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from evergraph.cli import options
 from evergraph.cli.options import (
-    ADDRESS,
-    ENGINE,
-    PLUGINS,
-    PROTOCOL,
-    WORKER_THREADS,
     default_folder,
     options_of_auto,
     parse_budget,
@@ -80,35 +76,25 @@ def run_command(
     batch_size: str | None = typer.Option(
         None, help="Examples per step, or 'full' (default: the backbone's own)."
     ),
-    seeds: str | None = typer.Option(
-        None, help="How many repeats, such as 3, or which seeds, such as 7,8 (default: 1)."
-    ),
-    device: str | None = typer.Option(None, help="auto, cpu or cuda (default: auto)."),
-    memory_limit: str | None = typer.Option(
-        None, help="The most memory to use, such as 4GB (default: most of what is free)."
-    ),
-    scratch: Path | None = typer.Option(
-        None, help="Folder for arrays that do not fit (default: the system's temporary one)."
-    ),
-    engine: str = ENGINE,
-    address: str | None = ADDRESS,
-    worker_threads: int | None = WORKER_THREADS,
-    directed: bool = typer.Option(False, "--directed", help="Keep edges in one direction."),
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Anything else, such as topology.rows=float16."
-    ),
-    preset: str | None = typer.Option(
-        None, help="A preset's name, or a TOML file (default: none)."
-    ),
-    protocol: str | None = PROTOCOL,
-    plugins: list[str] = PLUGINS,
-    out: Path | None = typer.Option(None, help="Results folder (default: inside runs/)."),
+    seeds: options.Seeds = None,
+    device: options.Device = None,
+    memory_limit: options.MemoryLimit = None,
+    scratch: options.Scratch = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    worker_threads: options.WorkerThreads = None,
+    directed: options.Directed = False,
+    settings: options.Settings = [],
+    preset: options.Preset = None,
+    protocol: options.Protocol = None,
+    plugins: options.Plugins = [],
+    out: options.ResultsFolder = None,
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
     report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
     save: Path | None = typer.Option(
         None, help="Write the last seed's trained learner to a file (default: none is written)."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from evergraph.cli.options import PLUGINS, parse_settings
+from evergraph.cli.options import Plugins, parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
@@ -147,7 +147,7 @@ def serve_command(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="If the folder is new, such as head.width=2048."
     ),
-    plugins: list[str] = PLUGINS,
+    plugins: Plugins = [],
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),

@@ -9,8 +9,15 @@ from evergraph.evaluation.accuracy_matrix import (
     average_forgetting,
     average_forgetting_curve,
 )
-from evergraph.evaluation.evaluator import AVERAGES, MEASURES, Evaluation, evaluate
-from evergraph.evaluation.scoring import Predictor, expected_calibration_error, rejection_auroc
+from evergraph.evaluation.evaluator import (
+    AVERAGES,
+    MEASURES,
+    Evaluation,
+    Predictor,
+    evaluate,
+    expected_calibration_error,
+    rejection_auroc,
+)
 from evergraph.evaluation.yardstick import (
     YARDSTICKS,
     Yardstick,

@@ -31,10 +31,10 @@ from evergraph.evaluation import (
 )
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
+from evergraph.evaluation.yardstick import spread
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.display import new_axes, pictures, plot_curves
 from evergraph.experiments.protocols import read_protocol
-from evergraph.experiments.spread import spread
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS

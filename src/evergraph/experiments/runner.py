@@ -18,11 +18,13 @@ from evergraph.experiments.build import (
     build_learner,
     build_stream,
     epochs_of,
+    fitted_to,
     load_graph,
     resolved,
+    say_protocol,
+    say_unseen,
 )
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.fitting import fitted_to, say_protocol, say_unseen
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
 from evergraph.experiments.result import PHASES, RunResult, SeedResult, facts_of

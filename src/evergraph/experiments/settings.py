@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from evergraph.graphs import Graph
 IN_MEMORY = "in memory"
 """What the dataset of a graph is called that was handed over."""
 
-SECTIONS: dict[str, list[str]] = {
-    name: [*type(field.default).model_fields]
-    for name, field in RunConfig.model_fields.items()
-    if isinstance(field.default, Section)
-}
-HOME_OF = {key: section for section, keys in SECTIONS.items() for key in keys}
-HOME_OF["hops"] = "topology"
+
+@cache
+def homes() -> dict[str, str]:
+    """Return the section that each field of one belongs to; ``hops`` is the topology's."""
+    return {"hops": "topology"} | {
+        key: name
+        for name, field in RunConfig.model_fields.items()
+        if isinstance(field.default, Section)
+        for key in type(field.default).model_fields
+    }
 
 
 def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
@@ -50,10 +54,10 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
 
 def _nested(key: str, value: Any) -> dict[str, Any]:
     path = key.split("__")
-    if len(path) == 1 and key in HOME_OF:
-        path = [HOME_OF[key], key]
+    if len(path) == 1 and key in homes():
+        path = [homes()[key], key]
     if path[0] not in RunConfig.model_fields:
-        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *HOME_OF])
+        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *homes()])
     if key == "seeds" and isinstance(value, int):
         value = [*range(value)]
     laid: Any = _plain(value)

@@ -31,10 +31,10 @@ from torch import Tensor
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
+from evergraph.evaluation.yardstick import measured
 from evergraph.experiments.config import RunConfig, flat, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
-from evergraph.experiments.spread import measured
 from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"

@@ -24,8 +24,8 @@ from evergraph.evaluation.statistics import (
     unpaired_difference,
     wilcoxon,
 )
+from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.protocols import POOLED
-from evergraph.experiments.spread import main_key
 from evergraph.reports.runs import Finished, Group
 from evergraph.reports.trials import (
     TESTINGS,

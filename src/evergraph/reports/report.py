@@ -12,10 +12,8 @@ from pathlib import Path
 
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import gallery
-from evergraph.reports.page.section import page
-from evergraph.reports.page.sections import sections_of
+from evergraph.reports.page.sections import page, sections_of
 from evergraph.reports.runs import Finished, Group, check_reference, grouped
 from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
 from evergraph.reports.tables.costs import (
@@ -25,7 +23,7 @@ from evergraph.reports.tables.costs import (
     time_table,
     versions_table,
 )
-from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import Table, csv_text, latex, markdown
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from evergraph.core.errors import ResultsError, UnknownNameError
-from evergraph.experiments.spread import main_key, main_name, measured, spread
+from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 NEEDED = (

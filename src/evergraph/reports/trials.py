@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
-from evergraph.experiments.spread import main_key
 from evergraph.reports.runs import Finished
 from evergraph.streams.splits import SHARES
 

@@ -21,8 +21,7 @@ from evergraph.experiments.config import read_toml
 from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.formats import csv_text, latex, markdown
-from evergraph.reports.tables.record import Cell, Column, Table
+from evergraph.reports.tables.record import Cell, Column, Table, csv_text, latex, markdown
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import torch
 from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
+from evergraph.evaluation.yardstick import spread as spread_of
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import presets, published, read_preset
-from evergraph.experiments.spread import spread as spread_of
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell

@@ -47,7 +47,7 @@ def test_demsars_example() -> None:
 
 
 @pytest.mark.parametrize("confidence", Q)
-@pytest.mark.parametrize("methods", range(2, 11))
+@pytest.mark.parametrize("methods", [2, 3, 5, 10])
 def test_critical_values_of_the_literature(confidence: float, methods: int) -> None:
     found = nemenyi(np.zeros((6, methods)), confidence=confidence).critical_difference
     q = found / math.sqrt(methods * (methods + 1) / 36)
@@ -116,8 +116,7 @@ def test_beyond_what_can_be_counted_ties_are_corrected(scores: list[list[int]]) 
     assert nemenyi(scores).friedman_p == pytest.approx(stats.f.sf(f, 7, 77))
 
 
-@pytest.mark.parametrize("methods", [2, 3, 4])
-@pytest.mark.parametrize("datasets", range(3, 11))
+@pytest.mark.parametrize(("datasets", "methods"), [(3, 4), (5, 2), (6, 3), (10, 4)])
 def test_equal_methods_are_told_apart_in_five_of_a_hundred_cases_at_most(
     datasets: int, methods: int
 ) -> None:

@@ -14,7 +14,7 @@ from evergraph.reports import collect
 from evergraph.reports.figures.learning import mean_matrix
 from evergraph.reports.figures.picture import Box, looks_of, place_labels, spread_apart
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.page.section import inline_svg
+from evergraph.reports.page.sections import inline_svg
 from evergraph.reports.runs import grouped
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.formats import csv_text, html_table
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
-from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import Table, csv_text, html_table
 
 
 def tell(run: Path, **values: Any) -> None:

@@ -18,13 +18,11 @@ from evergraph.reports import collect, write_report
 from evergraph.reports.comparing import Comparison, differences_in, standings
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.formats import csv_text, latex, markdown
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.page.section import Section
-from evergraph.reports.page.sections import sections_of
+from evergraph.reports.page.sections import Section, sections_of
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import Group, grouped
-from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import Table, csv_text, latex, markdown
 
 WriteRun = Callable[..., Path]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from evergraph.experiments.spread import spread
+from evergraph.evaluation.yardstick import spread
 from evergraph.reports import collect
 from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.sections import sections_of

@@ -26,6 +26,7 @@ from evergraph.core.errors import (
 from evergraph.core.file_lock import LOCK_FILE
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
+from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.bench.config import (
     BenchConfig,
     DatasetEntry,
@@ -38,7 +39,6 @@ from evergraph.experiments.build import check
 from evergraph.experiments.config import Component, RunConfig, StreamConfig, flat, merged, nested
 from evergraph.experiments.presets import read_preset, shipped_grid
 from evergraph.experiments.protocols import layered
-from evergraph.experiments.spread import main_key
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evergraph.experiments.spread import main_key
+from evergraph.evaluation.yardstick import main_key
 from evergraph.reports.figures.bars import key_above
 from evergraph.reports.figures.picture import (
     INK,

@@ -1,4 +1,4 @@
-"""``evergraph compare``: which of two methods is better, in one sentence."""
+"""``evergraph report``, ``compare`` and ``submit``: what becomes of finished runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,77 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evergraph.cli.output import print_json, say
+from evergraph.cli import options
+from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.extras import require
+from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.reports.trials import Trials
     from evergraph.studies.book_rows import BookRow
+
+
+def report_command(
+    folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
+    against: str | None = typer.Option(
+        None, help="The method that differences are told from (default: the best)."
+    ),
+) -> None:
+    """Compare the finished runs in a folder: tables here, and a page in the folder.
+
+    DIR/report.html holds everything and opens offline; its tables (CSV, Markdown, LaTeX) and
+    figures (PNG, SVG) are also in DIR/report.
+    """
+    require("matplotlib", extra="report", why="evergraph report")
+    from evergraph.reports import collect, comparison, memory_comparison, write_report
+
+    runs = collect(folder)
+    check_writable(folder)
+    with spinner("drawing the report"):
+        path = write_report(
+            runs, folder, against=against
+        )  # before anything is printed: that may fail
+    for table in (comparison(runs), memory_comparison(runs)):
+        print_table(table.headings, table.texts, table.caption)
+    say(f"tables and figures: {path.with_suffix('')}")
+    say(f"report: {path}")
+
+
+def submit_command(
+    run: Path = typer.Argument(..., metavar="RUN|BOOK", help="A run's results folder, or a book."),
+    book: Path = typer.Option(Path("book"), help="Where the row goes."),
+    label: str | None = typer.Option(
+        None, help="What the book is to call the method (default: its name)."
+    ),
+    commit: str | None = typer.Option(
+        None, help="Of the code that ran it (default: $EVERGRAPH_COMMIT, or what git says)."
+    ),
+    check: bool = typer.Option(False, "--check", help="Say what is wrong, and write nothing."),
+) -> None:
+    """Check a finished run against the book and write its row.
+
+    Its dataset, stream and seeds must be the book's, and its numbers follow from its accuracy
+    matrices. With --check and a book, all of its rows are checked.
+    """
+    with spinner("loading torch and the plan of the book"):
+        from evergraph.experiments.store import CONFIG
+        from evergraph.studies.book_rows import check_book
+        from evergraph.studies.submitting import commit_here, submitted
+
+    if check and not (run / CONFIG).exists():
+        rows = check_book(run)
+        failed = sum(row.failure is not None for row in rows)
+        say(f"{run}: {len(rows)} rows are sound, {failed} of them say why they failed")
+        return
+    row = submitted(run, book=book, commit=commit_here(commit), label=label)
+    if check:
+        say(f"{run}: sound: it would be {book / row.place}")
+    else:
+        say(f"{run}: written to {row.write(book)}")
+
 
 Place = tuple[str, str]
 """A dataset and a setting."""
@@ -36,7 +100,7 @@ def compare_command(
     averaging: str | None = typer.Option(
         None, help="balanced or plain (default: that of the protocol, else balanced)."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: options.AsJson = False,
 ) -> None:
     """Say by how much A is better than B, and whether that is more than chance.
 

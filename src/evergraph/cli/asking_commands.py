@@ -1,0 +1,287 @@
+"""``evergraph predict``, ``explain`` and ``suggest``: what a learner is asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from evergraph.cli import options
+from evergraph.cli.inputs import read_ids
+from evergraph.cli.learner_target import Target, opened
+from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.progress import spinner
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import require
+from evergraph.core.plugins import load_plugins
+from evergraph.core.written_aside import written_aside
+
+AT_ONCE = 1_000  # ids in one question
+SUFFIXES = (".csv", ".parquet")
+
+
+def predict_command(
+    target: options.LearnerTarget,
+    ids: str | None = typer.Argument(
+        None,
+        help="A file with an id a line or a column 'id'; - is stdin (default: none, for --all).",
+    ),
+    everything: bool = typer.Option(False, "--all", help="Every node that the learner knows."),
+    out: Path | None = typer.Option(
+        None, help="The .csv or .parquet to write (default: CSV on stdout)."
+    ),
+    integers: bool = typer.Option(False, "--integers", help="Ids are whole numbers, not text."),
+    token_file: options.TokenFile = None,
+    ca: options.CA = None,
+    memory_limit: options.LearnerMemory = None,
+    scratch: options.Scratch = None,
+    plugins: options.Plugins = [],
+) -> None:
+    """Write id, class and probability of each node, as CSV or Parquet.
+
+    Learners of several labels write all labels with their probabilities, of numbers the number.
+    """
+    if out is not None and out.suffix not in SUFFIXES:
+        raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
+    if (ids is None) != everything:
+        raise ConfigurationError("predict needs a file of ids or --all: one of them, not both")
+    wanted = None if ids is None else read_ids(ids, integers=integers)
+    within = {"memory_limit": memory_limit, "scratch": scratch}
+    with _asked(target, token_file, ca, plugins, **within) as learner:
+        if wanted is not None:
+            rows = [*_blocks(learner, wanted)]  # nothing is written if one id is not known
+            every = [row for block in rows for row in block]
+            labels = [row.get("label", "") for row in every]
+            told = _Told(rows, [row["id"] for row in every], labels)
+        else:
+            known = learner.every_id()
+            told = _Told(_blocks(learner, known), known, learner.classes())
+        if out is not None and out.suffix == ".parquet":
+            _write_parquet(out, told)
+        else:
+            _write_csv(out, told)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Predictions block by block, and the ids and classes among which theirs are."""
+
+    blocks: Iterable[Sequence[dict[str, Any]]]
+    ids: Sequence[str | int]
+    classes: Sequence[str | int]
+
+
+@contextmanager
+def _asked(
+    target: str, token_file: Path | None, ca: Path | None, plugins: Sequence[str] = (), **how: Any
+) -> Iterator[Target]:
+    """Open a learner to read, and show that something is going on meanwhile."""
+    load_plugins(plugins)
+    with (
+        spinner("asking" if "://" in target else "loading torch and the learner"),
+        opened(target, token_file=token_file, scope="read", ca=ca, **how) as learner,
+    ):
+        yield learner
+
+
+def _blocks(learner: Target, ids: Sequence[str | int]) -> Iterator[Sequence[dict[str, Any]]]:
+    for start in range(0, len(ids), AT_ONCE):
+        yield learner.predict(ids[start : start + AT_ONCE])
+
+
+@contextmanager
+def _csv_writer(out: Path | None) -> Iterator[Any]:
+    """Write lines of CSV to stdout, or to a file that is there once all of them are in it."""
+    if out is None:
+        yield csv.writer(sys.stdout, lineterminator="\n")
+        return
+    with written_aside(out) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        yield csv.writer(text, lineterminator="\n")
+        text.detach()
+
+
+def _write_csv(out: Path | None, told: _Told) -> None:
+    with _csv_writer(out) as writer:
+        for number, rows in enumerate(told.blocks or [[]]):
+            table = _columns(rows)
+            if not number:
+                writer.writerow(table)
+            if "probability" in table:
+                table["probability"] = [f"{share:.6f}" for share in table["probability"]]
+            writer.writerows(zip(*table.values(), strict=True))
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return predictions as columns: classes, or labels and numbers as tables of nodes have them.
+
+    >>> _columns([{"id": 1, "labels": ["a", "b"], "probabilities": [0.75, 0.5]}])
+    {'id': [1], 'labels': ['a;b'], 'probabilities': ['0.750000;0.500000']}
+    """
+    ids = [row["id"] for row in rows]
+    if not rows or "label" in rows[0]:
+        classes, shares = ([row[name] for row in rows] for name in ("label", "probability"))
+        return {"id": ids, "class": classes, "probability": shares}
+    if "value" in rows[0]:
+        return {"id": ids, "target": [row["value"] for row in rows]}
+    shares = [";".join(f"{share:.6f}" for share in row["probabilities"]) for row in rows]
+    labels = [";".join(map(str, row["labels"])) or ";" for row in rows]
+    return {"id": ids, "labels": labels, "probabilities": shares}
+
+
+def _write_parquet(path: Path, told: _Told) -> None:
+    """Write a table; ids and classes stay integers if all of them are, else they are text."""
+    require("pyarrow", extra="tables", why=f"writing {path}")
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    text, number = pa.string(), pa.float64()
+    kinds = {"id": _kind(told.ids), "class": _kind(told.classes), "probability": number}
+    kinds |= {"target": number, "labels": text, "probabilities": text}
+
+    def column(name: str, values: list[Any]) -> pa.Array:
+        kind = kinds[name]
+        return pa.array(map(str, values) if kind == text else values, kind)
+
+    with written_aside(path) as file, ExitStack() as stack:
+        writer = None
+        for rows in told.blocks or [[]]:
+            found = {name: column(name, values) for name, values in _columns(rows).items()}
+            if writer is None:
+                schema = pa.schema([(name, kinds[name]) for name in found])
+                writer = stack.enter_context(parquet.ParquetWriter(file, schema))
+            writer.write_table(pa.table(found))
+
+
+def _kind(values: Sequence[str | int]) -> Any:
+    import pyarrow as pa
+
+    whole = values and all(type(value) is int for value in values)
+    return pa.int64() if whole else pa.string()
+
+
+SHOWN = 3  # classes that are compared in a table
+PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
+
+
+def explain_command(
+    target: options.LearnerTarget,
+    node: str = typer.Argument(..., help="The id of a node."),
+    count: int = typer.Option(
+        10, "-n", "--count", help="How many nodes to list, the loudest first.", min=1
+    ),
+    integer: bool = typer.Option(
+        False, "--integer", help="The id is a whole number, where a text reads the same."
+    ),
+    token_file: options.TokenFile = None,
+    ca: options.CA = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Tell how much each node nearby adds to the scores of the likeliest classes.
+
+    The last line is the sum of all lines above it: the scores, whose softmax over all classes are
+    the probabilities.
+    """
+    with _asked(target, token_file, ca, new=False) as learner:
+        found = learner.explain(node, integer=integer, limit=count)
+    found = {name: found[name] for name in PARTS if name in found}
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
+    share = 100 * found["probabilities"][0]
+    say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
+    if found.get("voices") is None:
+        say("its scores are not a sum over nodes with this learner's topology and head")
+        return
+    columns = [str(name) for name in found["classes"][:SHOWN]]
+    coded = any(voice.get("by_label") for voice in found["voices"])
+    by_label = [f"{columns[0]}, by label"] if coded else []
+    print_table(("node", "label", *columns, *by_label), _rows(found, coded=coded))
+
+
+def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
+    """Return the lines of the table.
+
+    >>> _rows({"voices": [{"id": "b", "label": "x", "says": [0.5], "by_label": [0.25]}],
+    ...        "others": [0.125], "rest": [0.0], "scores": [0.625]}, coded=True)
+    [['b', 'x', '0.500', '0.250'], ['all other nodes', '', '0.125', ''],
+     ['no single node', '', '0.000', ''], ['sum', '', '0.625', '']]
+    """
+    rows = []
+    for voice in found["voices"]:
+        label = "" if voice.get("label") is None else str(voice["label"])
+        by_label = _numbers(voice.get("by_label") or [0.0], 1) if coded else []
+        rows.append([str(voice["id"]), label, *_numbers(voice["says"]), *by_label])
+    for name, part in (("all other nodes", "others"), ("no single node", "rest")):
+        rows.append([name, "", *_numbers(found[part]), *[""] * coded])
+    return [*rows, ["sum", "", *_numbers(found["scores"]), *[""] * coded]]
+
+
+def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+    return [f"{value + 0.0:.3f}" for value in values[:most]]
+
+
+COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
+
+
+def suggest_command(
+    target: options.LearnerTarget,
+    count: int = typer.Option(20, "-n", "--count", help="How many nodes, at most.", min=1),
+    out: Path | None = typer.Option(None, help="The .csv to write (default: a table on stdout)."),
+    token_file: options.TokenFile = None,
+    ca: options.CA = None,
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """Tell which unlabelled nodes are worth asking a person about, and why.
+
+    gain: how much uncertainty the label is expected to reach; reach: how many nodes look at it;
+    uncertainty: of its own prediction; then the two likeliest classes with their probabilities.
+    """
+    if out is not None and out.suffix != ".csv":
+        raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
+    with _asked(target, token_file, ca, plugins) as learner:
+        found = learner.suggest(count)
+    if out is not None:
+        with _csv_writer(out) as writer:
+            writer.writerow(COLUMNS)
+            writer.writerows(map(_csv_cells, found))
+    if as_json:
+        print_json({"suggestions": found})
+    elif out is None and found:
+        print_table(COLUMNS, [_cells(row) for row in found])
+    elif out is None:
+        say("every node that is known has a label")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Return a suggestion as a line of a table.
+
+    >>> _cells({"id": "a", "gain": 1.5, "reach": 3, "uncertainty": 0.25, "classes": ["x", "y"],
+    ...         "probabilities": [0.8, 0.05]})
+    ['a', '1.50', '3', '0.25', 'x (80 %)', 'y (5 %)']
+    """
+    doubt = row.get("uncertainty")
+    shares = zip(row["classes"], row["probabilities"], strict=True)
+    best = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
+    cells = [str(row["id"]), f"{row['gain']:.2f}", str(row["reach"])]
+    cells += ["-" if doubt is None else f"{doubt:.2f}"]
+    return [*cells, *best, *["-"] * (2 - len(best))]
+
+
+def _csv_cells(row: dict[str, Any]) -> list[Any]:
+    doubt = row.get("uncertainty")
+    numbers = [f"{row['gain']:.6f}", row["reach"], "" if doubt is None else f"{doubt:.6f}"]
+    return [row["id"], *numbers, *row["classes"], *[""] * (2 - len(row["classes"]))]

@@ -1,0 +1,187 @@
+"""What commands read: tables and their columns, lists of ids, lines of standard input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evergraph.core.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from evergraph.datasets.columns.choices import Columns
+    from evergraph.datasets.files.sources import Source
+
+ColumnKinds = Annotated[
+    list[str],
+    typer.Option(
+        "--column",
+        metavar="NAME=KIND",
+        help="number, boolean, category, text, date, list, skip, or your own encoder "
+        "(default: guess).",
+    ),
+]
+Gaps = Annotated[
+    str, typer.Option(help="Missing values: flag them in a column, or refuse the table.")
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="sqlite:FILE, duckdb:FILE or adbc:DRIVER:URI instead of files (default: none).",
+    ),
+]
+Delimiter = Annotated[
+    str, typer.Option(help="What stands between the columns of a CSV, such as ;.")
+]
+Decimal = Annotated[str, typer.Option(help="What stands before a fraction in a CSV: . or ,")]
+UnknownEdges = Annotated[
+    str,
+    typer.Option(
+        help="Edges to nodes that are not there: refuse the table, or skip and count them."
+    ),
+]
+
+
+def tables_of(
+    *given: str | None, database: str | None, delimiter: str, decimal: str
+) -> list[Source | None]:
+    """Return where tables come from: files, or queries where a database is named.
+
+    >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
+    [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
+    """
+    from evergraph.datasets.files.sources import CsvTable, Query, table_at
+
+    usual = (delimiter, decimal) == (",", ".")
+    if database is not None:
+        found: list[Source | None] = [None if t is None else Query.of(database, t) for t in given]
+    else:
+        found = [None if text is None else table_at(text) for text in given]
+    if not usual:
+        found = [
+            CsvTable(table, delimiter, decimal)
+            if isinstance(table, Path) and table.suffix != ".parquet"
+            else table
+            for table in found
+        ]
+        if not any(isinstance(table, CsvTable) for table in found):
+            raise ConfigurationError("--delimiter and --decimal are for CSV, and no table is one")
+    return found
+
+
+def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
+    """Return the choices that were typed.
+
+    >>> parse_columns(["zip=category", "no=skip"], gaps="flag", strict=False).kinds
+    {'zip': 'category', 'no': 'skip'}
+    """
+    from evergraph.datasets.columns.choices import Columns
+
+    for text in given:
+        if "=" not in text:
+            raise ConfigurationError(f"--column must be NAME=KIND, not {text!r}")
+    kinds = dict(text.rsplit("=", 1) for text in given)
+    return Columns(kinds=kinds, gaps=gaps, strict=strict)
+
+
+def read_ids(source: str, *, integers: bool) -> list[str | int]:
+    """Read ids: the column ``id`` of a Parquet file; of text the column ``id`` if the first line
+    has one, else the first of every line.
+
+    source: a path, or - for stdin; integers: whether ids in text are whole numbers.
+    """
+    if source.endswith(".parquet"):
+        return _read_parquet(Path(source))
+    try:
+        if source == "-":
+            lines = list(csv.reader(sys.stdin))
+        else:
+            with Path(source).open(newline="", encoding="utf-8") as file:
+                lines = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
+    named = "id" in lines[0] if lines else False
+    place = lines[0].index("id") if named else 0
+    found = [
+        (row, line[place])
+        for row, line in enumerate(lines[named:], start=1)
+        if len(line) > place and line[place]
+    ]
+    return [_whole(source, row, text) if integers else text for row, text in found]
+
+
+def _read_parquet(path: Path) -> list[str | int]:
+    from evergraph.datasets.files.assembly import naming
+    from evergraph.datasets.files.table_columns import ids
+    from evergraph.datasets.files.table_folder import read_table
+
+    with naming(path):
+        found: list[str | int] = ids(read_table(path, ("id",)), "id").to_pylist()
+        return found
+
+
+def _whole(source: str, row: int, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise DataError(
+            f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
+        ) from None
+
+
+TICK = 0.1  # seconds after which it is said that there is no line at the moment
+LONGEST = 1 << 26  # bytes of a line
+_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
+
+
+def seconds_of(text: str) -> float:
+    """Return a time as ``--every`` takes it.
+
+    >>> seconds_of("2s"), seconds_of("500ms"), seconds_of("1m"), seconds_of("0.5")
+    (2.0, 0.5, 60.0, 0.5)
+    """
+    found = re.fullmatch(r"(\d+\.?\d*)\s*(ms|s|m|)", text.strip())
+    if found is None:
+        raise ConfigurationError(f"--every must be a time such as 2s, 500ms or 1m, not {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def arriving_lines() -> Iterator[bytes | None]:
+    """Yield the lines of standard input, and None where there is none at the moment.
+
+    Nothing is read ahead but what one look finds, so that who writes has to wait for who reads.
+    """
+    try:
+        place = sys.stdin.fileno()
+    except (io.UnsupportedOperation, ValueError):  # a text in its place
+        yield from (line.encode() for line in sys.stdin)
+        return
+    yield from lines_from(place)
+
+
+def lines_from(place: int) -> Iterator[bytes | None]:
+    """Yield lines from an open file, by its number."""
+    rest = b""
+    while True:
+        ready, _, _ = select.select([place], [], [], TICK)
+        if not ready:
+            yield None
+            continue
+        found = os.read(place, 1 << 16)
+        if not found:
+            break
+        *whole, rest = (rest + found).split(b"\n")
+        yield from whole
+        if len(rest) > LONGEST:
+            raise DataError(f"a line of standard input has more than {LONGEST:,} bytes")
+    if rest:
+        yield rest

@@ -1,0 +1,44 @@
+"""Small runs that several tests of experiments stop, resume and compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evergraph.experiments.config import RunConfig
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.runner import Observer
+
+CLOCKS = ("seconds", "peak_rss_bytes")  # of a result: what no two runs have in common
+
+
+def small(**values: Any) -> RunConfig:
+    """A configuration of `tem` that is learned in a moment, three tasks of two classes."""
+    base: dict[str, Any] = {
+        "method": "tem",
+        "dataset": {"name": "synthetic", "nodes": 120, "classes": 6, "features": 4},
+        "training": {"epochs": 2, "batch_size": 64},
+        "memory": {"budget": 3},
+        "device": "cpu",
+    }
+    return RunConfig.of(base | values)
+
+
+def comparable(result: dict[str, Any], *apart: str) -> dict[str, Any]:
+    """Everything but clocks and sizes of the process."""
+    return {key: value for key, value in result.items() if key not in (*CLOCKS, *apart)}
+
+
+class StopError(Exception):
+    """Stands for Ctrl-C."""
+
+
+def stop_after(tests: int) -> Observer:
+    """Stop a run after so many tests, over all of its seeds."""
+    seen: list[int] = []
+
+    def on_task(seed: int, report: TaskReport) -> None:
+        seen.append(report.index)
+        if len(seen) == tests:
+            raise StopError
+
+    return Observer(on_task=on_task)
